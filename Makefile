@@ -1,0 +1,67 @@
+# Each target sets itself up in .venv, from a clean clone with Python 3.11+ and make.
+# Stamps under .venv/.stamps say what is installed, so a second run starts at once.
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= 2
+ARGS   ?=
+
+PY     := $(VENV)/bin/python
+STAMPS := $(VENV)/.stamps
+
+# Test workers share the cores: one BLAS thread each, or they fight over them.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(PY) -m pytest -n $(JOBS)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-all lint format docs bench clean distclean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */	/' | expand -t 12
+
+demo: $(STAMPS)/plot  ## embed, compare, condition, apply Bayes' rule: one screen and a picture
+	$(PY) -m meanmap.demo $(ARGS)
+
+test: $(STAMPS)/test  ## tests and the examples of the documentation, without the slow ones
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(STAMPS)/test  ## every test
+	$(PYTEST) $(ARGS)
+
+lint: $(STAMPS)/lint  ## ruff, mypy, and the contract of one-way imports
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: $(STAMPS)/lint  ## rewrite the sources in the house form
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+docs: $(STAMPS)/docs  ## build the documentation in docs/_build/html, warnings are errors
+	MPLBACKEND=Agg $(PY) -m sphinx -W --keep-going -b html docs docs/_build/html $(ARGS)
+
+bench: $(STAMPS)/bench  ## this package against its peers, side by side
+	$(PY) benchmarks/run.py $(ARGS)
+
+venv: $(STAMPS)/venv  ## an empty environment
+
+clean:  ## remove what builds and tests leave behind
+	rm -rf build dist docs/_build docs/auto_gallery docs/sg_execution_times.rst
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean  ## remove the environment as well
+	rm -rf $(VENV)
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "meanmap needs Python 3.11 or newer; '$(PYTHON)' is `$(PYTHON) --version 2>&1`." ; \
+	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" ; exit 1 ; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+# One rule for every extra: .venv/.stamps/test installs this checkout with [test].
+$(STAMPS)/%: pyproject.toml | $(STAMPS)/venv
+	$(PY) -m pip install --quiet --editable ".[$*]"
+	@touch $@

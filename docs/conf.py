@@ -1,0 +1,75 @@
+"""Sphinx configuration: `make docs` builds docs/_build/html."""
+
+import re
+import warnings
+from typing import Any
+
+import meanmap
+
+project = "meanmap"
+author = "meanmap developers"
+copyright = "2026, meanmap developers"
+version = release = meanmap.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "gallery", "sg_execution_times.rst"]
+default_role = "code"  # single backticks in docstrings
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "smartquotes"]
+myst_heading_anchors = 3
+
+autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+napoleon_numpy_docstring = True
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+# Gallery: every plot_*.py of docs/gallery runs at build time.
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_gallery",
+    "filename_pattern": r"/plot_",
+    "matplotlib_animations": False,
+    "min_reported_time": 5,
+    "show_memory": False,
+    "show_signature": False,
+    "abort_on_example_error": True,
+    "plot_gallery": True,
+    "download_all_examples": False,
+    "write_computation_times": False,
+}
+# Agg cannot show a window, and says so at each plt.show().
+warnings.filterwarnings("ignore", message=".*Agg.*", category=UserWarning)
+
+html_theme = "furo"
+html_title = f"meanmap {release}"
+html_theme_options = {"sidebar_hide_name": False}
+
+
+def drop_module_docstring(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """A package's docstring is for those who read its source; api.md says the same in Markdown."""
+    if what == "module":
+        lines.clear()
+
+
+def skip_plumbing(
+    app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
+) -> bool | None:
+    """Leave out what scikit-learn adds to every estimator for metadata routing."""
+    return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", drop_module_docstring)
+    app.connect("autodoc-skip-member", skip_plumbing)

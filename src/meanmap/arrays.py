@@ -1,0 +1,253 @@
+"""Array namespaces: the only file that tells NumPy, PyTorch, CuPy and JAX apart.
+
+Everything else asks for `namespace(x)` and writes the array API standard. What the standard lacks
+(triangular solves, updates in place, threads) lives here too, and so do the few operations on
+*points*, which are an array, or a tuple of such containers for pairs and triples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.linalg
+from threadpoolctl import ThreadpoolController
+
+Array = Any  # an array of any supported library
+Points = Any  # an array of rows, or a tuple of them
+
+TILE = 1 << 18  # numbers in one tile of a Gram matrix: 2 MiB of doubles, about a core's cache
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` is an array of a supported library."""
+    return isinstance(value, np.ndarray) or array_api_compat.is_array_api_obj(value)
+
+
+def namespace(*arrays: Array) -> ModuleType:
+    """The array namespace that the arrays share (NumPy when there is no array among them)."""
+    found = [a for a in arrays if is_array(a)]
+    if all(isinstance(a, np.ndarray) for a in found):
+        return array_api_compat.array_namespace(np.empty(0))
+    return array_api_compat.array_namespace(*found)
+
+
+def to_numpy(array: Array) -> np.ndarray:
+    """A NumPy view or copy of an array of any library, on the host."""
+    if isinstance(array, np.ndarray):
+        return array
+    if array_api_compat.is_torch_array(array):
+        return array.detach().cpu().numpy()
+    if array_api_compat.is_cupy_array(array):
+        return array.get()
+    return np.asarray(array)
+
+
+def asarray(value: Any, like: Array | None = None, dtype: Any = None) -> Array:
+    """`value` as an array of the library, device and (unless given) dtype of `like`."""
+    if like is None or isinstance(like, np.ndarray):
+        dtype = dtype if dtype is not None or like is None else like.dtype
+        return np.asarray(to_numpy(value) if is_array(value) else value, dtype=dtype)
+    xp = namespace(like)
+    value = to_numpy(value) if is_array(value) and not same_library(value, like) else value
+    dtype = dtype if dtype is not None else like.dtype
+    return xp.asarray(value, dtype=dtype, device=array_api_compat.device(like))
+
+
+def same_library(a: Array, b: Array) -> bool:
+    """Whether two arrays come from one array library."""
+    return namespace(a) is namespace(b)
+
+
+def epsilon(array: Array) -> float:
+    """The machine epsilon of a floating array's dtype."""
+    return float(namespace(array).finfo(array.dtype).eps)
+
+
+def is_floating(array: Array) -> bool:
+    """Whether the array holds real floating-point numbers."""
+    return bool(namespace(array).isdtype(array.dtype, "real floating"))
+
+
+def to_float(array: Array) -> Array:
+    """The array in floating point: as it is if it already is, float64 otherwise."""
+    xp = namespace(array)
+    floating = is_floating(array) and not (
+        isinstance(array, np.ndarray) and array.dtype == np.float16
+    )
+    return array if floating else xp.astype(array, xp.float64)
+
+
+def assign(array: Array, index: Any, value: Array) -> Array:
+    """`array` with `array[index] = value`, in place where the library allows it."""
+    if array_api_compat.is_jax_array(array):
+        return array.at[index].set(value)
+    array[index] = value
+    return array
+
+
+def apply(name: str, array: Array) -> Array:
+    """An elementwise function by name (`"exp"`, `"sqrt"`), in place where the library allows it.
+
+    Only for arrays that nobody else holds: Gram tiles that were just computed.
+    """
+    if isinstance(array, np.ndarray):
+        return getattr(np, name)(array, out=array)
+    if array_api_compat.is_torch_array(array):
+        return getattr(array, name + "_")()
+    return getattr(namespace(array), name)(array)
+
+
+def matmul_into(left: Array, right: Array, out: Array | None) -> Array:
+    """`left @ right`, written into the buffer `out` where there is one (NumPy only)."""
+    if out is None:
+        return left @ right
+    return np.matmul(left, right, out=out)
+
+
+def solve_triangular(factor: Array, right: Array, transpose: bool = False) -> Array:
+    """Solve `L z = right` (or `Lᵀ z = right`) for a lower triangular `L`."""
+    if isinstance(factor, np.ndarray):
+        if factor.shape[0] == 0:
+            return np.zeros_like(right)
+        # straight to BLAS; a right side in C order is solved as its transpose, without a copy
+        (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (factor, right))
+        matrix = right if right.ndim > 1 else right[:, None]
+        if matrix.flags.c_contiguous:
+            return trsm(1.0, factor, matrix.T, side=1, lower=1, trans_a=not transpose).T.reshape(
+                right.shape
+            )
+        return trsm(1.0, factor, matrix, lower=1, trans_a=transpose).reshape(right.shape)
+    if array_api_compat.is_torch_array(factor):
+        import torch
+
+        matrix = right if right.ndim > 1 else right[:, None]
+        L = factor.mT if transpose else factor
+        solution = torch.linalg.solve_triangular(L, matrix, upper=transpose)
+        return solution if right.ndim > 1 else solution[:, 0]
+    if array_api_compat.is_cupy_array(factor):
+        from cupyx.scipy.linalg import solve_triangular as cupy_solve
+
+        return cupy_solve(factor, right, lower=True, trans=1 if transpose else 0)
+    from jax.scipy.linalg import solve_triangular as jax_solve
+
+    return jax_solve(factor, right, lower=True, trans=1 if transpose else 0)
+
+
+def weighted_sum(weights: Array, rows: Array) -> Array:
+    """`Σᵢ wᵢ rowsᵢ` for rows of any shape; a batch of weights adds a leading axis."""
+    xp = namespace(rows)
+    flat = xp.reshape(rows, (rows.shape[0], -1))
+    return xp.reshape(weights @ flat, (*weights.shape[:-1], *rows.shape[1:]))
+
+
+# --- points: an array of rows, or a tuple of such containers (pairs, triples) ---------------------
+
+
+def count(points: Points) -> int:
+    """How many points there are."""
+    return count(points[0]) if isinstance(points, tuple) else int(points.shape[0])
+
+
+def take(points: Points, index: Any) -> Points:
+    """The points at `index`: a slice, or an integer or boolean NumPy array."""
+    if isinstance(points, tuple):
+        return tuple(take(part, index) for part in points)
+    if isinstance(index, np.ndarray) and not isinstance(points, np.ndarray):
+        index = np.flatnonzero(index) if index.dtype == bool else index
+        xp = namespace(points)
+        index = xp.asarray(index, device=array_api_compat.device(points))
+    return points[index]
+
+
+def concatenate(parts: Sequence[Points]) -> Points:
+    """Containers of points of one kind, one after the other."""
+    if isinstance(parts[0], tuple):
+        return tuple(concatenate(columns) for columns in zip(*parts, strict=True))
+    return namespace(*parts).concat(list(parts))
+
+
+def first_array(points: Points) -> Array:
+    """An array that tells the library and device of the points."""
+    return first_array(points[0]) if isinstance(points, tuple) else points
+
+
+def float_like(points: Points) -> Array:
+    """An empty floating array of the points' library, device and precision.
+
+    Labels and indices have none: they get float64.
+    """
+    array = first_array(points)
+    if isinstance(array, np.ndarray):
+        numeric = array.dtype in (np.float32, np.float64)
+        return np.empty(0, dtype=array.dtype if numeric else np.float64)
+    xp = namespace(array)
+    dtype = array.dtype if is_floating(array) else xp.float64
+    return xp.empty(0, dtype=dtype, device=array_api_compat.device(array))
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+_allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
+
+
+def threads() -> int:
+    """How many threads we may use: the BLAS's, which `threadpoolctl.threadpool_limits` sets."""
+    allowed = _allowed.get()
+    if allowed is not None:
+        return allowed
+    counts = [lib["num_threads"] for lib in _controller().info() if lib["user_api"] == "blas"]
+    return min(counts) if counts else 1
+
+
+@contextmanager
+def one_blas_thread(needed: bool = True) -> Iterator[int]:
+    """Keep the BLAS to one thread (where needed); yields how many threads we may use ourselves.
+
+    A threaded BLAS spends more on waking its threads than on a product of a few hundred rows, and
+    two levels of threads fight each other.
+    """
+    of = threads()
+    if not needed or of == 1 or _allowed.get() is not None:
+        yield of
+        return
+    token = _allowed.set(of)
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield of
+    finally:
+        _allowed.reset(token)
+
+
+def spans(length: int, step: int) -> Iterator[slice]:
+    """Consecutive slices of at most `step` that cover `range(length)`."""
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))
+
+
+def for_each_thread(work: Callable[[int, int], None]) -> None:
+    """Run `work(thread, of)` on every thread we may use, the BLAS kept to one thread each.
+
+    NumPy lets go of the interpreter lock in its loops, so that threads share a memory-bound job
+    better than a threaded BLAS does.
+    """
+    with one_blas_thread() as of:
+        if of == 1:
+            work(0, 1)
+            return
+        with ThreadPoolExecutor(of) as pool:
+            for done in [pool.submit(work, thread, of) for thread in range(of)]:
+                done.result()

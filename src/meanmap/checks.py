@@ -1,0 +1,317 @@
+"""The gate that every input passes: kinds, shapes, lengths, NaN.
+
+Each function returns the input as the library uses it, or raises an error that names what was
+expected, what came, and the remedy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    count,
+    is_array,
+    namespace,
+    to_float,
+    to_numpy,
+)
+
+
+def describe(value: Any) -> str:
+    """A few words on what `value` is, for error messages."""
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return f"{type(value).__name__} of shape {tuple(shape)}"
+    return type(value).__name__
+
+
+def _plain(value: Any, name: str) -> Array:
+    """An array of any supported library, from arrays, data frames and nested sequences."""
+    if hasattr(value, "toarray") and hasattr(value, "nnz"):
+        raise TypeError(
+            f"{name} is a sparse matrix; dense data is required. "
+            f"Use {name}.toarray() to convert it to a dense array."
+        )
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; fill or drop the masked values first.")
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    if is_array(value):
+        return value
+    if hasattr(value, "to_numpy"):  # pandas, polars
+        return np.asarray(value.to_numpy())
+    if value is None or isinstance(value, (str, bytes, dict, set)):
+        raise TypeError(
+            f"{name}: expected an array of points, got {value!r:.60}. Pass a 2-D array, one point "
+            "a row (or a 1-D array of labels with a discrete kernel)."
+        )
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} could not be read as an array ({error}). Rows must have one length."
+        ) from error
+
+
+def _numbers(value: Any, name: str) -> Array:
+    """A floating-point array without NaN or infinities."""
+    array = _plain(value, name)
+    if isinstance(array, np.ndarray):
+        if array.dtype.kind == "c":
+            raise ValueError(f"Complex data not supported: {name} is {describe(array)}.")
+        if array.dtype.kind not in "fiub":
+            try:
+                array = array.astype(np.float64)
+            except (TypeError, ValueError) as error:
+                text = "argument must be" in str(error) or "not" in str(error)
+                kind = TypeError if text and not isinstance(error, ValueError) else ValueError
+                raise kind(
+                    f"{name} does not fit a kernel on numbers: {error}. Labels go with "
+                    "kernels.Delta(), pairs with kernels.TensorProduct(...)."
+                ) from error
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        if array.dtype == np.longdouble:
+            array = array.astype(np.float64)
+    array = to_float(array)
+    xp = namespace(array)
+    if not bool(xp.all(xp.isfinite(array))):
+        bad = ~np.isfinite(to_numpy(array))
+        rows = np.unique(np.nonzero(bad)[0]) if bad.ndim else np.zeros(1, dtype=int)
+        raise ValueError(
+            f"{name} contains NaN or infinity in {rows.size} of {len(bad) if bad.ndim else 1} "
+            f"rows (the first is row {rows[0]}). Drop or impute those rows before."
+        )
+    return array
+
+
+def _not_empty(array: Array, name: str) -> None:
+    if array.shape[0] == 0:
+        raise ValueError(
+            f"Found array with 0 sample(s) (shape={tuple(array.shape)}) while a minimum of 1 is "
+            f"required: {name} is empty."
+        )
+
+
+def any_points(value: Any, name: str = "points") -> Array:
+    """Points of any kind: an array with at least one row."""
+    array = _plain(value, name)
+    if array.ndim == 0:
+        raise ValueError(
+            f"{name}: expected an array of points, got scalar array instead. Reshape your data: "
+            f"np.reshape({name}, (1, 1)) for one point with one coordinate."
+        )
+    _not_empty(array, name)
+    return array
+
+
+def vectors(value: Any, name: str = "points") -> Array:
+    """Points of R^d: a floating array of shape (n, d)."""
+    array = _numbers(value, name)
+    if array.ndim == 0:
+        raise ValueError(
+            f"{name}: expected 2D array, got scalar array instead. Reshape your data: "
+            f"np.reshape({name}, (1, 1)) for one point with one coordinate."
+        )
+    if array.ndim == 1:
+        raise ValueError(
+            f"{name}: expected 2D array (n points, d coordinates), got 1D array of length "
+            f"{array.shape[0]} instead. Reshape your data: {name}.reshape(-1, 1) for n points with "
+            f"one coordinate, {name}.reshape(1, -1) for one point; "
+            "labels go with kernel=kernels.Delta()."
+        )
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name}: expected 2D array (n points, d coordinates), got {describe(array)}. "
+            f"Flatten each point with {name}.reshape(len({name}), -1); rotations and permutations "
+            "go with kernels.Trace()."
+        )
+    _not_empty(array, name)
+    if array.shape[1] == 0:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={tuple(array.shape)}) while a minimum of 1 is "
+            f"required: {name} has no columns."
+        )
+    return array
+
+
+def labels(value: Any, name: str = "points") -> Array:
+    """Points of a discrete set: labels of shape (n,), or rows (n, d) that are equal or not."""
+    array = _plain(value, name)
+    if array.ndim not in (1, 2):
+        raise ValueError(
+            f"{name}: expected labels of shape (n,) or rows of shape (n, d), got {describe(array)}."
+        )
+    _not_empty(array, name)
+    if isinstance(array, np.ndarray):
+        missing = _missing(array)
+        if missing.any():
+            raise ValueError(
+                f"{name} contains NaN or missing labels in {int(missing.sum())} rows (the first is "
+                f"row {int(np.flatnonzero(missing)[0])}). Give them a label of their own or drop "
+                "those rows."
+            )
+        if array.dtype.kind == "O":
+            array = _one_type(array, name)
+    elif namespace(array).isdtype(array.dtype, "real floating"):
+        _numbers(array, name)
+    return array
+
+
+def _missing(array: np.ndarray) -> np.ndarray:
+    """Which rows hold a missing value: NaN, None or pandas' NA."""
+    if array.dtype.kind == "f":
+        bad = np.isnan(array)
+    elif array.dtype.kind == "O":
+        bad = np.frompyfunc(lambda v: v is None or type(v).__name__ == "NAType" or v != v, 1, 1)(
+            array
+        ).astype(bool)
+    else:
+        return np.zeros(len(array), dtype=bool)
+    return bad if bad.ndim == 1 else bad.any(axis=1)
+
+
+def _one_type(array: np.ndarray, name: str) -> np.ndarray:
+    """Object labels as one sortable type, so that categories have an order."""
+    try:
+        np.unique(array)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} mixes labels that cannot be compared ({error}). Use one type, for example "
+            f"np.asarray({name}).astype(str)."
+        ) from error
+    kinds = {type(v) for v in array.flat}
+    if kinds <= {str}:
+        return array.astype(str)
+    if all(issubclass(kind, (bool, int, float, np.number)) for kind in kinds):
+        return array.astype(np.float64 if any(issubclass(k, float) for k in kinds) else np.int64)
+    return array
+
+
+def matrices(value: Any, name: str = "points") -> Array:
+    """Points that are matrices: a floating array of shape (n, p, q)."""
+    array = _numbers(value, name)
+    if array.ndim != 3:
+        raise ValueError(
+            f"{name}: expected matrices of shape (n, p, q), got {describe(array)}. "
+            f"One matrix is {name}[None]."
+        )
+    _not_empty(array, name)
+    return array
+
+
+def indices(value: Any, size: int, name: str = "points") -> np.ndarray:
+    """Indices into a Gram matrix of `size` rows: an integer array of shape (n,)."""
+    array = to_numpy(_plain(value, name))
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError(
+            f"{name}: a precomputed kernel takes integer indices into its Gram matrix, of shape "
+            f"(n,); got {describe(array)} with dtype {array.dtype}. Use np.arange(n)."
+        )
+    _not_empty(array, name)
+    if array.min() < 0 or array.max() >= size:
+        raise ValueError(
+            f"{name}: indices must lie in 0 … {size - 1}, the rows of the Gram matrix; "
+            f"got {array.min()} … {array.max()}."
+        )
+    return array
+
+
+def same_kind(points: Array, like: Array, name: str, like_name: str = "the sample") -> Array:
+    """`points` with the trailing shape of `like`, in its array library."""
+    if points.shape[1:] != like.shape[1:]:
+        if points.ndim == 2 and like.ndim == 2:
+            raise ValueError(
+                f"{name} has {points.shape[1]} features, but {like_name} has {like.shape[1]} "
+                f"features. Points are rows: pass shape (m, {like.shape[1]})"
+                + (f", for example {name}.reshape(-1, 1)." if like.shape[1] == 1 else ".")
+            )
+        raise ValueError(
+            f"{name}: expected points of shape {tuple(like.shape[1:])} like {like_name}, got "
+            f"{tuple(points.shape[1:])}."
+        )
+    if isinstance(points, np.ndarray) and isinstance(like, np.ndarray):
+        return points
+    return points if namespace(points) is namespace(like) else asarray(points, like)
+
+
+def weights(value: Any, points: Points, like: Array, name: str = "weights") -> Array:
+    """Weights for points: finite numbers of shape (n,); None means uniform ones that sum to one."""
+    n = count(points)
+    if value is None:
+        return asarray(np.full(n, 1.0 / n), like)
+    array = asarray(_numbers(value, name), like)
+    if array.shape != (n,):
+        raise ValueError(
+            f"{name}: expected one weight a point, shape ({n},), got shape {tuple(array.shape)}."
+        )
+    return array
+
+
+def sample_weights(value: Any, points: Points, like: Array, name: str = "sample_weight") -> Array:
+    """Weights of a sample, scaled to sum to one: not negative, not all zero."""
+    array = weights(value, points, like, name)
+    host = to_numpy(array)
+    if (host < 0).any():
+        raise ValueError(
+            f"{name} must not be negative; {int((host < 0).sum())} of {host.size} are (the least "
+            f"is {host.min():.4g}). Signed weights belong to embeddings: embed(..., weights=...)."
+        )
+    total = float(host.sum())
+    if total <= 0:
+        raise ValueError(f"{name} sums to {total:g}; at least one weight must be positive.")
+    return array / total
+
+
+def same_length(named: Sequence[tuple[str, Points]]) -> int:
+    """The common number of points of several samples."""
+    lengths = [count(points) for _, points in named]
+    if len(set(lengths)) > 1:
+        text = ", ".join(f"{name} has {n}" for (name, _), n in zip(named, lengths, strict=True))
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {text}. "
+            "Rows that belong together must stand at the same place."
+        )
+    return lengths[0]
+
+
+def number(value: Any, name: str) -> float:
+    """A finite number."""
+    value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
+    if not isinstance(value, Real) or not math.isfinite(value):
+        raise TypeError(f"{name} must be a finite number, got {value!r:.60}.")
+    return float(value)
+
+
+def positive(value: Any, name: str, remedy: str) -> float:
+    """A positive finite number."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a positive number, got {value!r}. {remedy}")
+    if value <= 0:
+        raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")
+    return float(value)
+
+
+def not_negative(value: Any, name: str, remedy: str) -> float:
+    """A finite number that is zero or more."""
+    ok = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not ok or value < 0:
+        raise ValueError(f"{name} must be a number ≥ 0, got {value!r}. {remedy}")
+    return float(value)
+
+
+def option(value: Any, name: str, allowed: Sequence[str]) -> str:
+    """One of a few words."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+    return value

@@ -1,0 +1,328 @@
+"""P(Y|X) as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from meanmap import checks, rules
+from meanmap.arrays import (
+    Array,
+    Points,
+    count,
+    float_like,
+    namespace,
+    one_blas_thread,
+    take,
+    to_numpy,
+)
+from meanmap.embeddings import Embedding, JointEmbedding, same_kernel
+from meanmap.kernels import Kernel, as_kernel
+from meanmap.linalg import Spectrum
+from meanmap.operators import ConditionalOperator
+from meanmap.rules import Side
+from meanmap.selection import LeaveOneOut, leave_one_out
+from meanmap.spaces import Space
+
+SMALL = 256  # up to this rank one BLAS thread is faster than several
+
+
+class ConditionalEmbedding(RegressorMixin, BaseEstimator):
+    """The conditional distribution P(Y|X) as an operator between two spaces.
+
+    `C_Y|X = C_YX (C_XX + λI)⁻¹` (Song, Huang, Smola and Fukumizu 2009): from x to the embedding of
+    P(Y|x), whose mean, standard deviation, mode and expectations it then gives.
+
+    Parameters
+    ----------
+    kernel_x, kernel_y : Kernel, callable or None
+        None chooses for the kind of points. A 1-D numeric Y is a target of numbers, as in
+        scikit-learn; for labels pass `kernels.Delta()`.
+    regularization : "auto" or float
+        λ, on the operator's scale (for n points `K + nλI`); 0 is the pseudo-inverse. "auto" takes
+        the least closed-form leave-one-out error, measured in the space of Y.
+    basis : a basis, a pair of them (x, y), or None
+        How the spaces get their coordinates; fitted spaces are taken as they are.
+    centered : bool
+        Centre ψ(x) and φ(y) and add the mean back (Song et al. 2009, Theorem 5, mean restored): far
+        from the data the answer is then the marginal of Y rather than nothing.
+
+    Attributes
+    ----------
+    kernel_x_, kernel_y_ : the kernels, bandwidths resolved
+    space_x_, space_y_ : their spaces
+    regularization_ : λ
+    leave_one_out_ : the errors behind an automatic λ, or None
+    operator_ : the ConditionalOperator
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import ConditionalEmbedding
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(500, 1))
+    >>> Y = np.sin(X) + 0.2 * rng.normal(size=(500, 1))
+    >>> model = ConditionalEmbedding().fit(X, Y)
+    >>> at = model.given([1.5])
+    >>> at.mean().round(1), at.std().round(1)  # the truth is 1.0 and 0.2
+    (array([1.]), array([0.2]))
+    """
+
+    def __init__(
+        self,
+        kernel_x: Any = None,
+        kernel_y: Any = None,
+        regularization: float | str = "auto",
+        basis: Any = None,
+        centered: bool = False,
+    ) -> None:
+        self.kernel_x = kernel_x
+        self.kernel_y = kernel_y
+        self.regularization = regularization
+        self.basis = basis
+        self.centered = centered
+
+    # --- fitting ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, Y: Any = None, sample_weight: Any = None, *, y: Any = None) -> Self:
+        """Fit to pairs (xᵢ, yᵢ), rows at the same place; a row of weight zero is left out."""
+        Y = Y if Y is not None else y
+        if Y is None:
+            raise ValueError(
+                "This estimator requires y to be passed, but the target y is None: "
+                "fit(X, Y) takes pairs."
+            )
+        given = self.regularization
+        if given != "auto":
+            given = checks.not_negative(
+                given, "regularization", 'Use "auto" or a number like 1e-3.'
+            )
+        bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
+        if len(bases) != 2:
+            raise ValueError(f"basis: expected one basis or a pair (x, y), got {len(bases)}.")
+        points_x, kernel_x = _gate(X, self.kernel_x, bases[0], "X")
+        target, flat = _as_target(Y, self.kernel_y)
+        points_y, kernel_y = _gate(target, self.kernel_y, bases[1], "y")
+        checks.same_length([("X", points_x), ("y", points_y)])
+        w = checks.sample_weights(sample_weight, points_x, float_like(points_x))
+        keep = to_numpy(w) > 0
+        if not keep.all():
+            points_x, points_y, w = (take(part, keep) for part in (points_x, points_y, w))
+        kernel_x, kernel_y = kernel_x.resolve(points_x, w), kernel_y.resolve(points_y, w)
+        space_x, psi_x = _placed(kernel_x, bases[0], points_x, w)
+        space_y, psi_y = _placed(kernel_y, bases[1], points_y, w)
+        with one_blas_thread(psi_x.shape[1] < SMALL):
+            solved = _solve(psi_x, psi_y, kernel_y._diagonal(points_y), w, given, self.centered)
+        inverse, regularization, loo = solved
+
+        # nothing is set before everything has worked
+        if not isinstance(points_x, tuple) and points_x.ndim == 2:
+            validate_data(self, X=X, reset=True, skip_check_array=True)
+        self.kernel_x_, self.kernel_y_ = kernel_x, kernel_y
+        self.space_x_, self.space_y_ = space_x, space_y
+        self.weights_ = w
+        self.regularization_ = regularization
+        self.leave_one_out_ = loo
+        self._flat = flat
+        self._sides = Side(space_x, points_x, psi_x), Side(space_y, points_y, psi_y)
+        self._reverse: tuple[Spectrum, LeaveOneOut] | None = None
+        rows = psi_x
+        if self.centered:
+            xp = namespace(psi_x)
+            rows = xp.concat([psi_x, xp.ones((count(psi_x), 1), dtype=psi_x.dtype)], axis=1)
+        self.operator_ = ConditionalOperator(
+            space_x,
+            space_y,
+            points_y,
+            psi_y,
+            rows,
+            w,
+            inverse,
+            intercept=self.centered,
+            guarded=False,
+        )
+        return self
+
+    # --- queries ------------------------------------------------------------------------------
+
+    def fitted_operator(self) -> ConditionalOperator:
+        """The operator, or an error if there is none yet."""
+        check_is_fitted(self, "operator_")
+        return self.operator_
+
+    def given(self, x: Any) -> Embedding:
+        """The embedding of P(Y|x): rows of points give a batch, a single point gives one."""
+        return self.fitted_operator().given(x)
+
+    def predict(self, X: Any) -> Array:
+        """`E[Y|x]` at each row, shaped like Y: kernel ridge regression with alpha = nλ."""
+        operator = self.fitted_operator()
+        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 2) == 2:
+            validate_data(self, X=X, reset=False, skip_check_array=True)
+        means = operator.predict(X)
+        return means[:, 0] if self._flat else means
+
+    def expect(self, f: Callable[[Points], Array] | Embedding, x: Any) -> Array:
+        """`E[f(Y)|x]`; f takes all of the sample's Y at once and returns one value for each."""
+        return self.fitted_operator().expect(f, x)
+
+    def weights(self, x: Any) -> Array:
+        """The weights β(x) on the sample's Y, `(K + nλI)⁻¹ k_x` (Song et al. 2009, Theorem 5)."""
+        return self.fitted_operator().weights(x)
+
+    def functional(self, f: Callable[[Points], Array]) -> Any:
+        """`x ↦ E[f(Y)|x]`, prepared so that a new x costs one inner product."""
+        return self.fitted_operator().functional(f)
+
+    # --- the rules ----------------------------------------------------------------------------
+
+    def push(self, prior: Any) -> Embedding:
+        """The distribution of Y when X is distributed as the prior: `sum_rule`."""
+        return rules.sum_rule(self, prior)
+
+    def joint(self, prior: Any, form: str = "b") -> JointEmbedding:
+        """The joint distribution of (X, Y) when X is distributed as the prior: `chain_rule`."""
+        return rules.chain_rule(self, prior, form)
+
+    def posterior(
+        self,
+        prior: Any,
+        method: str = "importance",
+        regularization: float | None = None,
+        form: str = "b",
+        power: float = 1.0,
+    ) -> ConditionalOperator:
+        """P(X|Y) under the prior, to be queried with `.given(y)`: `bayes_rule`."""
+        return rules.bayes_rule(self, prior, method, regularization, form, power)
+
+    def sides(self) -> tuple[Side, Side]:
+        """The training sample in coordinates: X's side and Y's side."""
+        check_is_fitted(self, "operator_")
+        return self._sides
+
+    def _reversed(self) -> tuple[Spectrum, LeaveOneOut]:
+        """C_YY factorised and the leave-one-out errors of P(X|Y), computed once."""
+        if self._reverse is None:
+            x, y = self.sides()
+            w = self.weights_
+            with one_blas_thread(y.coordinates.shape[1] < SMALL):
+                spectrum = Spectrum.of(y.coordinates.T @ (w[:, None] * y.coordinates))
+                norms = self.kernel_x_._diagonal(x.points)
+                loo = leave_one_out(spectrum, y.coordinates, x.coordinates, w, norms)
+            self._reverse = spectrum, loo
+        return self._reverse
+
+    def posterior_regularization(self, method: str) -> float:
+        """The δ of `posterior(prior, method)` when none is given."""
+        best = self._reversed()[1].best
+        return best**2 if method == "squared" else best
+
+    def reverse_operator(self, regularization: float) -> ConditionalOperator:
+        """The plain conditional P(X|Y) of the training sample."""
+        x, y = self.sides()
+        return x.operator(y, self.weights_, self._reversed()[0].inverse(regularization))
+
+    # --- scores -------------------------------------------------------------------------------
+
+    def loss(self, X: Any, Y: Any, sample_weight: Any = None, reference: Any = None) -> float:
+        """The mean of `‖k(y, ·) - μ̂(x)‖²` over pairs, in a fixed reference kernel.
+
+        The reference is the default kernel for Y resolved on the training sample, so that models
+        with different kernels are compared by one measure.
+        """
+        operator = self.fitted_operator()
+        trained = self.sides()[1].points
+        target = _as_target(Y, self.kernel_y)[0]
+        kernel = as_kernel(reference, trained, "y").resolve(trained, self.weights_)
+        points = kernel.check(target, "y", trained)
+        space = Space(kernel)
+        psi = space._place(kernel, trained, self.weights_)
+        answers = operator.functional(lambda _: psi)(operator.source.kernel_.check(X, "X"))
+        checks.same_length([("X", answers), ("y", points)])
+        xp = namespace(answers)
+        losses = (
+            kernel._diagonal(points)
+            - 2 * xp.sum(space._transform(points) * answers, axis=1)
+            + xp.sum(answers * answers, axis=1)
+        )
+        return float(checks.sample_weights(sample_weight, points, losses) @ losses)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the conditional mean for vectors, else minus the `loss`: higher is better."""
+        check_is_fitted(self, "operator_")
+        if self.kernel_y_.on_vectors:
+            predicted = to_numpy(self.predict(X))
+            truth = np.asarray(to_numpy(y) if hasattr(y, "shape") else y)
+            from sklearn.metrics import r2_score
+
+            return float(r2_score(truth, predicted, sample_weight=sample_weight))
+        return -self.loss(X, y, sample_weight)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "operator_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+def _gate(points: Any, kernel: Any, basis: Any, name: str) -> tuple[Points, Kernel]:
+    """Points that passed their kernel's gate, and the kernel."""
+    if isinstance(basis, Space) and hasattr(basis, "kernel_") and kernel is None:
+        kernel = basis.kernel_
+    kernel = as_kernel(kernel, points, name)
+    like = basis._sample if isinstance(basis, Space) and hasattr(basis, "kernel_") else None
+    return kernel.check(points, name, like, "the fitted space"), kernel
+
+
+def _as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:
+    """Y as points, and whether it was a 1-D array of numbers, which stands for one column."""
+    on_vectors = kernel is None or (isinstance(kernel, Kernel) and kernel.on_vectors)
+    if isinstance(Y, tuple) or not on_vectors:
+        return Y, False
+    array = checks.any_points(Y, "y")
+    text = isinstance(array, np.ndarray) and (
+        array.dtype.kind not in "fiuO" or any(isinstance(v, str) for v in array.flat)
+    )
+    return (array[:, None], True) if array.ndim == 1 and not text else (Y, False)
+
+
+def _placed(kernel: Kernel, basis: Any, points: Points, w: Array) -> tuple[Space, Array]:
+    """A fitted space and the points' coordinates in it."""
+    if isinstance(basis, Space) and hasattr(basis, "kernel_"):
+        same_kernel(basis.kernel_, kernel)
+        return basis, basis._transform(points)
+    space = Space(kernel, basis)
+    return space, space._place(kernel, points, w)
+
+
+def _solve(
+    psi_x: Array, psi_y: Array, norms: Array, w: Array, given: float | str, centered: bool
+) -> tuple[Array, float, LeaveOneOut | None]:
+    """`(C_XX + λI)⁻¹`, λ, and how it was chosen."""
+    xp = namespace(psi_x)
+    mu = w @ psi_x
+    rows, targets = psi_x, psi_y
+    if centered:
+        mean_y = w @ psi_y
+        norms = norms - 2 * (psi_y @ mean_y) + mean_y @ mean_y
+        rows, targets = psi_x - mu, psi_y - mean_y
+    spectrum = Spectrum.of(rows.T @ (w[:, None] * rows))
+    loo = None
+    if isinstance(given, str):
+        loo = leave_one_out(spectrum, rows, targets, w, norms, centered)
+        given = loo.best
+    H = spectrum.inverse(given)
+    if centered:
+        # the inverse of [[C + λI, μ], [μᵀ, 1]]: the constant is one more coordinate that is not
+        # regularised, which is centring with the mean restored
+        g = (H @ mu)[:, None]
+        corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
+        H = xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])
+    return H, float(given), loo

@@ -1,0 +1,213 @@
+"""What "similar" means: the interface of every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from meanmap import checks
+from meanmap.arrays import (
+    TILE,
+    Array,
+    Points,
+    asarray,
+    count,
+    float_like,
+    for_each_thread,
+    is_array,
+    namespace,
+    spans,
+)
+from meanmap.kernels.features import FeatureMap
+
+# (rows, columns, buffer) → a part of the Gram matrix; rows and columns are slices or index arrays,
+# the buffer is one to overwrite or None
+Tile = Callable[[Any, Any, Any], Array]
+
+
+class Kernel(BaseEstimator):
+    """A positive definite function of two points.
+
+    A kernel is a specification: parameters as given, never changed by fitting. `resolve(points)`
+    returns a kernel whose parameters are all numbers; models keep that one (`kernel_x_`,
+    `embedding.kernel`). Kernels add, multiply and scale; `k + 1` adds a constant, `kx @ ky` is the
+    tensor product on pairs.
+    """
+
+    #: Whether k(x, x) stays bounded on the whole domain (Fukumizu et al. 2013 assume it does).
+    bounded: bool = True
+
+    #: Whether points are vectors, rows of a 2-D array of numbers.
+    on_vectors: bool = False
+
+    # --- what a kernel must say ---------------------------------------------------------------
+
+    def _check(self, points: Any, name: str) -> Points:
+        """Points of this kernel's domain, or an error."""
+        raise TypeError(f"{type(self).__name__} does not say what its points are.")
+
+    def _tile(self, A: Points, B: Points) -> Tile:
+        """A function that computes any part of the Gram matrix of A against B."""
+        raise TypeError(f"{type(self).__name__} does not say how to compare points.")
+
+    def _diagonal(self, A: Points) -> Array:
+        """k(a, a) for every point."""
+        raise TypeError(f"{type(self).__name__} does not say what k(x, x) is.")
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
+        """This kernel with every parameter a number, chosen on the points where asked to."""
+        return self
+
+    def feature_map(self, points: Points) -> FeatureMap | None:
+        """The kernel's own finite features, or None where it has none."""
+        return None
+
+    # --- what every kernel can do -------------------------------------------------------------
+
+    def check(
+        self,
+        points: Any,
+        name: str = "points",
+        like: Points | None = None,
+        like_name: str = "the sample",
+    ) -> Points:
+        """The gate: points of this kernel's domain (and of the kind of `like`), or an error."""
+        points = self._check(points, name)
+        return points if like is None else checks.same_kind(points, like, name, like_name)
+
+    def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
+        """`x` as points, and whether it was one single point rather than rows of them."""
+        array = x if is_array(x) else asarray(x if not hasattr(x, "to_numpy") else x.to_numpy())
+        missing = like.ndim - array.ndim
+        single = missing == 1 or (array.ndim == 0 and like.shape[1:] == (1,))
+        if single:
+            array = array[(None,) * missing]
+        return self.check(array if single else x, name, like), single
+
+    def __call__(self, A: Any, B: Any = None) -> Array:
+        """The Gram matrix of A against B (against itself when B is None)."""
+        A = self.check(A, "A")
+        B = A if B is None else self.check(B, "B", A, "A")
+        return self._tile(A, B)(slice(0, count(A)), slice(0, count(B)), None)
+
+    def diagonal(self, A: Any) -> Array:
+        """k(a, a) for every point, without a Gram matrix."""
+        return self._diagonal(self.check(A, "A"))
+
+    def matmul(self, A: Any, B: Any, V: Array) -> Array:
+        """The Gram matrix of A against B times V, computed tile by tile and never stored.
+
+        Tiles fit a core's cache and are shared out among the threads that the BLAS may use
+        (`threadpoolctl.threadpool_limits` sets how many), each with one buffer that it reuses.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap.kernels import Gaussian
+        >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+        >>> sums = Gaussian(1.0).matmul(X, X, np.ones(1000))
+        >>> bool(np.allclose(sums, Gaussian(1.0)(X).sum(axis=1)))
+        True
+        """
+        A = self.check(A, "A")
+        B = self.check(B, "B", A, "A")
+        like = float_like(A)
+        V = asarray(V, like)
+        if V.ndim not in (1, 2) or V.shape[0] != count(B):
+            raise ValueError(
+                f"V: expected shape ({count(B)},) or ({count(B)}, q), one row a point of B; "
+                f"got {tuple(V.shape)}."
+            )
+        return self._matmul(A, B, V)
+
+    def _matmul(self, A: Points, B: Points, V: Array) -> Array:
+        tile, n, m = self._tile(A, B), count(A), count(B)
+        width = min(m, 1024)
+        height = max(1, min(n, TILE // max(width, 1)))
+        blocks = list(spans(n, height))
+        if not isinstance(V, np.ndarray):
+            xp = namespace(V)
+            parts = [sum(tile(i, j, None) @ V[j] for j in spans(m, width)) for i in blocks]
+            return xp.concat(parts) if len(parts) > 1 else parts[0]
+        out = np.zeros((n, *V.shape[1:]), dtype=V.dtype)
+
+        def work(thread: int, of: int) -> None:
+            buffer = np.empty(height * width, dtype=V.dtype)
+            for i in blocks[thread::of]:
+                for j in spans(m, width):
+                    shape = (i.stop - i.start, j.stop - j.start)
+                    into = buffer[: shape[0] * shape[1]].reshape(shape)
+                    out[i] += tile(i, j, into) @ V[j]
+
+        if n * m <= 4 * TILE:
+            work(0, 1)  # too little to pay for threads
+        else:
+            for_each_thread(work)
+        return out
+
+    # --- algebra ------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Kernel:
+        from meanmap.kernels.composite import Sum, as_term
+
+        return Sum(self, as_term(other))
+
+    def __radd__(self, other: Any) -> Kernel:
+        from meanmap.kernels.composite import Sum, as_term
+
+        return Sum(as_term(other), self)
+
+    def __mul__(self, other: Any) -> Kernel:
+        from meanmap.kernels.composite import Product, Scaled
+
+        return Product(self, other) if isinstance(other, Kernel) else Scaled(self, other)
+
+    __rmul__ = __mul__
+
+    def __matmul__(self, other: Kernel) -> Kernel:
+        from meanmap.kernels.composite import TensorProduct
+
+        return TensorProduct(self, other)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Kernel) or type(self) is not type(other):
+            return False
+        mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
+        return all(same_value(mine[name], theirs[name]) for name in mine)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        parameters = self.get_params(deep=False)
+        shown = ", ".join(f"{name}={show(value)}" for name, value in parameters.items())
+        return f"{type(self).__name__}({shown})"
+
+    # a kernel is shown in notebooks as it is in a terminal, not as an estimator's box
+    _repr_html_ = None
+    _repr_mimebundle_ = None
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two parameter values are the same, arrays included."""
+    if isinstance(a, Kernel) or isinstance(b, Kernel) or callable(a) or callable(b):
+        return bool(a == b)
+    if is_array(a) or is_array(b):
+        return a is b or bool(np.array_equal(np.asarray(a), np.asarray(b)))
+    return bool(a == b)
+
+
+def show(value: Any) -> str:
+    """A parameter's value, short enough to read."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if is_array(value) and value.ndim > 1:
+        return f"<{'×'.join(map(str, value.shape))} array>"
+    if isinstance(value, tuple | list) or is_array(value):
+        return f"({', '.join(show(float(v)) for v in value)})"
+    if callable(value) and not isinstance(value, Kernel):
+        return getattr(value, "__name__", repr(value))
+    return repr(value)

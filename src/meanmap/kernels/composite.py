@@ -1,0 +1,319 @@
+"""Kernels made of kernels: sums, products, scalings, constants, tensor products on pairs."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from meanmap import checks
+from meanmap.arrays import Array, Points, count, float_like, namespace
+from meanmap.kernels.base import Kernel, Tile
+from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
+
+
+def as_term(value: Any) -> Kernel:
+    """A summand: a kernel, or a number that stands for a constant kernel."""
+    return value if isinstance(value, Kernel) else Constant(value)
+
+
+class Constant(Kernel):
+    """The same number for every pair of points, on any domain.
+
+    Examples
+    --------
+    >>> from meanmap.kernels import Linear
+    >>> (Linear() + 1)([[2.0]], [[3.0]])
+    array([[7.]])
+    """
+
+    def __init__(self, value: float = 1.0) -> None:
+        self.value = value
+
+    def _check(self, points: Any, name: str) -> Points:
+        if isinstance(points, tuple):
+            return tuple(self._check(part, f"{name}[{i}]") for i, part in enumerate(points))
+        return checks.any_points(points, name)
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
+        checks.positive(self.value, "a constant kernel's value", "Use kernel + 1, for example.")
+        return self
+
+    def _tile(self, A: Points, B: Points) -> Tile:
+        like = float_like(A)
+        xp = namespace(like)
+
+        def tile(rows: Any, columns: Any, out: Any) -> Array:
+            shape = tuple(
+                side.stop - side.start if isinstance(side, slice) else len(side)
+                for side in (rows, columns)
+            )
+            return xp.full(shape, float(self.value), dtype=like.dtype)
+
+        return tile
+
+    def _diagonal(self, A: Points) -> Array:
+        like = float_like(A)
+        return namespace(like).full(count(A), float(self.value), dtype=like.dtype)
+
+    def feature_map(self, points: Points) -> FeatureMap:
+        return Ones(float(self.value))
+
+
+class Pair(Kernel):
+    """Two kernels on the same points."""
+
+    left: Kernel
+    right: Kernel
+
+    def __init__(self, left: Kernel, right: Kernel) -> None:
+        self.left = left
+        self.right = right
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return self.left.bounded and self.right.bounded
+
+    @property
+    def _strict(self) -> Kernel:
+        """The side that says what points are: a constant takes any."""
+        return self.right if isinstance(self.left, Constant) else self.left
+
+    @property
+    def on_vectors(self) -> bool:  # type: ignore[override]
+        return self._strict.on_vectors
+
+    def _check(self, points: Any, name: str) -> Points:
+        loose = self.left if self._strict is self.right else self.right
+        return loose._check(self._strict._check(points, name), name)
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Self:
+        return type(self)(self.left.resolve(points, weights), self.right.resolve(points, weights))
+
+    def check(
+        self,
+        points: Any,
+        name: str = "points",
+        like: Points | None = None,
+        like_name: str = "the sample",
+    ) -> Points:
+        return self._strict.check(self._check(points, name), name, like, like_name)
+
+    def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
+        return self._strict.rows(x, like, name)
+
+
+class Sum(Pair):
+    """k₁ + k₂. Write `k1 + k2`, or `k + 1` for a constant."""
+
+    def _tile(self, A: Points, B: Points) -> Tile:
+        left, right = self.left._tile(A, B), self.right._tile(A, B)
+
+        def tile(rows: Any, columns: Any, out: Any) -> Array:
+            total = left(rows, columns, out)
+            total += right(rows, columns, None)
+            return total
+
+        return tile
+
+    def _diagonal(self, A: Points) -> Array:
+        return self.left._diagonal(A) + self.right._diagonal(A)
+
+    def feature_map(self, points: Points) -> FeatureMap | None:
+        maps = self.left.feature_map(points), self.right.feature_map(points)
+        return None if maps[0] is None or maps[1] is None else Stacked((maps[0], maps[1]))
+
+
+class Product(Pair):
+    """k₁ · k₂ on the same points. Write `k1 * k2`."""
+
+    def _tile(self, A: Points, B: Points) -> Tile:
+        left, right = self.left._tile(A, B), self.right._tile(A, B)
+
+        def tile(rows: Any, columns: Any, out: Any) -> Array:
+            product = left(rows, columns, out)
+            product *= right(rows, columns, None)
+            return product
+
+        return tile
+
+    def _diagonal(self, A: Points) -> Array:
+        return self.left._diagonal(A) * self.right._diagonal(A)
+
+    def feature_map(self, points: Points) -> FeatureMap | None:
+        maps = self.left.feature_map(points), self.right.feature_map(points)
+        return None if maps[0] is None or maps[1] is None else Crossed((maps[0], maps[1]), False)
+
+
+class Scaled(Kernel):
+    """c · k for a positive number c. Write `2.0 * k`."""
+
+    def __init__(self, kernel: Kernel, factor: float) -> None:
+        self.kernel = kernel
+        self.factor = factor
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return self.kernel.bounded
+
+    @property
+    def on_vectors(self) -> bool:  # type: ignore[override]
+        return self.kernel.on_vectors
+
+    def _factor(self) -> float:
+        return checks.positive(self.factor, "a kernel's factor", "Kernels add up, not subtract.")
+
+    def _check(self, points: Any, name: str) -> Points:
+        return self.kernel._check(points, name)
+
+    def check(
+        self,
+        points: Any,
+        name: str = "points",
+        like: Points | None = None,
+        like_name: str = "the sample",
+    ) -> Points:
+        return self.kernel.check(points, name, like, like_name)
+
+    def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
+        return self.kernel.rows(x, like, name)
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Scaled:
+        return Scaled(self.kernel.resolve(points, weights), self._factor())
+
+    def _tile(self, A: Points, B: Points) -> Tile:
+        inner, factor = self.kernel._tile(A, B), self._factor()
+        return lambda rows, columns, out: factor * inner(rows, columns, out)
+
+    def _diagonal(self, A: Points) -> Array:
+        return self._factor() * self.kernel._diagonal(A)
+
+    def feature_map(self, points: Points) -> FeatureMap | None:
+        inner = self.kernel.feature_map(points)
+        return None if inner is None else Scaling(inner, self._factor())
+
+
+class TensorProduct(Kernel):
+    """k_X(x, x') · k_Y(y, y') on pairs (or more): points are a tuple of samples (X, Y).
+
+    The space of the pair's embedding, the (uncentred) cross-covariance operator (Song et al. 2013,
+    eq. 2). Write `kx @ ky`.
+
+    Examples
+    --------
+    >>> from meanmap.kernels import Delta, Gaussian
+    >>> kernel = Gaussian(1.0) @ Delta()
+    >>> kernel(([[0.0], [0.0]], ["a", "b"]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    def __init__(self, *kernels: Kernel) -> None:
+        self.kernels = kernels
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return []
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The kernels by position, and with `deep` their own parameters."""
+        out: dict[str, Any] = {f"kernel_{i}": kernel for i, kernel in enumerate(self.kernels)}
+        if deep:
+            for name, kernel in list(out.items()):
+                out.update({f"{name}__{key}": v for key, v in kernel.get_params().items()})
+        return out
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set a kernel (`kernel_0=`) or one of its parameters (`kernel_0__bandwidth=`)."""
+        kernels = list(self.kernels)
+        for key, value in parameters.items():
+            name, _, rest = key.partition("__")
+            position = int(name.removeprefix("kernel_"))
+            if rest:
+                kernels[position].set_params(**{rest: value})
+            else:
+                kernels[position] = value
+        self.kernels = tuple(kernels)
+        return self
+
+    def __sklearn_clone__(self) -> TensorProduct:
+        from sklearn.base import clone
+
+        return TensorProduct(*(clone(kernel) for kernel in self.kernels))
+
+    def __repr__(self) -> str:
+        return " @ ".join(map(repr, self.kernels))
+
+    def __matmul__(self, other: Kernel) -> TensorProduct:
+        return TensorProduct(*self.kernels, other)
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return all(kernel.bounded for kernel in self.kernels)
+
+    def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
+        if not isinstance(points, tuple) or len(points) != len(self.kernels):
+            raise TypeError(
+                f"{name}: a tensor product of {len(self.kernels)} kernels takes a tuple of "
+                f"{len(self.kernels)} samples, got {checks.describe(points)}."
+            )
+        return [
+            (kernel, part, f"{name}[{i}]")
+            for i, (kernel, part) in enumerate(zip(self.kernels, points, strict=True))
+        ]
+
+    def _check(self, points: Any, name: str) -> Points:
+        parts = [
+            (label, kernel.check(part, label)) for kernel, part, label in self._parts(points, name)
+        ]
+        checks.same_length(parts)
+        return tuple(part for _, part in parts)
+
+    def check(
+        self,
+        points: Any,
+        name: str = "points",
+        like: Points | None = None,
+        like_name: str = "the sample",
+    ) -> Points:
+        points = self._check(points, name)
+        if like is None:
+            return points
+        return tuple(
+            kernel.check(part, label, other, like_name)
+            for (kernel, part, label), other in zip(self._parts(points, name), like, strict=True)
+        )
+
+    def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
+        parts = [
+            kernel.rows(part, other, label)
+            for (kernel, part, label), other in zip(self._parts(x, name), like, strict=True)
+        ]
+        checks.same_length([(f"{name}[{i}]", points) for i, (points, _) in enumerate(parts)])
+        return tuple(points for points, _ in parts), all(single for _, single in parts)
+
+    def resolve(self, points: Points, weights: Array | None = None) -> TensorProduct:
+        pairs = zip(self.kernels, points, strict=True)
+        return TensorProduct(*(kernel.resolve(part, weights) for kernel, part in pairs))
+
+    def _tile(self, A: Points, B: Points) -> Tile:
+        triples = zip(self.kernels, A, B, strict=True)
+        tiles = [kernel._tile(a, b) for kernel, a, b in triples]
+
+        def tile(rows: Any, columns: Any, out: Any) -> Array:
+            product = tiles[0](rows, columns, out)
+            for other in tiles[1:]:
+                product *= other(rows, columns, None)
+            return product
+
+        return tile
+
+    def _diagonal(self, A: Points) -> Array:
+        product = self.kernels[0]._diagonal(A[0])
+        for kernel, part in zip(self.kernels[1:], A[1:], strict=True):
+            product = product * kernel._diagonal(part)
+        return product
+
+    def feature_map(self, points: Points) -> FeatureMap | None:
+        pairs = zip(self.kernels, points, strict=True)
+        maps = [kernel.feature_map(part) for kernel, part in pairs]
+        found = tuple(m for m in maps if m is not None)
+        return Crossed(found, True) if len(found) == len(maps) else None

@@ -1,0 +1,68 @@
+"""The kernel for points when nobody names one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import is_array
+from meanmap.kernels.base import Kernel
+from meanmap.kernels.composite import TensorProduct
+from meanmap.kernels.custom import Function
+from meanmap.kernels.discrete import Delta
+from meanmap.kernels.matrices import Trace
+from meanmap.kernels.vectors import Gaussian
+
+
+def default_kernel(points: Any, name: str = "points") -> Kernel:
+    """A kernel for this kind of points.
+
+    Rows of numbers get a Gaussian at the median distance, labels (strings, booleans) a delta
+    kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product.
+    """
+    if isinstance(points, tuple):
+        parts = [default_kernel(part, f"{name}[{i}]") for i, part in enumerate(points)]
+        return TensorProduct(*parts)
+    array = checks.any_points(points, name)
+    if array.ndim == 1:
+        if isinstance(array, np.ndarray) and array.dtype.kind in "USObT":
+            return Delta()
+        raise ValueError(
+            f"{name}: expected 2D array (n points, d coordinates), got 1D array of length "
+            f"{array.shape[0]} instead. Reshape your data: {name}.reshape(-1, 1) for n numbers, or "
+            "pass kernel=kernels.Delta() if they are labels."
+        )
+    if array.ndim == 3:
+        return Trace()
+    if isinstance(array, np.ndarray) and array.dtype.kind in "USO" and _is_text(array):
+        return Delta()
+    return Gaussian()
+
+
+def _is_text(array: np.ndarray) -> bool:
+    return array.dtype.kind in "US" or all(isinstance(v, str) for v in array.flat)
+
+
+def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
+    """A kernel from what a user passed: None, a kernel, a function, a tuple for pairs."""
+    if kernel is None:
+        return default_kernel(points, name)
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, tuple) and isinstance(points, tuple) and len(kernel) == len(points):
+        pairs = enumerate(zip(kernel, points, strict=True))
+        return TensorProduct(*(as_kernel(k, part, f"{name}[{i}]") for i, (k, part) in pairs))
+    if is_array(kernel):
+        raise TypeError(
+            "a Gram matrix is passed as kernel=kernels.Precomputed(gram), with integer indices as "
+            "points."
+        )
+    if isinstance(kernel, type) and issubclass(kernel, Kernel):
+        raise TypeError(f"kernel: got the class {kernel.__name__}; pass {kernel.__name__}().")
+    if callable(kernel):
+        return Function(kernel)
+    raise TypeError(
+        f"kernel: expected a kernel of meanmap.kernels, a function k(x, y) or None, got {kernel!r}."
+    )

@@ -1,0 +1,146 @@
+"""Finite feature maps, which kernels that have one hand to the `Explicit` basis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+from math import comb, factorial, prod, sqrt
+
+import numpy as np
+
+from meanmap.arrays import Array, Points, float_like, namespace, to_numpy
+
+
+class FeatureMap:
+    """ψ with k(x, x') = ψ(x)·ψ(x'): callable on points, of a known `rank`."""
+
+    rank: int
+
+    def __call__(self, points: Points) -> Array:
+        raise TypeError(f"{type(self).__name__} has no features.")
+
+
+@dataclass(frozen=True)
+class Flat(FeatureMap):
+    """ψ(x) = vec(x): the linear kernel on vectors, the trace kernel on matrices."""
+
+    rank: int
+
+    def __call__(self, points: Points) -> Array:
+        return namespace(points).reshape(points, (points.shape[0], -1))
+
+
+@dataclass(frozen=True)
+class Ones(FeatureMap):
+    """ψ(x) = √c, the constant kernel."""
+
+    value: float
+    rank: int = 1
+
+    def __call__(self, points: Points) -> Array:
+        like = float_like(points)
+        n = len(points[0]) if isinstance(points, tuple) else points.shape[0]
+        return namespace(like).full((n, 1), sqrt(self.value), dtype=like.dtype)
+
+
+class OneHot(FeatureMap):
+    """ψ(x) = e_x over the categories seen at fit; a category never seen has no coordinates."""
+
+    def __init__(self, points: Points) -> None:
+        rows = to_numpy(points)
+        self.categories = np.unique(rows, axis=0 if rows.ndim > 1 else None)
+        self.rank = len(self.categories)
+
+    def __call__(self, points: Points) -> Array:
+        from meanmap.kernels.discrete import equal
+
+        if isinstance(points, np.ndarray):
+            return equal(points, self.categories).astype(np.float64)
+        xp, like = namespace(points), float_like(points)
+        categories = xp.asarray(self.categories, dtype=points.dtype)
+        return xp.astype(equal(points, categories), like.dtype)
+
+
+class Monomials(FeatureMap):
+    """The features of (⟨x, x'⟩ + c)^p: every monomial of degree ≤ p (exactly p if c = 0)."""
+
+    def __init__(self, dimension: int, degree: int, offset: float) -> None:
+        self.dimension, self.degree, self.offset = dimension, degree, offset
+        variables = dimension + (1 if offset else 0)
+        self.rank = comb(variables + degree - 1, degree)
+
+    @cached_property
+    def _table(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which coordinates each monomial multiplies, and its coefficient √(p!/Πe!)."""
+        variables = self.dimension + (1 if self.offset else 0)
+        terms = list(combinations_with_replacement(range(variables), self.degree))
+        counts = [[term.count(v) for v in set(term)] for term in terms]
+        coefficients = [sqrt(factorial(self.degree) / prod(map(factorial, c))) for c in counts]
+        return np.array(terms, dtype=int).reshape(len(terms), self.degree), np.array(coefficients)
+
+    def __call__(self, points: Points) -> Array:
+        xp = namespace(points)
+        terms, coefficients = self._table
+        if self.offset:  # the offset is one more coordinate, √c
+            column = xp.full((points.shape[0], 1), sqrt(self.offset), dtype=points.dtype)
+            points = xp.concat([points, column], axis=1)
+        out = xp.asarray(coefficients, dtype=points.dtype)[None, :]
+        for position in range(self.degree):
+            out = out * xp.take(points, xp.asarray(terms[:, position]), axis=1)
+        return out * xp.ones((points.shape[0], 1), dtype=points.dtype)
+
+
+@dataclass(frozen=True)
+class Scaling(FeatureMap):
+    """√c ψ(x)."""
+
+    part: FeatureMap
+    factor: float
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        return self.part.rank
+
+    def __call__(self, points: Points) -> Array:
+        return sqrt(self.factor) * self.part(points)
+
+
+@dataclass(frozen=True)
+class Stacked(FeatureMap):
+    """(ψ₁(x), ψ₂(x), …): the features of a sum of kernels."""
+
+    parts: tuple[FeatureMap, ...]
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        return sum(part.rank for part in self.parts)
+
+    def __call__(self, points: Points) -> Array:
+        columns = [part(points) for part in self.parts]
+        return namespace(*columns).concat(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class Crossed(FeatureMap):
+    """ψ₁(x) ⊗ ψ₂(x) ⊗ …: a product of kernels, or a tensor product when points are tuples."""
+
+    parts: tuple[FeatureMap, ...]
+    on_pairs: bool
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        return prod(part.rank for part in self.parts)
+
+    def __call__(self, points: Points) -> Array:
+        inputs = points if self.on_pairs else (points,) * len(self.parts)
+        return row_kronecker([part(p) for part, p in zip(self.parts, inputs, strict=True)])
+
+
+def row_kronecker(factors: list[Array]) -> Array:
+    """The Kronecker product of matching rows."""
+    xp = namespace(*factors)
+    out = factors[0]
+    for factor in factors[1:]:
+        out = xp.reshape(out[:, :, None] * factor[:, None, :], (out.shape[0], -1))
+    return out

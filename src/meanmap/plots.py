@@ -1,0 +1,75 @@
+"""Pictures of results. Draws what it is given and computes nothing; matplotlib only inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"  # told apart by colour-blind eyes too
+MAP = "cividis"
+
+
+def axes(ax: Any = None) -> Any:
+    """The axes to draw on, new ones if none are given."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'meanmap[plot]'") from error
+    return plt.subplots(figsize=(6, 4), layout="constrained")[1]
+
+
+def curve(
+    x: np.ndarray, values: np.ndarray, atoms: np.ndarray, ax: Any = None, **style: Any
+) -> Any:
+    """A function of one variable, with a rug of the atoms under it."""
+    ax = axes(ax)
+    ax.plot(x, values, **{"color": BLUE, **style})
+    ax.plot(atoms, np.full(len(atoms), min(0.0, float(np.min(values)))), "|", color=GREY, alpha=0.5)
+    ax.set(xlabel="x", ylabel="e(x)")
+    return ax
+
+
+def contours(
+    x: np.ndarray,
+    y: np.ndarray,
+    values: np.ndarray,
+    atoms: np.ndarray,
+    ax: Any = None,
+    **style: Any,
+) -> Any:
+    """A function of two variables, with the atoms over it."""
+    ax = axes(ax)
+    drawn = ax.contourf(x, y, values, **{"levels": 12, "cmap": MAP, **style})
+    ax.plot(atoms[:, 0], atoms[:, 1], ".", color="white", markersize=2, alpha=0.5)
+    ax.figure.colorbar(drawn, ax=ax, label="e(x)")
+    ax.set(xlabel="x₁", ylabel="x₂")
+    return ax
+
+
+def bars(labels: np.ndarray, values: np.ndarray, name: str, ax: Any = None, **style: Any) -> Any:
+    """One bar a label."""
+    ax = axes(ax)
+    ax.bar([str(label) for label in labels], values, **{"color": BLUE, **style})
+    ax.set(ylabel=name)
+    return ax
+
+
+def image(
+    rows: np.ndarray, columns: np.ndarray, values: np.ndarray, ax: Any = None, **style: Any
+) -> Any:
+    """A table of values as a map: rows upwards if they are numbers, labels where they are not."""
+    ax = axes(ax)
+    numeric = [side.dtype.kind in "fiu" for side in (rows, columns)]
+    y = rows if numeric[0] else np.arange(len(rows))
+    x = columns if numeric[1] else np.arange(len(columns))
+    drawn = ax.pcolormesh(x, y, values, **{"cmap": MAP, "shading": "nearest", **style})
+    if not numeric[0]:
+        ax.set_yticks(y, [str(label) for label in rows])
+    if not numeric[1]:
+        ax.set_xticks(x, [str(label) for label in columns])
+    ax.figure.colorbar(drawn, ax=ax)
+    ax.set(xlabel="second variable", ylabel="first variable")
+    return ax

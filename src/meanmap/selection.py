@@ -1,0 +1,71 @@
+"""Choosing regularisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meanmap.arrays import Array, asarray, epsilon, namespace, take
+from meanmap.linalg import Spectrum
+
+GRID = np.logspace(-8, 1, 28)  # times the mean of k(x, x)
+BUDGET = 5e10  # floating-point operations that the grid may cost before rows are sampled
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Leave-one-out errors of the operator-valued regression over a grid of regularisations."""
+
+    grid: np.ndarray
+    errors: np.ndarray
+
+    @property
+    def best(self) -> float:
+        """The regularisation of the least error."""
+        return float(self.grid[int(np.argmin(self.errors))])
+
+
+def leave_one_out(
+    spectrum: Spectrum,
+    rows: Array,
+    targets: Array,
+    w: Array,
+    norms: Array,
+    centered: bool = False,
+    grid: np.ndarray | None = None,
+) -> LeaveOneOut:
+    """Σ wᵢ ‖φ(yᵢ) - μ̂₋ᵢ(xᵢ)‖² for every λ of a grid, from one eigendecomposition.
+
+    The conditional embedding is a ridge regression of φ(y) on ψ(x) (Song et al. 2013, section 3.2),
+    so that leaving i out divides its residual by 1 - hᵢ, hᵢ = wᵢ ψᵢᵀ (C + λI)⁻¹ ψᵢ (the others keep
+    their weights). The loss is measured in the target's own space, which is the same for all λ.
+
+    `rows` (n × r) are the sample's coordinates on the side we condition on and `targets` (n × s) on
+    the other, `norms` is k(yᵢ, yᵢ). Where the grid would cost too much, evenly spaced rows stand
+    for all.
+    """
+    xp = namespace(rows)
+    n, r, s = rows.shape[0], rows.shape[1], targets.shape[1]
+    if grid is None:
+        scale = float(xp.sum(spectrum.values)) or 1.0
+        grid = scale * np.maximum(GRID, epsilon(rows))
+    A = (rows @ spectrum.vectors).T @ (w[:, None] * targets)  # Vᵀ C_XY
+    count = max(500, int(BUDGET / (2.0 * max(r * s, 1) * len(grid))))
+    if count < n:
+        chosen = np.linspace(0, n - 1, count).astype(int)
+        rows, targets, w, norms = (take(part, chosen) for part in (rows, targets, w, norms))
+    Z = rows @ spectrum.vectors
+    cross = Z * (targets @ A.T)  # ψ(yᵢ)ᵀ μ̂(xᵢ) = Σ_k cross_ik f_k
+    squares = Z * Z
+    total = float(xp.sum(w))
+    errors = []
+    for value in grid:
+        f = 1 / (xp.where(spectrum.values > 0, spectrum.values, 0 * spectrum.values) + float(value))
+        fitted = (Z * f) @ A
+        residual = norms - 2 * (cross @ f) + xp.sum(fitted * fitted, axis=1)
+        leverage = w * (squares @ f + (1.0 if centered else 0.0))
+        left = 1 - leverage
+        left = xp.where(left > 1e-9, left, asarray(1e-9, left))
+        errors.append(float(xp.sum(w * residual / (left * left))) / total)
+    return LeaveOneOut(np.asarray(grid, dtype=float), np.array(errors))

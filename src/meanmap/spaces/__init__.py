@@ -1,0 +1,21 @@
+"""A kernel given coordinates: `Space` is the transformer, a basis says how.
+
+| basis | ψ(x) | exact |
+|---|---|---|
+| `PivotedCholesky(tol, max_rank)` | L⁻¹ k(P, x) with pivots P | on the sample, to `tol` |
+| `Explicit()` | the kernel's own finite features | yes |
+"""
+
+from meanmap.spaces.bases import Basis, Coordinates
+from meanmap.spaces.cholesky import ApproximationWarning, PivotedCholesky
+from meanmap.spaces.explicit import Explicit
+from meanmap.spaces.space import Space
+
+__all__ = [
+    "ApproximationWarning",
+    "Basis",
+    "Coordinates",
+    "Explicit",
+    "PivotedCholesky",
+    "Space",
+]

@@ -1,0 +1,139 @@
+"""A kernel given coordinates."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from meanmap import checks
+from meanmap.arrays import Array, Points, count, float_like, namespace, take, to_numpy
+from meanmap.kernels import Kernel, as_kernel
+from meanmap.spaces.bases import Basis, Coordinates
+from meanmap.spaces.cholesky import MAX_RANK, PivotedCholesky
+from meanmap.spaces.explicit import Explicit
+
+
+class Space(TransformerMixin, BaseEstimator):
+    """A kernel with coordinates: ψ with k(x, x') = ψ(x)·ψ(x'), fitted to a sample.
+
+    Parameters
+    ----------
+    kernel : Kernel, callable or None
+        None chooses one for the kind of points.
+    basis : PivotedCholesky, Explicit or None
+        None takes the kernel's own features where it has few, else pivoted Cholesky.
+
+    Attributes
+    ----------
+    kernel_ : the kernel with its bandwidth resolved
+    basis_ : the basis that was used
+    rank_ : the number of coordinates
+    residual_ : the part of the kernel's trace on the sample that the coordinates miss
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.spaces import Space
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> space = Space().fit(X)
+    >>> space.kernel_
+    Gaussian(bandwidth=1.64915)
+    >>> space.transform(X[:5]).shape == (5, space.rank_)
+    True
+    """
+
+    def __init__(self, kernel: Any = None, basis: Basis | None = None) -> None:
+        self.kernel = kernel
+        self.basis = basis
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Choose coordinates on a sample."""
+        self._fit(X, sample_weight)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Choose coordinates on a sample and return the sample's own."""
+        return self._fit(X, sample_weight)
+
+    def _fit(self, X: Any, sample_weight: Any) -> Array:
+        kernel = as_kernel(self.kernel, X, "X")
+        points = kernel.check(X, "X")
+        weights = checks.sample_weights(sample_weight, points, float_like(points))
+        if sample_weight is not None:
+            keep = to_numpy(weights) > 0  # a zero weight means the row is not there
+            kept = points if keep.all() else take(points, keep)
+            kept_weights = weights if keep.all() else take(weights, keep)
+        else:
+            keep, kept, kept_weights = None, points, weights
+        coordinates = self._place(kernel.resolve(kept, kept_weights), kept, kept_weights)
+        if not isinstance(points, tuple) and points.ndim == 2:
+            validate_data(self, X=X, reset=True, skip_check_array=True)
+        if keep is None or keep.all():
+            return coordinates
+        return self._coordinates.transform(points)
+
+    def _place(self, kernel: Kernel, points: Points, weights: Array) -> Array:
+        """Fit to points that passed the gate, with a resolved kernel; return their coordinates."""
+        basis = self.basis if self.basis is not None else choose_basis(kernel, points)
+        if not isinstance(basis, Basis):
+            raise TypeError(
+                f"basis: expected PivotedCholesky(), Explicit() or None, got {basis!r}."
+            )
+        fitted, coordinates = basis.fit(kernel, points, weights)
+        self.kernel_ = kernel
+        self.basis_ = basis
+        self._coordinates: Coordinates = fitted
+        self._sample = take(points, slice(0, 1))  # what a point looks like
+        self.rank_ = fitted.rank
+        self.residual_ = fitted.residual
+        return coordinates
+
+    def transform(self, X: Any) -> Array:
+        """ψ of every point, a row each."""
+        check_is_fitted(self, "kernel_")
+        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 2) == 2:
+            validate_data(self, X=X, reset=False, skip_check_array=True)
+        return self._transform(self.kernel_.check(X, "X", self._sample))
+
+    def _transform(self, points: Points) -> Array:
+        return self._coordinates.transform(points)
+
+    def support(self, x: Any) -> Array:
+        """‖ψ(x)‖²/k(x, x): 1 where the sample surrounds x, near 0 far from all of it."""
+        check_is_fitted(self, "kernel_")
+        points, single = self.kernel_.rows(x, self._sample)
+        values = self._support(points, self._transform(points))
+        return values[0] if single else values
+
+    def _support(self, points: Points, coordinates: Array) -> Array:
+        xp = namespace(coordinates)
+        size = xp.sum(coordinates * coordinates, axis=1)
+        diagonal = self.kernel_._diagonal(points)
+        tiny = diagonal <= 0
+        return xp.where(
+            tiny, xp.ones_like(size), size / xp.where(tiny, xp.ones_like(size), diagonal)
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "kernel_")
+
+    def __repr__(self) -> str:
+        if not hasattr(self, "kernel_"):
+            return f"Space(kernel={self.kernel!r}, basis={self.basis!r})"
+        return (
+            f"Space({self.kernel_!r}, {self.basis_!r}: rank {self.rank_}, "
+            f"residual {self.residual_:.2g})"
+        )
+
+
+def choose_basis(kernel: Kernel, points: Points) -> Basis:
+    """The kernel's own features where they are few, else pivoted Cholesky to tolerance."""
+    features = kernel.feature_map(points)
+    if features is not None and features.rank <= min(max(count(points), 64), MAX_RANK):
+        return Explicit()
+    return PivotedCholesky()
+
+
+__all__ = ["Space", "choose_basis"]

@@ -1,0 +1,1072 @@
+"""Slow, obvious truth: the papers' dense formulas in plain NumPy, errata corrected.
+
+Nothing here imports the library. Every function is a direct transcription of an equation, favouring
+loops and full matrices over speed, so that it can be checked against the paper by eye. Labels used
+in names and docstrings:
+
+* 000: Song, Fukumizu and Gretton (2013), Kernel embeddings of conditional distributions
+* 001: Song, Huang, Smola and Fukumizu (2009), Hilbert space embeddings of conditional distributions
+* 002: Fukumizu, Song and Gretton (2013), Kernel Bayes' rule
+* 003: the encyclopedia article on kernel embeddings of distributions
+* 004: the lecture notes on kernel graphical models
+
+Conventions
+-----------
+One direction throughout, that of 002: the conditional is P(Y|X) and priors are on X, whatever
+letters the paper uses. The sample is ``(x_i, y_i)`` with weights ``w_i`` that sum to one
+(``w=None``: uniform, ``1/n``); ``W = diag(w)``.
+
+=============  =====================================================================
+``K``          Gram matrix of the sample's X, (n, n)
+``G``          Gram matrix of the sample's Y, (n, n)
+``K_prior``    ``k(x_i, x~_j)``, sample against the prior's atoms, (n, m)
+``alpha``      the prior's weights on its atoms, (m,)
+``k_x, k_y``   sample against queries, (n,) for one query or (n, q) for several
+``lam``        regularisation on the operator's scale: ``C_XX + lam I`` is ``K + n lam I``
+``delta``      second regularisation, on the scale of ``C_WW**2`` (squared) or ``C_WW``
+=============  =====================================================================
+
+000 writes ``K + lambda I``: its lambda is ``n * lam`` here. Regularisation 0 means pseudo-inverse.
+Weights come back with the shape of the query: (n,) or (n, q), one column a query.
+
+Functions called ``operator_*`` take explicit feature matrices instead, one row a point
+(``k(x, x') = phi(x) . phi(x')``), and write the operator with sums of outer products: they are what
+the Gram forms are checked against. Functions called ``printed_*`` are a paper's formula exactly as
+printed where it is wrong, kept so that tests can show that the correction matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[Any]  # float64 throughout, except labels
+
+# Relative cut below which an eigenvalue counts as zero where regularisation is 0.
+RANK_TOLERANCE = 1e-10
+
+
+# --------------------------------------------------------------------------------------
+# 1. Kernels, by explicit broadcasting of differences
+# --------------------------------------------------------------------------------------
+
+
+def _distances(A: ArrayLike, B: ArrayLike, bandwidth: ArrayLike) -> Array:
+    """Return ``||(a - b) / bandwidth||_2`` for every pair; one bandwidth a column is allowed."""
+    A, B = np.asarray(A, float), np.asarray(B, float)
+    difference = (A[:, None, :] - B[None, :, :]) / np.asarray(bandwidth, float)
+    return np.sqrt((difference**2).sum(axis=-1))
+
+
+def gaussian(A: ArrayLike, B: ArrayLike, bandwidth: ArrayLike) -> Array:
+    """Gaussian kernel ``exp(-||a - b||^2 / (2 sigma^2))`` (002, section 4.1)."""
+    return np.exp(-(_distances(A, B, bandwidth) ** 2) / 2)
+
+
+def laplace(A: ArrayLike, B: ArrayLike, bandwidth: ArrayLike) -> Array:
+    """Laplace kernel ``exp(-||a - b||_2 / sigma)`` (000, section 2.1), Euclidean norm."""
+    return np.exp(-_distances(A, B, bandwidth))
+
+
+def matern(A: ArrayLike, B: ArrayLike, bandwidth: ArrayLike, nu: float = 1.5) -> Array:
+    """Matern kernel for ``nu`` 1/2, 3/2, 5/2 (Rasmussen and Williams 2006, eq. 4.17)."""
+    r = _distances(A, B, bandwidth)
+    if nu == 0.5:
+        return np.exp(-r)
+    if nu == 1.5:
+        return (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r)
+    if nu == 2.5:
+        return (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)
+    raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu}")
+
+
+def rational_quadratic(
+    A: ArrayLike, B: ArrayLike, bandwidth: ArrayLike, alpha: float = 1.0
+) -> Array:
+    """``(1 + r^2 / (2 alpha sigma^2))^-alpha`` (Rasmussen and Williams 2006, eq. 4.19)."""
+    return (1 + _distances(A, B, bandwidth) ** 2 / (2 * alpha)) ** -alpha
+
+
+def polynomial(A: ArrayLike, B: ArrayLike, degree: int = 2, offset: float = 1.0) -> Array:
+    """Polynomial kernel ``(<a, b> + c)^d`` (000, section 2)."""
+    A, B = np.asarray(A, float), np.asarray(B, float)
+    return ((A[:, None, :] * B[None, :, :]).sum(axis=-1) + offset) ** degree
+
+
+def linear(A: ArrayLike, B: ArrayLike) -> Array:
+    """Linear kernel ``<a, b>`` (001, section 6)."""
+    A, B = np.asarray(A, float), np.asarray(B, float)
+    return (A[:, None, :] * B[None, :, :]).sum(axis=-1)
+
+
+def trace(A: ArrayLike, B: ArrayLike) -> Array:
+    """Trace kernel ``tr(A^T B)`` on matrices (n, p, p) (001, section 5; 000, section 5.2.3)."""
+    A, B = np.asarray(A, float), np.asarray(B, float)
+    return (A[:, None, :, :] * B[None, :, :, :]).sum(axis=(-2, -1))
+
+
+def delta(A: ArrayLike, B: ArrayLike) -> Array:
+    """Kronecker delta on labels (n,) or on rows (n, d) (000, eq. 3)."""
+    A, B = np.asarray(A), np.asarray(B)
+    if A.ndim == 1:
+        A, B = A[:, None], B[:, None]
+    return (A[:, None, :] == B[None, :, :]).all(axis=-1).astype(float)
+
+
+# --------------------------------------------------------------------------------------
+# Explicit features: k(x, x') = phi(x) . phi(x'), one row a point
+# --------------------------------------------------------------------------------------
+
+
+def polynomial_features(A: ArrayLike, degree: int = 2, offset: float = 1.0) -> Array:
+    """Features of :func:`polynomial`: the ``degree``-fold tensor power of ``(a, sqrt(c))``."""
+    A = np.asarray(A, float)
+    base = np.column_stack([A, np.full(len(A), np.sqrt(offset))])
+    features = np.ones((len(A), 1))
+    for _ in range(degree):
+        features = np.einsum("ni,nj->nij", features, base).reshape(len(A), -1)
+    return features
+
+
+def delta_features(labels: ArrayLike, categories: ArrayLike) -> Array:
+    """One-hot features of :func:`delta` (000, eq. 3): phi(x) is the standard basis vector e_x."""
+    return delta(labels, categories)
+
+
+def trace_features(A: ArrayLike) -> Array:
+    """Features of :func:`trace`: the matrices laid out as vectors."""
+    A = np.asarray(A, float)
+    return A.reshape(len(A), -1)
+
+
+def empirical_features(gram: ArrayLike) -> Array:
+    """Features of any kernel on a finite set of points, from the eigenvectors of its Gram matrix.
+
+    Give the Gram matrix of the sample, the prior's atoms and the queries together, and slice.
+    """
+    values, vectors = np.linalg.eigh(np.asarray(gram, float))
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+# --------------------------------------------------------------------------------------
+# Helpers
+# --------------------------------------------------------------------------------------
+
+
+def _weights(w: ArrayLike | None, n: int) -> Array:
+    """Return the sample's weights, uniform where none are given."""
+    if w is None:
+        return np.full(n, 1.0 / n)
+    w = np.asarray(w, float)
+    if w.shape != (n,) or not np.isclose(w.sum(), 1.0):
+        raise ValueError(f"weights must have shape ({n},) and sum to one, got {w.shape}, {w.sum()}")
+    return w
+
+
+def _pinv(matrix: Array) -> Array:
+    """Pseudo-inverse of a symmetric matrix."""
+    return np.linalg.pinv(matrix, RANK_TOLERANCE, hermitian=True)
+
+
+def _regularised_inverse(C: Array, lam: float) -> Array:
+    """``(C + lam I)^-1`` of a symmetric operator; its pseudo-inverse where ``lam`` is 0."""
+    return _pinv(C) if lam == 0 else np.linalg.inv(C + lam * np.eye(len(C)))
+
+
+def _root(squared: Any) -> float:
+    """Square root of a squared norm that rounding may have left just below zero."""
+    return float(np.sqrt(np.maximum(squared, 0.0)))
+
+
+def _columns(weights: Array) -> Array:
+    """Return weights as (n, q) whatever their shape."""
+    return weights[:, None] if weights.ndim == 1 else weights
+
+
+# --------------------------------------------------------------------------------------
+# 2. The rules on Gram matrices
+# --------------------------------------------------------------------------------------
+
+
+def conditional_weights(K: Array, k_x: Array, lam: float, w: ArrayLike | None = None) -> Array:
+    """Weights beta(x) on the y_i of the conditional embedding (000, eq. 11; 001, Theorem 5).
+
+    Uncentred: ``mu_Y|x = C_YX (C_XX + lam I)^-1 phi(x)``. With ``C_XX = sum w_i phi_i (x) phi_i``,
+    ``beta = (W K + lam I)^-1 W k_x``, which is ``(K + n lam I)^-1 k_x`` for uniform weights.
+    """
+    n = len(K)
+    w = _weights(w, n)
+    if lam == 0:
+        # C_YX C_XX^+ = Phi W^1/2 (W^1/2 K W^1/2)^+ W^1/2 Upsilon^T
+        root = np.diag(np.sqrt(w))
+        return root @ _pinv(root @ K @ root) @ root @ k_x
+    W = np.diag(w)
+    return np.linalg.solve(W @ K + lam * np.eye(n), W @ k_x)
+
+
+def centred_conditional_weights(
+    K: Array, k_x: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Weights of the centred estimator of 001, Theorem 5, with the mean restored.
+
+    ``mu_Y + C_YX (C_XX + lam I)^-1 (phi(x) - mu_X)``, covariances centred. As printed, the theorem
+    leaves out ``mu_Y`` and ``mu_X``, and its weights sum to zero; these sum to one. For uniform
+    weights ``1/n + (H K + n lam I)^-1 H (k_x - K 1/n)`` with ``H = I - 11^T/n``. In general ``H/n``
+    becomes ``V = W - w w^T``.
+    """
+    n = len(K)
+    w = _weights(w, n)
+    query = (np.asarray(k_x, float).T - K @ w).T  # inner products of the sample with phi(x) - mu_X
+    mean = w if query.ndim == 1 else w[:, None]
+    if lam == 0:
+        P = np.eye(n) - np.outer(w, np.ones(n))  # Phi P is Phi with its mean taken off
+        root = P @ np.diag(np.sqrt(w))
+        return mean + root @ _pinv(root.T @ K @ root) @ root.T @ query
+    V = np.diag(w) - np.outer(w, w)
+    return mean + np.linalg.solve(V @ K + lam * np.eye(n), V @ query)
+
+
+def sum_rule_weights(
+    K: Array, K_prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Sum rule (a), 000, Algorithm I, eq. 14; 002, eq. 11 without its factor n.
+
+    Weights ``u = (W K + lam I)^-1 W K_prior alpha``: the embedding of Q(Y) is ``sum u_i psi(y_i)``.
+    The same u is the prior expressed on the sample, used by every form (b).
+    """
+    return conditional_weights(K, K_prior @ np.asarray(alpha, float), lam, w)
+
+
+def sum_rule_b_weights(
+    K: Array, K_prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Sum rule (b), 000, Algorithm I, eq. 15: weights on pairs ``(y_i, y_j)``, ``diag(u)``, (n, n).
+
+    ``C_WW = sum_ij M_ij psi(y_i) (x) psi(y_j)``.
+    """
+    return np.diag(sum_rule_weights(K, K_prior, alpha, lam, w))
+
+
+def chain_rule_a_weights(
+    K: Array, K_prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Chain rule (a), 000, Algorithm II, eq. 18: weights on pairs ``(y_i, x~_j)``, (n, m).
+
+    ``C_YX = C_Y|X C_XX^prior = sum_ij M_ij psi(y_i) (x) phi(x~_j)``; transpose for (X, Y).
+    """
+    return conditional_weights(K, K_prior, lam, w) @ np.diag(np.asarray(alpha, float))
+
+
+def chain_rule_b_weights(
+    K: Array, K_prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Chain rule (b), 000, Algorithm II, eq. 19: weights on pairs ``(y_i, x_j)``, ``diag(u)``."""
+    return np.diag(sum_rule_weights(K, K_prior, alpha, lam, w))
+
+
+def _squared_factor(u: Array, G: Array, k_y: Array, delta: float) -> Array:
+    """``G ((D G)^2 + delta I)^-1 D k_y``: the function h of 002's Proposition 4 at the y_i."""
+    D = np.diag(u)
+    if delta == 0:
+        # In coordinates: G = L L^T, C_WW = L^T D L, and the query is L^+ k_y.
+        values, vectors = np.linalg.eigh(G)
+        keep = values > RANK_TOLERANCE * values.max()
+        L = vectors[:, keep] * np.sqrt(values[keep])
+        return L @ _pinv(L.T @ D @ L) @ np.linalg.pinv(L) @ k_y
+    DG = D @ G
+    return G @ np.linalg.solve(DG @ DG + delta * np.eye(len(G)), D @ k_y)
+
+
+def bayes_squared_b(
+    K: Array,
+    G: Array,
+    K_prior: Array,
+    alpha: Array,
+    k_y: Array,
+    lam: float,
+    delta: float,
+    w: ArrayLike | None = None,
+) -> Array:
+    """Bayes' rule, squared, form (b): posterior weights on the sample's x_i.
+
+    002, eq. 13, and 000, eq. 24: ``Lambda G ((Lambda G)^2 + delta I)^-1 Lambda k_y`` with
+    ``Lambda = diag(u)``, ``u`` from 002's eq. 11 without its factor n. ``k_y = I`` gives the matrix
+    ``R_X|Y`` of 002's Figure 1.
+    """
+    u = sum_rule_weights(K, K_prior, alpha, lam, w)
+    return np.diag(u) @ _squared_factor(u, G, k_y, delta)
+
+
+def bayes_squared_a(
+    K: Array,
+    G: Array,
+    K_prior: Array,
+    alpha: Array,
+    k_y: Array,
+    lam: float,
+    delta: float,
+    w: ArrayLike | None = None,
+) -> Array:
+    """Bayes' rule, squared, form (a): posterior weights on the prior's atoms x~_j, (m,) or (m, q).
+
+    000, eq. 23, corrected: ``Lambda^T K ((D K)^2 + lambda~ I)^-1 D K_:x`` in that paper's letters,
+    where ``Lambda`` is the matrix of the chain rule (a) and ``D`` the diagonal of the sum rule (b).
+    """
+    u = sum_rule_weights(K, K_prior, alpha, lam, w)
+    Lambda = chain_rule_a_weights(K, K_prior, alpha, lam, w)
+    return Lambda.T @ _squared_factor(u, G, k_y, delta)
+
+
+def positive_part(u: Array) -> Array:
+    """``u+ = max(u, 0)`` normalised to sum one (Xu, Chen, Doucet and Gretton 2022)."""
+    positive = np.maximum(u, 0.0)
+    if positive.sum() <= 0:
+        raise ValueError("the prior has no positive weight on the sample")
+    return positive / positive.sum()
+
+
+def bayes_importance(
+    K: Array,
+    G: Array,
+    K_prior: Array,
+    alpha: Array,
+    k_y: Array,
+    lam: float,
+    delta: float,
+    w: ArrayLike | None = None,
+) -> Array:
+    """Bayes' rule by importance weighting: posterior weights on the sample's x_i.
+
+    Xu, Chen, Doucet and Gretton (2022), "Importance weighting approach in kernel Bayes' rule", with
+    u+ normalised: ``C_ZW (C_WW + delta I)^-1 psi(y)`` with ``C_ZW = Phi D Psi^T``,
+    ``C_WW = Psi D Psi^T``, ``D = diag(u+)``. From
+    ``D Psi^T (Psi D Psi^T + delta I)^-1 = D (G D + delta I)^-1 Psi^T`` the weights are
+    ``u+ o [(G diag(u+) + delta I)^-1 k_y]``.
+    """
+    u = positive_part(sum_rule_weights(K, K_prior, alpha, lam, w))
+    if delta == 0:
+        root = np.diag(np.sqrt(u))
+        return root @ _pinv(root @ G @ root) @ root @ k_y
+    D = np.diag(u)
+    return D @ np.linalg.solve(G @ D + delta * np.eye(len(G)), k_y)
+
+
+def bayes_reweighted(
+    K: Array,
+    G: Array,
+    K_prior: Array,
+    alpha: Array,
+    k_y: Array,
+    lam: float,
+    delta: float,
+    power: float = 1.0,
+    w: ArrayLike | None = None,
+    threshold: float = 0.2,
+) -> Array:
+    """Bayes' rule by reweighting the plain conditional: posterior weights on x_i, summing to one.
+
+    ``beta(y) o (u+ / w)^power``, normalised, where ``beta(y) = (W G + delta I)^-1 W k_y`` are the
+    plain conditional weights of P(X|Y) (001, Theorem 5, uncentred): ``delta`` is on the scale of
+    ``C_YY``. Not in the papers. Where ``kappa = sum(v) / sum(|v|)`` of the unnormalised weights v
+    is below ``threshold``, prior and observation conflict and ``max(beta, 0)`` is used.
+    A point of weight zero has ``u = beta = 0`` and keeps weight zero.
+    """
+    n = len(K)
+    w = _weights(w, n)
+    u = positive_part(sum_rule_weights(K, K_prior, alpha, lam, w))
+    ratio = np.zeros(n)
+    for i in range(n):
+        if w[i] > 0:
+            ratio[i] = (u[i] / w[i]) ** power
+    beta = conditional_weights(G, k_y, delta, w)
+    result = np.empty(_columns(beta).shape)
+    for q, column in enumerate(_columns(beta).T):
+        v = column * ratio
+        kappa = v.sum() / np.abs(v).sum()
+        if kappa < threshold:
+            v = np.maximum(column, 0.0) * ratio
+        result[:, q] = v / v.sum()
+    return result.reshape(beta.shape)
+
+
+def bayes_average(beta: Array, G_tilde: Array, alpha: Array) -> float:
+    """Kernel Bayes average, 000, Algorithm IV, eq. 25: ``E[g]`` for ``g = sum alpha_j k(y_j, .)``.
+
+    ``beta`` are the posterior's weights, ``G_tilde`` the Gram matrix of its atoms (rows) against
+    those of the function (columns).
+    """
+    total = 0.0
+    for i in range(len(beta)):
+        for j in range(len(alpha)):
+            total += beta[i] * G_tilde[i, j] * alpha[j]
+    return total
+
+
+def decoding_objective(beta: Array, g_y: Array, k_yy: float) -> float:
+    """Posterior decoding, 000, Algorithm V, eq. 26; 001, eq. 12: ``-2 beta^T G_:y + k(y, y)``.
+
+    It is ``||mu - phi(y)||^2`` less the constant ``||mu||^2``.
+    """
+    total = float(k_yy)
+    for i in range(len(beta)):
+        total -= 2.0 * beta[i] * g_y[i]
+    return total
+
+
+def fixed_point_step(X: Array, rho: Array, bandwidth: ArrayLike, x: Array) -> Array:
+    """One step of the fixed point for a Gaussian kernel's pre-image (002, section 4.1)."""
+    numerator, denominator = np.zeros(X.shape[1]), 0.0
+    for X_i, rho_i in zip(X, rho, strict=True):
+        k = np.exp(-np.sum(((X_i - x) / np.asarray(bandwidth, float)) ** 2) / 2)
+        numerator = numerator + X_i * rho_i * k
+        denominator = denominator + rho_i * k
+    return numerator / denominator
+
+
+def fixed_point(
+    X: Array, rho: Array, bandwidth: ArrayLike, start: Array, steps: int = 200
+) -> Array:
+    """Iterate the fixed point of 002, section 4.1, from ``start``."""
+    x = np.asarray(start, float)
+    for _ in range(steps):
+        x = fixed_point_step(X, rho, bandwidth, x)
+    return x
+
+
+def inner_product(alpha: Array, K_ab: Array, beta: Array) -> float:
+    """``<sum alpha_i phi(a_i), sum beta_j phi(b_j)>`` by the reproducing property (000, eq. 1)."""
+    total = 0.0
+    for i in range(len(alpha)):
+        for j in range(len(beta)):
+            total += alpha[i] * K_ab[i, j] * beta[j]
+    return total
+
+
+def mmd_squared(
+    K_aa: Array,
+    K_bb: Array,
+    K_ab: Array,
+    alpha: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+) -> float:
+    """Squared distance of two embeddings (000, section 2.2), weighted, the two sizes may differ."""
+    alpha = np.full(len(K_aa), 1 / len(K_aa)) if alpha is None else np.asarray(alpha, float)
+    beta = np.full(len(K_bb), 1 / len(K_bb)) if beta is None else np.asarray(beta, float)
+    return (
+        inner_product(alpha, K_aa, alpha)
+        + inner_product(beta, K_bb, beta)
+        - 2 * inner_product(alpha, K_ab, beta)
+    )
+
+
+def rkhs_relative_error(estimate: Array, truth: Array, K: Array) -> float:
+    """``||sum (estimate - truth)_i phi_i|| / ||sum truth_i phi_i||``, weights on the same atoms."""
+    difference = np.asarray(estimate, float) - truth
+    return _root(difference @ K @ difference) / _root(truth @ K @ truth)
+
+
+def pair_norm(M: Array, K_rows: Array, K_columns: Array) -> float:
+    """Norm of ``sum_ij M_ij phi_i (x) psi_j`` (000, eq. 2): ``tr(M^T K_rows M K_columns)^1/2``."""
+    squared = np.einsum("ij,ik,kl,jl->", M, K_rows, M, K_columns, optimize=True)
+    return _root(squared)
+
+
+def joint_norm(grams: Sequence[Array], w: ArrayLike | None = None, centred: bool = False) -> float:
+    """Norm of the joint embedding of two or more variables (000, eq. 2; 001, eq. 3).
+
+    ``E[phi(X) (x) psi(Y) (x) ...]``; ``centred=True`` takes each variable's mean off first, as the
+    cross-covariance of 001 does: for two variables the square is the (biased) HSIC.
+    """
+    n = len(grams[0])
+    w = _weights(w, n)
+    P = np.eye(n) - np.outer(w, np.ones(n)) if centred else np.eye(n)
+    product = np.ones((n, n))
+    for K in grams:
+        product = product * (P.T @ K @ P)
+    return _root(w @ product @ w)
+
+
+def hsic(K: Array, G: Array, w: ArrayLike | None = None) -> float:
+    """``||C_XY - mu_X (x) mu_Y||^2_HS`` (000, section 2.1), biased: ``tr(K H G H) / n^2``.
+
+    Weighted, ``H/n`` becomes ``V = W - w w^T``: ``tr(K V G V)``.
+    """
+    w = _weights(w, len(K))
+    V = np.diag(w) - np.outer(w, w)
+    return float(np.trace(K @ V @ G @ V))
+
+
+def joint_minus_product_norm(grams: Sequence[Array], w: ArrayLike | None = None) -> float:
+    """``||E[phi (x) psi (x) ...] - mu_X (x) mu_Y (x) ...||`` for any number of variables.
+
+    For two variables the square is :func:`hsic`; for three it is not :func:`joint_norm` centred.
+    """
+    n = len(grams[0])
+    w = _weights(w, n)
+    joint, cross, product = np.ones((n, n)), np.ones(n), 1.0
+    for K in grams:
+        joint, cross, product = joint * K, cross * (K @ w), product * float(w @ K @ w)
+    return _root(w @ joint @ w - 2 * w @ cross + product)
+
+
+def conditional_cross_covariance_weights(beta: Array) -> Array:
+    """``C_YZ|x`` of 001, eq. 9: weights ``diag(beta) - beta beta^T`` on pairs ``(y_i, z_j)``.
+
+    ``beta`` are the conditional weights at x, taken as they are: they need not sum to one.
+    """
+    return np.diag(beta) - np.outer(beta, beta)
+
+
+def conditional_cross_covariance_norm(L: Array, U: Array, beta: Array) -> float:
+    """Hilbert-Schmidt norm of ``C_YZ|x`` (001, eq. 9), ``L`` and ``U`` the Grams of Y and Z."""
+    return pair_norm(conditional_cross_covariance_weights(beta), L, U)
+
+
+def leave_one_out_error(
+    K: Array, L: Array, lam: float, w: ArrayLike | None = None, centred: bool = False
+) -> float:
+    """Leave-one-out error of the operator-valued ridge regression, by refitting n times.
+
+    The regression is 000's (section 3.2, after eq. 11; 002, section 3.1): minimise over C
+    ``sum_j w_j ||psi(y_j) - C phi(x_j)||^2 + lam ||C||^2``. Leaving i out deletes its term and
+    changes nothing else: the others keep their weights (1/n, not 1/(n-1)) and lam, so that the
+    system solved is ``K_-i + n lam I`` with the same n. This is the scale on which the closed form
+    ``||psi(y_i) - mu_Y|x_i||^2 / (1 - S_ii)^2``, ``S_ij = beta_j(x_i)``, is exact. Dividing the
+    objective by ``1 - w_i`` shows it to be the ordinary estimator with weights ``w / (1 - w_i)``
+    and regularisation ``lam / (1 - w_i)``, which is how it is computed here. ``centred=True``
+    adds the intercept of the centred estimator.
+
+    ``L`` is the Gram matrix of Y in which the loss is measured (one fixed reference kernel).
+    Returns ``sum_i w_i loss_i``, the mean for uniform weights.
+    """
+    n = len(K)
+    w = _weights(w, n)
+    estimator = centred_conditional_weights if centred else conditional_weights
+    total = 0.0
+    for i in range(n):
+        rest = np.delete(np.arange(n), i)
+        scale = 1.0 - w[i]
+        K_rest = K[np.ix_(rest, rest)]
+        beta = estimator(K_rest, K[rest, i], lam / scale, w[rest] / scale)
+        loss = L[i, i] - 2 * beta @ L[rest, i] + beta @ L[np.ix_(rest, rest)] @ beta
+        total += w[i] * loss
+    return float(total)
+
+
+def marginal_discrepancy(
+    K: Array,
+    G: Array,
+    folds: Sequence[ArrayLike],
+    lam: float,
+    delta: float,
+    reference: Array | None = None,
+) -> float:
+    """Cross-validation of 002, section 4.2: posteriors averaged over held-out y against P_X.
+
+    With the training marginal as prior, posteriors averaged over y give the marginal back. The
+    paper measures ``||average - m_X^[a]||^2`` in the candidate's own space (``reference=None``),
+    where it shrinks as the bandwidth grows, whatever the quality; ``reference`` is the Gram matrix
+    of X under one fixed kernel instead.
+    """
+    n = len(K)
+    R = K if reference is None else reference
+    total = 0.0
+    for fold in folds:
+        held = np.asarray(fold)
+        train = np.setdiff1d(np.arange(n), held)
+        K_train, G_train = K[np.ix_(train, train)], G[np.ix_(train, train)]
+        prior = np.full(len(train), 1 / len(train))
+        posteriors = bayes_squared_b(
+            K_train, G_train, K_train, prior, G[np.ix_(train, held)], lam, delta
+        )
+        total += mmd_squared(
+            R[np.ix_(train, train)],
+            R[np.ix_(held, held)],
+            R[np.ix_(train, held)],
+            posteriors.mean(axis=1),
+        )
+    return total
+
+
+def initial_filter_weights(G: Array, k_y: Array, lam: float, w: ArrayLike | None = None) -> Array:
+    """First belief of 002's filter, section 4.3, without the factor T: ``(G_Y + T eps I)^-1 k_y``.
+
+    It is ``C_XY (C_YY + eps I)^-1 psi(y_1)``, the plain conditional embedding.
+    """
+    return conditional_weights(G, k_y, lam, w)
+
+
+def graphical_chain_weights(
+    K_A: Array, K_B: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """``C_AC`` of the chain A - B - C (004, section 4.3): weights on pairs ``(a_i, c_j)``.
+
+    ``C_AA C_B|A^T C_C|B^T``; for uniform weights
+    ``K_A (K_A + n lam I)^-1 K_B (K_B + n lam I)^-1 / n``.
+    """
+    n = len(K_A)
+    W = np.diag(_weights(w, n))
+    first = np.linalg.solve(W @ K_A + lam * np.eye(n), W)  # C_B|A^T = Phi_A first Phi_B^T
+    second = np.linalg.solve(W @ K_B + lam * np.eye(n), W)
+    return W @ K_A @ first @ K_B @ second
+
+
+# --------------------------------------------------------------------------------------
+# Operators on explicit features (rows are points)
+# --------------------------------------------------------------------------------------
+
+
+def operator_mean(A: Array, w: ArrayLike | None = None) -> Array:
+    """Mean embedding ``sum w_i phi(x_i)`` (000, eq. 4). Any weights, not only probabilities."""
+    w = np.full(len(A), 1 / len(A)) if w is None else np.asarray(w, float)
+    mean = np.zeros(A.shape[1])
+    for w_i, a in zip(w, A, strict=True):
+        mean += w_i * a
+    return mean
+
+
+def operator_joint(
+    features: Sequence[Array], w: ArrayLike | None = None, centred: bool = False
+) -> Array:
+    """``sum w_i phi(x_i) (x) psi(y_i) (x) ...`` (000, eq. 5), each variable centred first if asked.
+
+    Two feature matrices give ``C_XY`` (r_x, r_y) and three ``C_XYZ`` (r_x, r_y, r_z). Centred, two
+    give 001's eq. 3.
+    """
+    w = np.full(len(features[0]), 1 / len(features[0])) if w is None else np.asarray(w, float)
+    parts = [A - operator_mean(A, w) if centred else A for A in features]
+    total = np.zeros([A.shape[1] for A in parts])
+    for i, w_i in enumerate(w):
+        term = np.asarray(w_i)
+        for A in parts:
+            term = np.multiply.outer(term, A[i])
+        total += term
+    return total
+
+
+def operator_conditional(PX: Array, PY: Array, lam: float, w: ArrayLike | None = None) -> Array:
+    """``C_Y|X = C_YX (C_XX + lam I)^-1`` (000, eqs. 8, 10; 004, section 4.1, in its right order).
+
+    004 prints ``C_XX (C_YX + lam I)^-1``. Returns (r_y, r_x).
+    """
+    return operator_joint([PY, PX], w) @ _regularised_inverse(operator_joint([PX, PX], w), lam)
+
+
+def operator_centred_conditional(
+    PX: Array, PY: Array, px: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """``mu_Y + C_YX (C_XX + lam I)^-1 (phi(x) - mu_X)``, centred covariances (001, Theorem 5).
+
+    ``px`` is one row of features (r_x,) or several (q, r_x); returns (r_y,) or (q, r_y).
+    """
+    C_YX = operator_joint([PY, PX], w, centred=True)
+    C_XX = operator_joint([PX, PX], w, centred=True)
+    query = px - operator_mean(PX, w)
+    return operator_mean(PY, w) + query @ _regularised_inverse(C_XX, lam) @ C_YX.T
+
+
+def operator_sum_a(
+    PX: Array, PY: Array, prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Sum rule (a): ``C_Y|X mu_prior`` (000, eq. 12). ``prior`` holds the features of its atoms."""
+    return operator_conditional(PX, PY, lam, w) @ operator_mean(prior, alpha)
+
+
+def operator_sum_b(
+    PX: Array, PY: Array, prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Sum rule (b): ``C_(YY)X (C_XX + lam I)^-1 mu_prior`` (000, eq. 13), (r_y, r_y)."""
+    inverse = _regularised_inverse(operator_joint([PX, PX], w), lam)
+    return operator_joint([PY, PY, PX], w) @ (inverse @ operator_mean(prior, alpha))
+
+
+def operator_chain_a(
+    PX: Array, PY: Array, prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Chain rule (a): ``C_Y|X C_XX^prior`` (000, eq. 16), (r_y, r_x); transpose for (X, Y)."""
+    return operator_conditional(PX, PY, lam, w) @ operator_joint([prior, prior], alpha)
+
+
+def operator_chain_b(
+    PX: Array, PY: Array, prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Chain rule (b): ``C_(YX)X (C_XX + lam I)^-1 mu_prior`` (000, section 4.2), (r_y, r_x)."""
+    inverse = _regularised_inverse(operator_joint([PX, PX], w), lam)
+    return operator_joint([PY, PX, PX], w) @ (inverse @ operator_mean(prior, alpha))
+
+
+def operator_bayes_squared(
+    PX: Array,
+    PY: Array,
+    prior: Array,
+    alpha: Array,
+    py: Array,
+    lam: float,
+    delta: float,
+    form: str = "b",
+    w: ArrayLike | None = None,
+) -> Array:
+    """``C_ZW (C_WW^2 + delta I)^-1 C_WW psi(y)`` (002, eq. 12; 000, eqs. 21 to 24), in H_X.
+
+    ``C_WW`` is the sum rule (b), ``C_ZW`` the chain rule of ``form``. ``py`` is (r_y,) or (q, r_y);
+    returns (r_x,) or (q, r_x).
+    """
+    chain = operator_chain_a if form == "a" else operator_chain_b
+    C_ZW = chain(PX, PY, prior, alpha, lam, w).T
+    C_WW = operator_sum_b(PX, PY, prior, alpha, lam, w)
+    C_WW = (C_WW + C_WW.T) / 2  # symmetric up to rounding
+    if delta == 0:
+        inverse = _pinv(C_WW)
+    else:
+        inverse = np.linalg.solve(C_WW @ C_WW + delta * np.eye(len(C_WW)), C_WW)
+    return py @ (C_ZW @ inverse).T
+
+
+def operator_prior_weights(
+    PX: Array, prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """``u_i = w_i <phi(x_i), (C_XX + lam I)^-1 mu_prior>``: the prior as weights on the sample."""
+    inverse = _regularised_inverse(operator_joint([PX, PX], w), lam)
+    return _weights(w, len(PX)) * (PX @ (inverse @ operator_mean(prior, alpha)))
+
+
+def operator_bayes_importance(
+    PX: Array,
+    PY: Array,
+    prior: Array,
+    alpha: Array,
+    py: Array,
+    lam: float,
+    delta: float,
+    w: ArrayLike | None = None,
+) -> Array:
+    """``C_ZW (C_WW + delta I)^-1 psi(y)`` with u+ (Xu, Chen, Doucet and Gretton 2022), in H_X."""
+    u = positive_part(operator_prior_weights(PX, prior, alpha, lam, w))
+    C_ZW, C_WW = operator_joint([PX, PY], u), operator_joint([PY, PY], u)
+    return py @ (C_ZW @ _regularised_inverse(C_WW, delta)).T
+
+
+def operator_conditional_cross_covariance(
+    PX: Array, PY: Array, PZ: Array, px: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """``C_YZ|x = mu_YZ|x - mu_Y|x (x) mu_Z|x`` (001, eq. 9), (r_y, r_z), at one point x."""
+    h = _regularised_inverse(operator_joint([PX, PX], w), lam) @ px
+    mu_y, mu_z = operator_joint([PY, PX], w) @ h, operator_joint([PZ, PX], w) @ h
+    return operator_joint([PY, PZ, PX], w) @ h - np.outer(mu_y, mu_z)
+
+
+# --------------------------------------------------------------------------------------
+# The papers' misprints, as printed (uniform weights; lam on the operator's scale)
+# --------------------------------------------------------------------------------------
+
+
+def printed_002_eq11(K: Array, K_prior: Array, alpha: Array, lam: float) -> Array:
+    """002, eq. 11 and Figure 1, as printed: ``(G_X / n + eps I)^-1 m``; it is n times too large."""
+    n = len(K)
+    return np.linalg.solve(K / n + lam * np.eye(n), K_prior @ alpha)
+
+
+def printed_002_bayes(
+    K: Array, G: Array, K_prior: Array, alpha: Array, k_y: Array, lam: float, delta: float
+) -> Array:
+    """002, Figure 1, as printed: eq. 13 with the mu of :func:`printed_002_eq11`."""
+    Lambda = np.diag(printed_002_eq11(K, K_prior, alpha, lam))
+    LG = Lambda @ G
+    return LG @ np.linalg.solve(LG @ LG + delta * np.eye(len(G)), Lambda @ k_y)
+
+
+def printed_002_alpha1(G: Array, k_y: Array, lam: float) -> Array:
+    """002, section 4.3, as printed: ``T (G_Y + T eps I)^-1 k_y``; the factor T is wrong."""
+    T = len(G)
+    return T * np.linalg.solve(G + T * lam * np.eye(T), k_y)
+
+
+def printed_000_eq23(
+    K: Array, G: Array, K_prior: Array, alpha: Array, k_y: Array, lam: float, delta: float
+) -> Array:
+    """000, eq. 23, as printed: ``Lambda^T ((D K)^2 + lambda~ I)^-1 K D K_:x`` in its letters."""
+    n = len(K)
+    Lambda = np.linalg.solve(K + n * lam * np.eye(n), K_prior @ np.diag(alpha))
+    D = np.diag(np.linalg.solve(K + n * lam * np.eye(n), K_prior @ alpha))
+    DG = D @ G
+    return Lambda.T @ np.linalg.solve(DG @ DG + delta * np.eye(n), G @ D @ k_y)
+
+
+def printed_003_bayes(
+    K: Array, G: Array, K_prior: Array, alpha: Array, k_y: Array, delta: float
+) -> Array:
+    """003's Bayes rule as printed: lambda~ also where lambda belongs, and 000's eq. 23 copied.
+
+    003 regularises ``G + lambda~ I`` with the lambda~ (here ``delta``) meant for the square.
+    """
+    return printed_000_eq23(K, G, K_prior, alpha, k_y, delta / len(K), delta)
+
+
+def printed_003_mmd(K_aa: Array, K_bb: Array, K_ab: Array) -> float:
+    """003's empirical MMD as printed: one double sum to n and m over all three kernels.
+
+    ``1/(nm) sum_{i<=n} sum_{j<=m} [k(x_i, x_j) + k(y_i, y_j) - 2 k(x_i, y_j)]`` indexes past the
+    end of a sample (``IndexError``) unless n = m.
+    """
+    n, m = K_ab.shape
+    total = 0.0
+    for i in range(n):
+        for j in range(m):
+            total += K_aa[i, j] + K_bb[i, j] - 2 * K_ab[i, j]
+    return total / (n * m)
+
+
+def printed_001_theorem5(K: Array, k_x: Array, lam: float) -> Array:
+    """001, Theorem 5, as printed: ``(H K + lam m I)^-1 H k_x``; the weights sum to zero."""
+    m = len(K)
+    H = np.eye(m) - np.ones((m, m)) / m
+    return np.linalg.solve(H @ K + lam * m * np.eye(m), H @ k_x)
+
+
+def printed_001_theorem9(
+    K: Array, U: Array, transfer: Array, beta: Array, u_o: Array, lam: float
+) -> Array:
+    """001, Theorem 9, as printed: ``(H K + H U + lam m I)^-1 H (G beta + u_o)``; sums to zero.
+
+    ``K`` is the Gram of s^t, ``U`` of o^(t+1), ``transfer`` that of s^t (rows) against s^(t+1).
+    It is Theorem 5 for the summed kernel; corrected,
+    ``centred_conditional_weights(K + U, transfer @ beta + u_o, lam)``.
+    """
+    m = len(K)
+    H = np.eye(m) - np.ones((m, m)) / m
+    return np.linalg.solve(H @ K + H @ U + lam * m * np.eye(m), H @ (transfer @ beta + u_o))
+
+
+def printed_004_conditional(PX: Array, PY: Array, lam: float) -> Array:
+    """004, section 4.1, as printed: ``C_XX (C_YX + lam I)^-1``; the factors are swapped."""
+    C_YX = operator_joint([PY, PX])
+    return operator_joint([PX, PX]) @ np.linalg.inv(C_YX + lam * np.eye(len(C_YX)))
+
+
+def printed_004_chain(PX: Array, PY: Array) -> Array:
+    """004, section 2.1, as printed: ``C_YX = C_X|Y C_YY``; the right-hand side is ``C_XY``."""
+    return operator_conditional(PY, PX, 0.0) @ operator_joint([PY, PY])
+
+
+# --------------------------------------------------------------------------------------
+# 3. Exact discrete tables. P is P(x, y), (s_x, s_y); prior is pi(x), (s_x,)
+# --------------------------------------------------------------------------------------
+
+
+def table_marginals(P: Array) -> tuple[Array, Array]:
+    """``P(x)`` and ``P(y)``."""
+    return P.sum(axis=1), P.sum(axis=0)
+
+
+def table_conditional(P: Array) -> Array:
+    """``P(y|x)``, rows x, (s_x, s_y) (000, eq. 9, which has it transposed)."""
+    result = np.empty_like(P)
+    for x in range(P.shape[0]):
+        result[x] = P[x] / P[x].sum()
+    return result
+
+
+def table_chain(P: Array, prior: Array) -> Array:
+    """``Q(x, y) = P(y|x) pi(x)``, (s_x, s_y) (000, eq. 17)."""
+    return table_conditional(P) * np.asarray(prior)[:, None]
+
+
+def table_sum(P: Array, prior: Array) -> Array:
+    """``Q(y) = sum_x P(y|x) pi(x)``, (s_y,) (000, section 4.1)."""
+    return table_chain(P, prior).sum(axis=0)
+
+
+def table_bayes(P: Array, prior: Array) -> Array:
+    """``Q(x|y) = P(y|x) pi(x) / Q(y)``, (s_x, s_y): columns sum to one (000, section 4.3)."""
+    Q = table_chain(P, prior)
+    result = np.empty_like(Q)
+    for y in range(P.shape[1]):
+        result[:, y] = Q[:, y] / Q[:, y].sum()
+    return result
+
+
+def random_table(
+    rng: np.random.Generator,
+    states_x: int,
+    states_y: int,
+    minimum: float = 0.01,
+    concentration: float = 1.0,
+) -> Array:
+    """Draw a table P(x, y) whose marginals are all at least ``minimum``.
+
+    A small ``concentration`` gives tables near zero in many cells.
+    """
+    while True:
+        cells = rng.gamma(concentration, size=(states_x, states_y))
+        P = cells / cells.sum()
+        if min(P.sum(axis=0).min(), P.sum(axis=1).min()) >= minimum:
+            return P
+
+
+def random_prior(rng: np.random.Generator, states: int, minimum: float = 0.01) -> Array:
+    """Draw a distribution whose probabilities are all at least ``minimum``."""
+    return minimum + (1 - minimum * states) * rng.dirichlet(np.ones(states))
+
+
+def random_counts(
+    rng: np.random.Generator, states_x: int, states_y: int, n: int, minimum: float = 0.01
+) -> NDArray[np.int64]:
+    """Draw a table of n integer counts whose marginals are all at least ``minimum * n``."""
+    while True:
+        P = random_table(rng, states_x, states_y, minimum)
+        counts = rng.multinomial(n, P.ravel()).reshape(P.shape)
+        if min(counts.sum(axis=0).min(), counts.sum(axis=1).min()) >= minimum * n:
+            return counts
+
+
+def table_to_cells(P: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Express a table as weighted cells ``(x, y, w)``, one point a cell that is not zero."""
+    x, y = np.nonzero(P)
+    return x, y, P[x, y]
+
+
+def counts_to_sample(
+    counts: NDArray[np.int64], rng: np.random.Generator | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Express a table of counts as a sample ``(x, y)`` with exactly these counts.
+
+    Ordered by cell, or shuffled where ``rng`` is given; its table is ``counts / counts.sum()``.
+    """
+    x, y = np.nonzero(counts)
+    x, y = np.repeat(x, counts[x, y]), np.repeat(y, counts[x, y])
+    if rng is not None:
+        order = rng.permutation(len(x))
+        x, y = x[order], y[order]
+    return x, y
+
+
+# --------------------------------------------------------------------------------------
+# 4. Closed forms: Gaussians under the Gaussian kernel, bandwidth a number or one a column
+# --------------------------------------------------------------------------------------
+
+
+def _kernel_covariance(bandwidth: ArrayLike, dimension: int) -> Array:
+    """``Sigma`` in ``k(x, x') = exp(-(x - x')^T Sigma^-1 (x - x') / 2)``."""
+    return np.diag(np.broadcast_to(np.asarray(bandwidth, float) ** 2, (dimension,)))
+
+
+def gaussian_embedding(
+    x: ArrayLike, mean: ArrayLike, covariance: ArrayLike, bandwidth: ArrayLike
+) -> Array:
+    """Mean embedding of N(m, S) under the Gaussian kernel at the rows of x (000, eq. 1).
+
+    ``E[k(x, X)]``, a Gaussian integral:
+    ``|Sigma|^1/2 |Sigma + S|^-1/2 exp(-(x - m)^T (Sigma + S)^-1 (x - m) / 2)``.
+    """
+    m, S = np.atleast_1d(np.asarray(mean, float)), np.atleast_2d(np.asarray(covariance, float))
+    Sigma = _kernel_covariance(bandwidth, len(m))
+    scale = np.sqrt(np.linalg.det(Sigma) / np.linalg.det(Sigma + S))
+    difference = np.asarray(x, float) - m
+    return scale * np.exp(
+        -np.sum(difference * np.linalg.solve(Sigma + S, difference.T).T, axis=1) / 2
+    )
+
+
+def gaussian_inner(
+    mean_1: ArrayLike,
+    covariance_1: ArrayLike,
+    mean_2: ArrayLike,
+    covariance_2: ArrayLike,
+    bandwidth: ArrayLike,
+) -> float:
+    """``<mu_P, mu_Q>`` of two Gaussians under the Gaussian kernel (000, eq. 1).
+
+    ``E[k(X, Y)]`` for independent X, Y depends on X - Y ~ N(m1 - m2, S1 + S2) alone.
+    """
+    S = np.atleast_2d(np.asarray(covariance_1, float)) + np.asarray(covariance_2, float)
+    point = np.atleast_2d(np.asarray(mean_1, float))
+    return float(gaussian_embedding(point, mean_2, S, bandwidth)[0])
+
+
+def gaussian_mmd_squared(
+    mean_1: ArrayLike,
+    covariance_1: ArrayLike,
+    mean_2: ArrayLike,
+    covariance_2: ArrayLike,
+    bandwidth: ArrayLike,
+) -> float:
+    """Squared distance of the embeddings of two Gaussians (000, section 2.1)."""
+    return (
+        gaussian_inner(mean_1, covariance_1, mean_1, covariance_1, bandwidth)
+        + gaussian_inner(mean_2, covariance_2, mean_2, covariance_2, bandwidth)
+        - 2 * gaussian_inner(mean_1, covariance_1, mean_2, covariance_2, bandwidth)
+    )
+
+
+def distance_to_gaussian_squared(
+    points: Array,
+    weights: Array,
+    mean: ArrayLike,
+    covariance: ArrayLike,
+    bandwidth: ArrayLike,
+) -> float:
+    """``||sum w_i k(x_i, .) - mu_N(m, S)||^2``: a weighted sample's distance to the truth."""
+    weights = np.asarray(weights, float)
+    return float(
+        weights @ gaussian(points, points, bandwidth) @ weights
+        - 2 * weights @ gaussian_embedding(points, mean, covariance, bandwidth)
+        + gaussian_inner(mean, covariance, mean, covariance, bandwidth)
+    )
+
+
+def linear_gaussian_conditional_embedding(
+    y: ArrayLike,
+    x: ArrayLike,
+    A: ArrayLike,
+    b: ArrayLike,
+    S: ArrayLike,
+    bandwidth: ArrayLike,
+) -> Array:
+    """``mu_Y|x`` of P(Y|x) = N(A x + b, S), at the rows of y, for one x (000, eq. 6)."""
+    return gaussian_embedding(y, np.asarray(A, float) @ np.asarray(x, float) + b, S, bandwidth)
+
+
+def linear_gaussian_predictive(
+    A: ArrayLike, b: ArrayLike, S: ArrayLike, prior_mean: ArrayLike, prior_covariance: ArrayLike
+) -> tuple[Array, Array]:
+    """Mean and covariance of Q(Y) for P(Y|x) = N(A x + b, S), X ~ N(m, C): the sum rule's truth."""
+    A, C = np.asarray(A, float), np.asarray(prior_covariance, float)
+    return A @ np.asarray(prior_mean, float) + b, A @ C @ A.T + S
+
+
+def linear_gaussian_joint(
+    A: ArrayLike, b: ArrayLike, S: ArrayLike, prior_mean: ArrayLike, prior_covariance: ArrayLike
+) -> tuple[Array, Array]:
+    """Mean and covariance of Q(X, Y), X first: the chain rule's truth."""
+    A, C = np.asarray(A, float), np.asarray(prior_covariance, float)
+    mean_y, S_y = linear_gaussian_predictive(A, b, S, prior_mean, C)
+    return np.concatenate([prior_mean, mean_y]), np.block([[C, C @ A.T], [A @ C, S_y]])
+
+
+def linear_gaussian_posterior(
+    y: ArrayLike,
+    A: ArrayLike,
+    b: ArrayLike,
+    S: ArrayLike,
+    prior_mean: ArrayLike,
+    prior_covariance: ArrayLike,
+) -> tuple[Array, Array]:
+    """Mean and covariance of Q(X|y), Bayes' rule's truth; several rows of y give rows of means."""
+    A, C = np.asarray(A, float), np.asarray(prior_covariance, float)
+    mean_y, S_y = linear_gaussian_predictive(A, b, S, prior_mean, C)
+    gain = C @ A.T @ np.linalg.inv(S_y)
+    mean = np.asarray(prior_mean, float) + (np.asarray(y, float) - mean_y) @ gain.T
+    return mean, C - gain @ A @ C
+
+
+def gaussian_conditional(
+    mean: ArrayLike, covariance: ArrayLike, dimension_x: int
+) -> tuple[Array, Array, Array]:
+    """``A, b, S`` with P(Y|x) = N(A x + b, S) where (X, Y) ~ N(mean, covariance) (002, 5.1)."""
+    mean, V = np.asarray(mean, float), np.asarray(covariance, float)
+    d = dimension_x
+    A = V[d:, :d] @ np.linalg.inv(V[:d, :d])
+    return A, mean[d:] - A @ mean[:d], V[d:, d:] - A @ V[:d, d:]
