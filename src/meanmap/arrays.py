@@ -23,6 +23,8 @@ from threadpoolctl import ThreadpoolController
 Array = Any  # an array of any supported library
 Points = Any  # an array of rows, or a tuple of them
 
+_NUMPY = array_api_compat.array_namespace(np.empty(0))
+
 TILE = 1 << 18  # numbers in one tile of a Gram matrix: 2 MiB of doubles, about a core's cache
 
 
@@ -33,10 +35,8 @@ def is_array(value: object) -> bool:
 
 def namespace(*arrays: Array) -> ModuleType:
     """The array namespace that the arrays share (NumPy when there is no array among them)."""
-    found = [a for a in arrays if is_array(a)]
-    if all(isinstance(a, np.ndarray) for a in found):
-        return array_api_compat.array_namespace(np.empty(0))
-    return array_api_compat.array_namespace(*found)
+    found = [a for a in arrays if not isinstance(a, np.ndarray | np.generic) and is_array(a)]
+    return array_api_compat.array_namespace(*found) if found else _NUMPY
 
 
 def to_numpy(array: Array) -> np.ndarray:
@@ -139,6 +139,11 @@ def solve_triangular(factor: Array, right: Array, transpose: bool = False) -> Ar
     from jax.scipy.linalg import solve_triangular as jax_solve
 
     return jax_solve(factor, right, lower=True, trans=1 if transpose else 0)
+
+
+def transposed(array: Array) -> Array:
+    """`array.T` of a matrix; a vector as it is."""
+    return array.T if array.ndim > 1 else array
 
 
 def weighted_sum(weights: Array, rows: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meanmap.arrays import Array, Points, asarray, count, namespace, take, to_numpy
-from meanmap.kernels import Gaussian, Kernel
+from meanmap.kernels import Gaussian, Kernel, Scaled
 
 STARTS = 8  # fixed-point iterations are started from this many points
 ITERATIONS = 200
@@ -19,6 +19,8 @@ def mode(kernel: Kernel, atoms: Points, weights: Array) -> Points:
     of R^d, by the batched fixed point of Fukumizu, Song and Gretton (2013, section 4.1) from
     several starts; for other kernels over the atoms. `weights` is (b, n); the answer has b points.
     """
+    while isinstance(kernel, Scaled):  # a factor does not move the optimum
+        kernel = kernel.kernel
     if isinstance(kernel, Gaussian):
         return gaussian_mode(kernel, atoms, weights)
     return take(atoms, best_atoms(kernel, atoms, weights))

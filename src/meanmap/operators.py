@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from meanmap.arrays import (
@@ -160,14 +160,24 @@ class ConditionalOperator:
             return self._answer(features[0] if single else features)
 
     def _answer(self, features: Array) -> Embedding:
-        weights = FactoredWeights(self._scale, self._rows, features @ self._inverse.T)
-        coordinates = features @ self.matrix.T
-        answer = embedding_of(self.target, self.target.kernel_, self.atoms, weights, coordinates)
+        answer = self._embedding(features)
         if self._guarded:
             mass = features @ self._mass
             if bool(namespace(mass).any(mass < CONFLICT)):
                 return self._guard(answer, mass)
         return answer
+
+    def _embedding(self, features: Array) -> Embedding:
+        """The element with these features of the source, its coordinates left until needed."""
+        weights = FactoredWeights(self._scale, self._rows, features @ self._inverse.T)
+        coordinates = partial(self._target_coordinates, features, weights)
+        return embedding_of(self.target, self.target.kernel_, self.atoms, weights, coordinates)
+
+    def _target_coordinates(self, features: Array, weights: FactoredWeights) -> Array:
+        few = features.ndim == 1 or features.shape[0] < self._coordinates.shape[1] // 8
+        if few and "matrix" not in self.__dict__:  # the operator costs more than a few answers
+            return weights.dense() @ self._coordinates
+        return features @ self.matrix.T
 
     def _guard(self, answer: Embedding, mass: Array) -> Embedding:
         """Replace weights that cancel (κ < 0.2) by their positive part, with a warning."""
@@ -213,22 +223,19 @@ class ConditionalOperator:
     def source_coordinates(self, prior: Any) -> Array:
         """A prior's coordinates in the source space (its atoms re-embedded where need be)."""
         prior = as_embedding(prior, self.source)
-        if prior.space is self.source:
+        if prior._space is self.source:
             coordinates = prior.coordinates
         else:
             like = self.source._sample
             atoms = self.source.kernel_.check(prior.atoms, "the prior's atoms", like)
-            coordinates = asarray(prior.weights, float_like(like)) @ self.source._transform(atoms)
+            coordinates = self.source._mean(atoms, asarray(prior.weights, float_like(like)))
         mass = asarray(prior.mass, coordinates) if self._intercept else None
         return self._with_intercept(coordinates, mass)
 
     def push(self, prior: Any) -> Embedding:
         """The distribution of the target when the source is distributed as the prior: sum rule."""
         with one_blas_thread():
-            m = self.source_coordinates(prior)
-            weights = FactoredWeights(self._scale, self._rows, m @ self._inverse.T)
-            kernel = self.target.kernel_
-            return embedding_of(self.target, kernel, self.atoms, weights, m @ self.matrix.T)
+            return self._embedding(self.source_coordinates(prior))
 
     def __repr__(self) -> str:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -182,8 +183,8 @@ class Kernel(BaseEstimator):
         return hash(type(self))
 
     def __repr__(self) -> str:
-        parameters = self.get_params(deep=False)
-        shown = ", ".join(f"{name}={show(value)}" for name, value in parameters.items())
+        names = list(signature(type(self)).parameters)
+        shown = ", ".join(f"{name}={show(getattr(self, name))}" for name in names)
         return f"{type(self).__name__}({shown})"
 
     # a kernel is shown in notebooks as it is in a terminal, not as an estimator's box

@@ -6,13 +6,21 @@ from typing import Any, Self
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, float_like, namespace
-from meanmap.kernels.base import Kernel, Tile
+from meanmap.kernels.base import Kernel, Tile, show
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 
 
 def as_term(value: Any) -> Kernel:
     """A summand: a kernel, or a number that stands for a constant kernel."""
     return value if isinstance(value, Kernel) else Constant(value)
+
+
+def _term(kernel: Kernel) -> str:
+    return show(kernel.value) if isinstance(kernel, Constant) else repr(kernel)
+
+
+def _factor(kernel: Kernel) -> str:
+    return f"({kernel!r})" if isinstance(kernel, Sum | TensorProduct) else repr(kernel)
 
 
 class Constant(Kernel):
@@ -114,6 +122,9 @@ class Sum(Pair):
 
         return tile
 
+    def __repr__(self) -> str:
+        return f"{_term(self.left)} + {_term(self.right)}"
+
     def _diagonal(self, A: Points) -> Array:
         return self.left._diagonal(A) + self.right._diagonal(A)
 
@@ -134,6 +145,9 @@ class Product(Pair):
             return product
 
         return tile
+
+    def __repr__(self) -> str:
+        return f"{_factor(self.left)} * {_factor(self.right)}"
 
     def _diagonal(self, A: Points) -> Array:
         return self.left._diagonal(A) * self.right._diagonal(A)
@@ -182,6 +196,9 @@ class Scaled(Kernel):
     def _tile(self, A: Points, B: Points) -> Tile:
         inner, factor = self.kernel._tile(A, B), self._factor()
         return lambda rows, columns, out: factor * inner(rows, columns, out)
+
+    def __repr__(self) -> str:
+        return f"{show(self.factor)} * {_factor(self.kernel)}"
 
     def _diagonal(self, A: Points) -> Array:
         return self._factor() * self.kernel._diagonal(A)
@@ -240,7 +257,7 @@ class TensorProduct(Kernel):
         return TensorProduct(*(clone(kernel) for kernel in self.kernels))
 
     def __repr__(self) -> str:
-        return " @ ".join(map(repr, self.kernels))
+        return " @ ".join(_factor(kernel) for kernel in self.kernels)
 
     def __matmul__(self, other: Kernel) -> TensorProduct:
         return TensorProduct(*self.kernels, other)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meanmap.arrays import Array, Points
+from meanmap.arrays import Array, Points, count, spans, take
 from meanmap.kernels import Kernel
 
 
@@ -22,6 +22,12 @@ class Coordinates:
     def transform(self, points: Points) -> Array:
         """ψ of every point, a row each."""
         raise TypeError(f"{type(self).__name__} has no coordinates.")
+
+    def mean(self, points: Points, weights: Array) -> Array:
+        """`Σ wᵢ ψ(xᵢ)`, without keeping ψ of every point: shape (r,) or (b, r)."""
+        blocks = spans(count(points), 1 << 14)
+        parts = [weights[..., block] @ self.transform(take(points, block)) for block in blocks]
+        return sum(parts[1:], parts[0])
 
 
 @dataclass(frozen=True)

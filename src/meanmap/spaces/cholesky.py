@@ -32,6 +32,7 @@ from meanmap.arrays import (
     spans,
     take,
     to_numpy,
+    transposed,
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.base import Tile
@@ -67,6 +68,11 @@ class Pivots(Coordinates):
         xp = namespace(self.factor)
         parts = [solve_triangular(self.factor, tile(every, block, None)).T for block in blocks]
         return xp.concat(parts)
+
+    def mean(self, points: Points, weights: Array) -> Array:
+        # L⁻¹ Σ wᵢ k(P, xᵢ): one solve for the sum instead of one for each point
+        sums = self.kernel._matmul(self.points, points, transposed(weights))
+        return transposed(solve_triangular(self.factor, sums))
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,9 @@ class Space(TransformerMixin, BaseEstimator):
     def _transform(self, points: Points) -> Array:
         return self._coordinates.transform(points)
 
+    def _mean(self, points: Points, weights: Array) -> Array:
+        return self._coordinates.mean(points, weights)
+
     def support(self, x: Any) -> Array:
         """‖ψ(x)‖²/k(x, x): 1 where the sample surrounds x, near 0 far from all of it."""
         check_is_fitted(self, "kernel_")

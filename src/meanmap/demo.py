@@ -1,0 +1,266 @@
+"""One screen that shows the library at work: `python -m meanmap.demo`, or `make demo`.
+
+Each part is a function that returns a `Part`: lines for the screen, with the truth beside every
+estimate, and perhaps a panel of the picture. To add one, write it and name it in `PARTS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, pi, sqrt
+from typing import Any
+
+import numpy as np
+
+import meanmap as mm
+from meanmap.kernels import Delta
+from meanmap.plots import BLUE, GREY, ORANGE
+
+N = 4000  # points in each sample
+SEED = 0
+INK, WIDTH = "#222222", 1.6  # of the lines that show the truth
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part of the demo has to show."""
+
+    title: str
+    lines: list[str]
+    draw: Callable[[Any], None] | None = None  # takes matplotlib axes
+
+
+def row(label: str, *values: float | str) -> str:
+    """A line of a table: a label, then numbers or headings in columns."""
+    cells = (f"{v:>9}" if isinstance(v, str) else f"{v:>9.2f}" for v in values)
+    return f"{label:<36}" + "".join(cells)
+
+
+def bell(x: np.ndarray, mean: float, std: float) -> np.ndarray:
+    """The normal density."""
+    return np.exp(-0.5 * ((x - mean) / std) ** 2) / (std * sqrt(2 * pi))
+
+
+def note(ax: Any, text: str, at: tuple[float, float], colour: str = INK, ha: str = "left") -> None:
+    """Write on axes: x in data units, y as a fraction of the height."""
+    ax.text(*at, text, color=colour, ha=ha, fontsize="small", transform=ax.get_xaxis_transform())
+
+
+# --- embed and compare ----------------------------------------------------------------------------
+
+
+def smoothed(gap: float, variance: float, bandwidth: float) -> float:
+    """E k(x, x') of a Gaussian kernel, x - x' being normal: the inner product of two normals."""
+    total = bandwidth**2 + variance
+    return bandwidth / sqrt(total) * exp(-(gap**2) / (2 * total))
+
+
+def compare(rng: np.random.Generator) -> Part:
+    """Two samples that no mean and no variance tells apart."""
+    centre = 0.95  # Q has bumps at ±centre, as wide as makes its variance 1
+    width = sqrt(1 - centre**2)
+    P, more = rng.normal(size=(N, 1)), rng.normal(size=(N, 1))
+    Q = centre * rng.choice([-1.0, 1.0], size=(N, 1)) + width * rng.normal(size=(N, 1))
+
+    p = mm.embed(P)
+    q, again = mm.embed(Q, kernel=p.kernel), mm.embed(more, kernel=p.kernel)
+
+    sigma = p.kernel.get_params()["bandwidth"]
+    pp = smoothed(0, 2, sigma)
+    qq = (smoothed(0, 2 * width**2, sigma) + smoothed(2 * centre, 2 * width**2, sigma)) / 2
+    pq = smoothed(centre, 1 + width**2, sigma)
+    lines = [
+        f"P is N(0, 1), Q two bumps with the same mean and variance; {N:,} points each",
+        row("", "estimate", "truth"),
+        row("distance of P and Q", p.distance(q), sqrt(pp + qq - 2 * pq)),
+        row("distance of P and more of P", p.distance(again), 0.0),
+        row("E cos X under P", p.expect(lambda x: np.cos(x[:, 0])), exp(-0.5)),
+    ]
+
+    def draw(ax: Any) -> None:
+        grid = np.linspace(-3, 3, 241)
+        witness = (p - q)(grid[:, None])
+        bumps = [[smoothed(x - c, width**2, sigma) for x in grid] for c in (centre, -centre)]
+        exact = np.array([smoothed(x, 1, sigma) for x in grid]) - np.mean(bumps, axis=0)
+        samples = ax.twinx()  # histograms on a scale of their own
+        bins = np.linspace(-3, 3, 41)
+        samples.hist([P[:, 0], Q[:, 0]], bins, histtype="step", color=[BLUE, ORANGE])
+        samples.set_ylim(0, 3.2 * samples.get_ylim()[1])
+        samples.axis("off")
+        note(samples, "sample of P", (-2.9, 0.12), BLUE)
+        note(samples, "sample of Q", (1.45, 0.2), ORANGE)
+        for sign, colour, name in ((1, BLUE, "more of P"), (-1, ORANGE, "more of Q")):
+            part = np.where(sign * witness > 0, witness, 0.0)
+            ax.fill_between(grid, part, color=colour, alpha=0.55, linewidth=0, label=name)
+        ax.plot(grid, exact, "--", color=INK, linewidth=WIDTH, label="truth")
+        ax.set(title="Where do P and Q differ?", xlabel="x", ylabel="witness function, P − Q")
+        ax.set(ylim=(2.2 * witness.min(), 1.3 * witness.max()), yticks=(-0.05, 0, 0.05))
+
+    return Part("EMBED AND COMPARE   a sample becomes a point: embed(X)", lines, draw)
+
+
+# --- condition ------------------------------------------------------------------------------------
+
+
+def condition(rng: np.random.Generator) -> Part:
+    """A conditional distribution whose spread changes."""
+
+    def mean(x: np.ndarray) -> np.ndarray:
+        return np.sin(2 * x)
+
+    def spread(x: np.ndarray) -> np.ndarray:
+        return 0.1 + 0.25 * x
+
+    X = rng.uniform(0, 3, size=(N, 1))
+    Y = mean(X) + spread(X) * rng.normal(size=(N, 1))
+
+    model = mm.ConditionalEmbedding().fit(X, Y)
+
+    at = np.array([[0.5], [1.5], [2.5]])
+    given = model.given(at)  # a batch of three distributions
+    columns = [
+        values[:, 0].tolist() for values in (at, given.mean(), mean(at), given.std(), spread(at))
+    ]
+    lines = [
+        "Y = sin(2x) + noise that grows with x; neither is told to the model",
+        row("", "mean", "truth", "std", "truth"),
+        *(row(f"Y given x = {x}", *numbers) for x, *numbers in zip(*columns, strict=True)),
+    ]
+
+    def draw(ax: Any) -> None:
+        grid = np.linspace(0, 3, 121)[:, None]
+        x, answer = grid[:, 0], model.given(grid)
+        middle, std = answer.mean()[:, 0], answer.std()[:, 0]
+        few = slice(0, 1000)
+        ax.plot(X[few, 0], Y[few, 0], ".", color=GREY, markersize=2.5, alpha=0.6, label="data")
+        ax.fill_between(x, middle - std, middle + std, color=BLUE, alpha=0.3, linewidth=0)
+        ax.plot(x, middle, color=BLUE, linewidth=2, label="mean ± std")
+        for sign, label in ((0, "truth"), (1, None), (-1, None)):
+            truth = (mean(grid) + sign * spread(grid))[:, 0]
+            ax.plot(x, truth, "--", color=INK, linewidth=WIDTH if sign == 0 else 1, label=label)
+        ax.set(title="What is Y, given x?", xlabel="x", ylabel="y", ylim=(-3, 3.4))
+
+    return Part("CONDITION   ConditionalEmbedding().fit(X, Y).given(x)", lines, draw)
+
+
+# --- Bayes' rule ----------------------------------------------------------------------------------
+
+
+def bayes(rng: np.random.Generator) -> Part:
+    """A posterior under a prior that is not the one of the data."""
+    noise, mean, std, seen = 0.8, 1.0, 0.6, -0.5
+    X = 1.5 * rng.normal(size=(N, 1))
+    Y = X + noise * rng.normal(size=(N, 1))
+    U = rng.normal(mean, std, size=(N, 1))  # the prior, as a sample
+
+    model = mm.ConditionalEmbedding().fit(X, Y)
+    prior = mm.embed(U, kernel=model.kernel_x_)
+    predicted = model.push(prior)
+    answers = {
+        method: model.posterior(prior, method=method).given([seen])
+        for method in ("importance", "squared", "reweighted")
+    }
+
+    variance = 1 / (1 / std**2 + 1 / noise**2)
+    truth = variance * (mean / std**2 + seen / noise**2), sqrt(variance)
+    rows = [("Y under the prior (sum rule)", predicted, (mean, sqrt(std**2 + noise**2)))]
+    rows += [(f"X given y = {seen}, {method}", e, truth) for method, e in answers.items()]
+    lines = [
+        f"data: X is N(0, 1.5²), Y = X + N(0, {noise}²); then a new prior, X is N(1, {std}²)",
+        row("", "mean", "truth", "std", "truth"),
+        *(row(name, e.mean()[0], true[0], e.std()[0], true[1]) for name, e, true in rows),
+    ]
+
+    def draw(ax: Any) -> None:
+        grid = np.linspace(-2, 3.6, 281)
+        posterior = answers["importance"].normalized()
+        weights, bins = posterior.weights, np.linspace(-2, 3.6, 29)
+        heights = np.histogram(X[:, 0], bins, weights=weights)[0] / np.diff(bins)
+        style = {"align": "edge", "color": BLUE, "alpha": 0.55, "label": "kernel posterior"}
+        ax.bar(bins[:-1], heights, np.diff(bins), **style)
+        ax.plot(grid, bell(grid, mean, std), ":", color=ORANGE, linewidth=2.2, label="prior")
+        ax.plot(grid, bell(grid, *truth), "--", color=INK, linewidth=WIDTH, label="truth")
+        ax.axvline(seen, ymax=0.84, color=GREY, linewidth=1)
+        note(ax, f"seen: y = {seen} ".replace("-", "−"), (seen, 0.8), INK, ha="right")
+        ax.set(title="What is X, given y and a prior?", xlabel="x", ylabel="density")
+        ax.set_ylim(top=1.35 * heights.max())
+
+    return Part("BAYES' RULE   model.posterior(prior).given(y)", lines, draw)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def tables(rng: np.random.Generator) -> Part:
+    """Labels: with the delta kernel the operators are the probability tables."""
+    likelihood = np.array([[0.8, 0.1], [0.2, 0.9]])  # P(wet | rain), a column a value of rain
+    data = likelihood * np.array([0.7, 0.3])  # the joint table of the data
+    wet, rain = (index.ravel() for index in np.indices((2, 2)))
+
+    model = mm.ConditionalEmbedding(Delta(), Delta(), regularization=0)
+    model.fit(rain, wet, sample_weight=data.ravel())
+    odds = mm.embed(np.array([0, 1]), kernel=Delta(), weights=[0.5, 0.5])
+    after = model.posterior(odds, regularization=0).given(1)
+
+    exact = 0.5 * likelihood[1] / (0.5 * likelihood[1]).sum()
+    found = model.operator_.matrix
+    error = max(abs(found - likelihood).max(), abs(after.coordinates - exact).max())
+    lines = [
+        "a joint table of rain and wet grass, P(rain) = 0.3; then even odds for the prior",
+        row("", "estimate", "truth"),
+        row("P(wet | rain)", found[1, 1], likelihood[1, 1]),
+        row("P(rain | wet) under even odds", after.coordinates[1], exact[1]),
+        f"largest error {error:.0e}",
+    ]
+    return Part("TABLES   with labels the same code is exact: kernels.Delta()", lines)
+
+
+# --- the screen and the picture -------------------------------------------------------------------
+
+PARTS = (compare, condition, bayes, tables)
+
+
+def picture(parts: list[Part], path: str) -> str:
+    """Draw every part that has a panel; say where the picture is, or why there is none."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return "No picture: that needs matplotlib, pip install 'meanmap[plot]'."
+    panels = [part.draw for part in parts if part.draw is not None]
+    figure = Figure(figsize=(4.4 * len(panels), 3.9), layout="constrained")
+    FigureCanvasAgg(figure)  # needs no window
+    for ax, draw in zip(figure.subplots(1, len(panels)), panels, strict=True):
+        draw(ax)
+        ax.set_zorder(1)
+        ax.patch.set_visible(False)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.title.set_fontweight("bold")
+        ax.legend(frameon=False, fontsize="small", ncols=3, loc="upper center", handlelength=1.6,
+                  columnspacing=1.2)  # fmt: skip
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        return f"No picture: cannot write {path} ({error.strerror}); name another with --picture."
+    return f"Picture: {path}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the screen and save the picture."""
+    parser = argparse.ArgumentParser(prog="python -m meanmap.demo", description="Show meanmap.")
+    parser.add_argument("--picture", default="meanmap-demo.png", help="where to save the picture")
+    path = parser.parse_args(arguments).picture
+
+    start = time.perf_counter()
+    print(f"meanmap {mm.__version__}: probability as linear algebra, from samples alone\n")
+    parts = [part(np.random.default_rng(SEED)) for part in PARTS]
+    for number, part in enumerate(parts, 1):
+        print(f"{number}. {part.title}", *part.lines, sep="\n   ", end="\n\n")
+    print(f"{picture(parts, path)}   ({time.perf_counter() - start:.1f} s)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""Distributions as points of a reproducing kernel Hilbert space."""
+
+from meanmap.embeddings.joint import GridEmbedding, JointEmbedding
+from meanmap.embeddings.make import embed, embedding_of
+from meanmap.embeddings.single import Embedding, same_kernel
+from meanmap.embeddings.values import FactoredWeights, function_values, numeric
+
+__all__ = [
+    "Embedding",
+    "FactoredWeights",
+    "GridEmbedding",
+    "JointEmbedding",
+    "embed",
+    "embedding_of",
+    "function_values",
+    "numeric",
+    "same_kernel",
+]

@@ -1,0 +1,220 @@
+"""The embedding of a joint distribution."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks, plots
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    count,
+    float_like,
+    namespace,
+    take,
+    to_numpy,
+)
+from meanmap.embeddings.single import Embedding, plot_range
+from meanmap.embeddings.values import FactoredWeights, root
+from meanmap.kernels import Kernel, TensorProduct
+from meanmap.spaces import Space
+
+
+class JointEmbedding(Embedding):
+    """The embedding of a pair (or triple): the cross-covariance operator `C_XY` in coordinates.
+
+    Song, Fukumizu and Gretton (2013, eqs. 2 and 5). It is an embedding under the tensor product of
+    the kernels, with tuples (X, Y) as atoms, and an operator between the two spaces.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import embed
+    >>> from meanmap.kernels import Delta
+    >>> weather, mood = (
+    ...     np.array(["rain", "rain", "sun", "sun"]),
+    ...     np.array(["bad", "bad", "bad", "good"]),
+    ... )
+    >>> embed((weather, mood), kernel=Delta() @ Delta()).operator()
+    array([[0.5 , 0.  ],
+           [0.25, 0.25]])
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        kernel: Kernel,
+        atoms: Points,
+        weights: Any,
+        coordinates: Array | None = None,
+        spaces: tuple[Space, ...] | None = None,
+        parts: tuple[Array, ...] | None = None,
+    ) -> None:
+        super().__init__(space, kernel, atoms, weights, coordinates)
+        self._spaces = spaces
+        self._parts = parts
+
+    def _like(self, weights: Array | FactoredWeights, coordinates: Array | None) -> JointEmbedding:
+        return JointEmbedding(
+            self._space, self.kernel, self._atoms, weights, coordinates, self._spaces, self._parts
+        )
+
+    def _made(
+        self, space: Space, atoms: Points, weights: Array, coordinates: Array | None = None
+    ) -> JointEmbedding:
+        return JointEmbedding(space, self.kernel, atoms, weights, coordinates)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernel of each variable."""
+        if not isinstance(self.kernel, TensorProduct):
+            raise TypeError(f"expected a tensor product of kernels, got {self.kernel!r}.")
+        return self.kernel.kernels
+
+    @property
+    def spaces(self) -> tuple[Space, ...]:
+        """The space of each variable."""
+        self._coordinate_rows()
+        assert self._spaces is not None
+        return self._spaces
+
+    def _coordinate_rows(self) -> tuple[Array, ...]:
+        """ψ of every atom, variable by variable."""
+        if self._parts is None:
+            if self._spaces is None:
+                basis = self._space.basis
+                spaces = tuple(Space(kernel, basis) for kernel in self.kernels)
+                uniform = checks.weights(None, self.atoms, float_like(self.atoms))
+                triples = zip(spaces, self.kernels, self.atoms, strict=True)
+                self._parts = tuple(space._place(k, part, uniform) for space, k, part in triples)
+                self._spaces = spaces
+            else:
+                pairs = zip(self._spaces, self.atoms, strict=True)
+                self._parts = tuple(space._transform(part) for space, part in pairs)
+        return self._parts
+
+    def _shares_coordinates(self, other: Embedding) -> bool:
+        if not isinstance(other, JointEmbedding) or self._spaces is None or other._spaces is None:
+            return super()._shares_coordinates(other)
+        pairs = zip(self._spaces, other._spaces, strict=True)
+        return all(mine is theirs for mine, theirs in pairs)
+
+    def _vector(self) -> Array:
+        operator = self.operator()
+        batch = operator.shape[:1] if self.is_batch else ()
+        return namespace(operator).reshape(operator, (*batch, -1))
+
+    def operator(self, centered: bool = False) -> Array:
+        """`C_XY = Σ wᵢ ψ(xᵢ) ⊗ ψ(yᵢ)`, shape (r_x, r_y) or (r_x, r_y, r_z); a batch leads.
+
+        Centred, `Σ wᵢ (ψ(xᵢ) - μ_X) ⊗ (ψ(yᵢ) - μ_Y)` (Song et al. 2009, eq. 3), the mean taken with
+        the same weights.
+        """
+        parts = list(self._coordinate_rows())
+        if not self.is_batch:
+            return self._operator(parts, self.weights, centered)
+        xp = namespace(*parts)
+        return xp.stack([self._operator(parts, w, centered) for w in self.weights])
+
+    def _operator(self, parts: list[Array], w: Array, centered: bool) -> Array:
+        if centered:
+            parts = [part - w @ part for part in parts]
+        if len(parts) == 2:
+            return parts[0].T @ (w[:, None] * parts[1])
+        first = (w[:, None] * parts[0]).T
+        for part in parts[1:-1]:
+            first = first[..., None, :] * part.T
+        return first @ parts[-1]
+
+    def norm(self, centered: bool = False) -> Array:
+        """The Hilbert-Schmidt norm `‖C_XY‖`; centred, the square root of HSIC."""
+        if not centered:
+            return super().norm()
+        operator = self.operator(centered=True)
+        xp = namespace(operator)
+        axes = tuple(range(1 if self.is_batch else 0, operator.ndim))
+        return root(xp.sum(operator * operator, axis=axes))
+
+    def marginal(self, variable: int) -> Embedding:
+        """The embedding of one of the variables."""
+        atoms, spaces = self.atoms[variable], self._spaces
+        kernel = self.kernels[variable]
+        space = Space(kernel, self._space.basis) if spaces is None else spaces[variable]
+        return Embedding(space, kernel, atoms, self._weights)
+
+    def plot(self, ax: Any = None, **style: Any) -> Any:
+        """Draw the joint embedding of two scalar variables, or of two labels, as a map."""
+        if self.is_batch or len(self.kernels) != 2:
+            raise TypeError("plot draws one joint embedding of two variables.")
+        axes = []
+        for part in map(to_numpy, self.atoms):
+            if part.ndim == 1:
+                axes.append(np.unique(part))
+            elif part.shape[1:] == (1,):
+                axes.append(np.linspace(*plot_range(part[:, 0]), 60))
+            else:
+                raise ValueError("plot draws scalar variables or labels; reduce the others first.")
+        first, second = axes
+        i, j = (index.ravel() for index in np.indices((len(first), len(second))))
+        queries = tuple(
+            asarray(axis[index][:, None], part) if part.ndim > 1 else axis[index]
+            for axis, index, part in zip(axes, (i, j), self.atoms, strict=True)
+        )
+        values = to_numpy(self(queries)).reshape(len(first), len(second))
+        return plots.image(first, second, values, ax, **style)
+
+
+class GridEmbedding(JointEmbedding):
+    """A joint embedding on all pairs (x̃ⱼ, yᵢ) of two sets of atoms, which chain rule (a) gives.
+
+    It is an operator first; the pairs are written out only when somebody asks for atoms.
+    """
+
+    def __init__(self, first: Embedding, answers: Embedding, space: Space) -> None:
+        self.kernel = TensorProduct(space.kernel_, answers.kernel)
+        self._space = Space(self.kernel)
+        self._spaces: tuple[Space, ...] = (space, answers.space)
+        self._by_coordinates = False
+        self._coordinates = None
+        self._first, self._answers = first, answers
+
+    is_batch = False
+
+    @property
+    def spaces(self) -> tuple[Space, ...]:
+        return self._spaces
+
+    @cached_property
+    def _pairs(self) -> tuple[np.ndarray, ...]:
+        shape = count(self._first.atoms), count(self._answers.atoms)
+        return tuple(index.ravel() for index in np.indices(shape))
+
+    @cached_property
+    def _atoms(self) -> Points:
+        first, second = self._pairs
+        return take(self._first.atoms, first), take(self._answers.atoms, second)
+
+    @cached_property
+    def _weights(self) -> Array:  # type: ignore[override]
+        table = self._first.weights[:, None] * self._answers.weights
+        return namespace(table).reshape(table, (-1,))
+
+    @cached_property
+    def _parts(self) -> tuple[Array, ...]:  # type: ignore[override]
+        return tuple(
+            space._transform(part) for space, part in zip(self._spaces, self._atoms, strict=True)
+        )
+
+    def operator(self, centered: bool = False) -> Array:
+        if centered:
+            return super().operator(centered=True)
+        psi = self._spaces[0]._transform(self._first.atoms)
+        return psi.T @ (self._first.weights[:, None] * self._answers.coordinates)
+
+    def _evaluate(self, points: Points) -> Array:
+        first, second = (s._transform(part) for s, part in zip(self._spaces, points, strict=True))
+        return namespace(first).sum((first @ self.operator()) * second, axis=1)

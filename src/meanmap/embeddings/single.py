@@ -1,0 +1,396 @@
+"""The embedding of a distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from meanmap import checks, decoding, plots
+from meanmap.arrays import (
+    TILE,
+    Array,
+    Points,
+    asarray,
+    assign,
+    concatenate,
+    count,
+    first_array,
+    float_like,
+    namespace,
+    spans,
+    take,
+    to_numpy,
+    transposed,
+    weighted_sum,
+)
+from meanmap.embeddings.values import FactoredWeights, each_part, function_values, numeric, root
+from meanmap.kernels import Kernel
+from meanmap.spaces import Space
+
+if TYPE_CHECKING:
+    from meanmap.embeddings.joint import JointEmbedding
+
+EXACT = 1 << 26  # kernel values that e(x) computes one by one rather than through coordinates
+CERTAIN = 1e-8  # the error, relative to sup k, up to which coordinates stand for the atoms
+
+
+def same_kernel(mine: Kernel, other: Kernel) -> None:
+    """Refuse to mix embeddings of different kernels."""
+    if mine != other:
+        raise ValueError(
+            f"the embeddings have different kernels, {mine!r} and {other!r}, so they live in "
+            "different spaces. Embed both with one: embed(Y, kernel=P.kernel)."
+        )
+
+
+class Embedding:
+    """An element of a reproducing kernel Hilbert space: atoms and weights, `Σ wᵢ k(xᵢ, ·)`.
+
+    Made by `embed`, by conditioning (`ConditionalEmbedding.given`) and by the rules. A batch of
+    embeddings on the same atoms has weights (b, n), and adds that leading axis to every answer.
+
+    Attributes
+    ----------
+    kernel : the kernel, its bandwidth resolved
+    atoms, weights : the points and their weights, which may be negative
+    space, coordinates : the element in coordinates, computed when first asked for
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        kernel: Kernel,
+        atoms: Points,
+        weights: Array | FactoredWeights,
+        coordinates: Array | Callable[[], Array] | None = None,
+    ) -> None:
+        self._space = space
+        self.kernel = kernel
+        self._atoms = atoms
+        self._weights = weights
+        # an element that was computed in coordinates *is* those; one made of a sample is its atoms
+        self._by_coordinates = coordinates is not None
+        self._coordinates = coordinates
+
+    # --- what it is made of -------------------------------------------------------------------
+
+    @property
+    def atoms(self) -> Points:
+        return self._atoms
+
+    @property
+    def weights(self) -> Array:
+        if isinstance(self._weights, FactoredWeights):
+            self._weights = self._weights.dense()
+        return self._weights
+
+    @property
+    def space(self) -> Space:
+        if not hasattr(self._space, "kernel_"):
+            self._place()
+        return self._space
+
+    @property
+    def coordinates(self) -> Array:
+        """`m = Σ wᵢ ψ(xᵢ)`, shape (r,) or (b, r)."""
+        if callable(self._coordinates):
+            self._coordinates = self._coordinates()
+        if self._coordinates is None:
+            if hasattr(self._space, "kernel_"):
+                self._coordinates = self._space._mean(self.atoms, self.weights)
+            else:
+                self._coordinates = self.weights @ self._place()
+        return self._coordinates
+
+    def _place(self) -> Array:
+        uniform = checks.weights(None, self.atoms, float_like(self.atoms))
+        return self._space._place(self.kernel, self.atoms, uniform)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether this is a batch of embeddings."""
+        return self._weights.ndim == 2
+
+    # --- algebra ------------------------------------------------------------------------------
+
+    def _combined(self, other: Embedding, sign: float) -> Embedding:
+        same_kernel(self.kernel, other.kernel)
+        if other._atoms is self._atoms:
+            atoms, weights = self.atoms, self.weights + sign * other.weights
+        else:
+            atoms = concatenate([self.atoms, other.atoms])
+            left, right = self.weights, sign * other.weights
+            xp = namespace(left)
+            batch = np.broadcast_shapes(left.shape[:-1], right.shape[:-1])
+            left = xp.broadcast_to(left, (*batch, left.shape[-1]))
+            right = xp.broadcast_to(right, (*batch, right.shape[-1]))
+            weights = xp.concat([left, right], axis=-1)
+        shared = self._space is other._space and hasattr(self._space, "kernel_")
+        if shared and self._by_coordinates and other._by_coordinates:
+            coordinates = self.coordinates + sign * other.coordinates
+            return self._made(self._space, atoms, weights, coordinates)
+        space = self._space if shared else Space(self.kernel, self._space.basis)
+        return self._made(space, atoms, weights)
+
+    def _made(
+        self, space: Space, atoms: Points, weights: Array, coordinates: Array | None = None
+    ) -> Embedding:
+        """An embedding of the same kernel on other atoms."""
+        return Embedding(space, self.kernel, atoms, weights, coordinates)
+
+    def __add__(self, other: Embedding) -> Embedding:
+        return self._combined(other, 1.0) if isinstance(other, Embedding) else NotImplemented
+
+    def __sub__(self, other: Embedding) -> Embedding:
+        return self._combined(other, -1.0) if isinstance(other, Embedding) else NotImplemented
+
+    def __mul__(self, factor: float) -> Self:
+        if isinstance(factor, Embedding):
+            return NotImplemented
+        number = checks.number(factor, "an embedding's factor")
+        coordinates = partial(_scaled, self, number) if self._by_coordinates else None
+        return self._like(number * self.weights, coordinates)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Self:
+        return self * (1 / checks.number(divisor, "an embedding's divisor"))
+
+    def __neg__(self) -> Self:
+        return self * -1.0
+
+    def _like(
+        self,
+        weights: Array | FactoredWeights,
+        coordinates: Array | Callable[[], Array] | None,
+    ) -> Self:
+        """Other weights on the same atoms."""
+        return type(self)(self._space, self.kernel, self._atoms, weights, coordinates)
+
+    def __len__(self) -> int:
+        if not self.is_batch:
+            raise TypeError("this is one embedding, not a batch; its atoms are in .atoms.")
+        return int(self._weights.shape[0])
+
+    def __getitem__(self, index: Any) -> Self:
+        len(self)
+        coordinates = self.coordinates[index] if self._by_coordinates else None
+        return self._like(self._weights[index], coordinates)
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+    # --- functions and geometry ---------------------------------------------------------------
+
+    def __call__(self, x: Any) -> Array:
+        """The embedding as a function, `e(x) = Σ wᵢ k(xᵢ, x)`: shape (m,) or (b, m).
+
+        For a Gaussian kernel it is proportional to a kernel density estimate.
+        """
+        points, single = self.kernel.rows(x, self.atoms)
+        values = self._evaluate(points)
+        return values[..., 0] if single else values
+
+    def _evaluate(self, points: Points) -> Array:
+        if self._by_coordinates:
+            blocks = list(spans(count(points), 1 << 14))
+            parts = [
+                self.coordinates @ self.space._transform(take(points, block)).T for block in blocks
+            ]
+            return namespace(parts[0]).concat(parts, axis=-1)
+        if count(points) * count(self.atoms) <= EXACT:
+            return transposed(self.kernel._matmul(points, self.atoms, transposed(self.weights)))
+        return self._certified(points)
+
+    def _certified(self, points: Points) -> Array:
+        """`e(x)` through coordinates where they are proven good enough, else from the atoms.
+
+        The error |⟨m - Pm, k_x - Pk_x⟩| is at most √(residual(m) residual(x)), and both residuals
+        are known: k(x, x) - ‖ψ(x)‖² comes with ψ(x).
+        """
+        m, space = self.coordinates, self.space
+        xp = namespace(m)
+        weight = float(xp.max(xp.sum(abs(self.weights), axis=-1)))
+        trace = space.residual_ * float(xp.mean(self.kernel._diagonal(self.atoms)))
+        peak = float(xp.max(abs(self.weights))) * count(self.atoms)
+        residual_m = (weight * peak * trace) ** 0.5  # ‖m - Pm‖ ≤ √(Σ|w| · Σ|w| residual)
+        values = []
+        for block in spans(count(points), max(1, 4 * TILE // max(space.rank_, 1))):
+            part = take(points, block)
+            coordinates = space._transform(part)
+            diagonal = self.kernel._diagonal(part)
+            residual = diagonal - xp.sum(coordinates * coordinates, axis=1)
+            bound = residual_m * xp.where(residual > 0, residual, xp.zeros_like(residual)) ** 0.5
+            value = m @ coordinates.T
+            doubtful = to_numpy(bound > CERTAIN * weight * xp.max(diagonal))
+            if doubtful.any():
+                far = take(part, doubtful)
+                exact = self.kernel._matmul(far, self.atoms, transposed(self.weights))
+                value = assign(value, (..., doubtful), transposed(exact))
+            values.append(value)
+        return xp.concat(values, axis=-1)
+
+    def inner(self, other: Embedding) -> Array:
+        """`⟨e, other⟩`, one number for each pair of a batch."""
+        same_kernel(self.kernel, other.kernel)
+        if self._shares_coordinates(other):
+            mine, theirs = self._vector(), other._vector()
+            return namespace(mine).sum(mine * theirs, axis=-1)[()]
+        values = self._evaluate(other.atoms)
+        return namespace(values).sum(values * other.weights, axis=-1)[()]
+
+    def _shares_coordinates(self, other: Embedding) -> bool:
+        return self._space is other._space and self._by_coordinates and other._by_coordinates
+
+    def _vector(self) -> Array:
+        """Coordinates to take inner products in with an embedding that shares them."""
+        return self.coordinates
+
+    def norm(self) -> Array:
+        """`‖e‖` in the space's norm."""
+        return root(self.inner(self))
+
+    def distance(self, other: Embedding) -> Array:
+        """`‖e - other‖`, the maximum mean discrepancy of two distributions."""
+        same_kernel(self.kernel, other.kernel)
+        if self._shares_coordinates(other):
+            difference = self._vector() - other._vector()
+            return root(namespace(difference).sum(difference * difference, axis=-1)[()])
+        if other._atoms is self._atoms:
+            return (self - other).norm()
+        squares = self.inner(self) + other.inner(other)
+        return root(squares - 2 * self.inner(other))
+
+    def expect(self, f: Callable[[Points], Array] | Embedding) -> Array:
+        """`Σ wᵢ f(xᵢ)`: raw and linear, weights as they are.
+
+        `f` takes all the atoms at once, shape (n, …), and returns one value (or row) for each; an
+        embedding stands for the function that it is.
+        """
+        if isinstance(f, Embedding):
+            return self.inner(f)
+        return self._total(self._values(f))
+
+    def _values(self, f: Callable[[Points], Array]) -> Array:
+        return function_values(f, self.atoms)
+
+    def _total(self, values: Array) -> Array:
+        """`Σ wᵢ valuesᵢ` for values of any shape."""
+        if isinstance(self._weights, FactoredWeights):
+            xp = namespace(values)
+            flat = xp.reshape(values, (values.shape[0], -1))
+            total = self._weights.apply(flat)
+            return xp.reshape(total, (*self._weights.shape[:-1], *values.shape[1:]))[()]
+        return weighted_sum(self._weights, values)[()]
+
+    @property
+    def mass(self) -> Array:
+        """The sum of the weights: 1 for a probability."""
+        like = float_like(self.atoms)
+        return self._total(namespace(like).ones(count(self.atoms), dtype=like.dtype))
+
+    def normalized(self) -> Self:
+        """The same with weights that sum to one; a total ≤ 0 is refused."""
+        mass = asarray(self.mass, float_like(self.atoms))
+        if bool(namespace(mass).any(mass <= 0)):
+            raise ValueError(
+                f"the weights sum to {float(namespace(mass).min(mass)):.3g}, so they cannot be "
+                "normalised to a probability. The query may lie far from the data (see .support), "
+                "or this is a difference of embeddings; .expect(f) works on raw weights."
+            )
+        share = 1 / mass[..., None]
+        coordinates = partial(_scaled, self, share) if self._by_coordinates else None
+        if isinstance(self._weights, FactoredWeights):
+            scaled = FactoredWeights(
+                self._weights.scale, self._weights.rows, self._weights.vector * share
+            )
+            return self._like(scaled, coordinates)
+        return self._like(self.weights * share, coordinates)
+
+    def mean(self) -> Array:
+        """The mean of the points, by weights normalised to one."""
+        return self.normalized().moment(numeric)
+
+    def moment(self, function: Callable[[Array], Array]) -> Any:
+        """`Σ wᵢ f(xᵢ)` of the atoms, of each variable by itself where they are tuples."""
+        return each_part(self.atoms, lambda part: self._total(function(part)))
+
+    def std(self) -> Array:
+        """The standard deviation of each coordinate, by weights normalised to one.
+
+        Negative weights can make a variance negative; it is floored at 0.
+        """
+        p = self.normalized()
+
+        def deviation(part: Array) -> Array:
+            values = numeric(part)
+            first, second = p._total(values), p._total(values * values)
+            return root(second - first * first)
+
+        return each_part(p.atoms, deviation)
+
+    def mode(self) -> Points:
+        """The point whose feature is nearest to the embedding (Song et al. 2013, eq. 26).
+
+        For a Gaussian kernel over all of R^d; for other kernels over the atoms.
+        """
+        xp = namespace(first_array(self.weights))
+        weights = self.weights if self.is_batch else xp.reshape(self.weights, (1, -1))
+        points = decoding.mode(self.kernel, self.atoms, weights)
+        return points if self.is_batch else each_part(points, lambda part: part[0])
+
+    def support(self, x: Any) -> Array:
+        """`‖ψ(x)‖²/k(x, x)`: 1 where the atoms surround x, near 0 far from all of them."""
+        return self.space.support(x)
+
+    def covariance(self) -> JointEmbedding:
+        """The (uncentred) covariance operator `Σ wᵢ k(xᵢ, ·) ⊗ k(xᵢ, ·)`, as a joint embedding."""
+        from meanmap.embeddings.joint import JointEmbedding
+
+        kernel, spaces = self.kernel @ self.kernel, (self.space, self.space)
+        atoms = (self.atoms, self.atoms)
+        return JointEmbedding(Space(kernel), kernel, atoms, self.weights, spaces=spaces)
+
+    def plot(self, ax: Any = None, **style: Any) -> Any:
+        """Draw the embedding: a curve in one dimension, contours in two, bars for labels."""
+        if self.is_batch:
+            raise TypeError("this is a batch of embeddings; plot one of them: e[0].plot().")
+        atoms = self.atoms
+        if isinstance(atoms, np.ndarray) and atoms.ndim == 1:
+            labels = np.unique(atoms)
+            return plots.bars(labels, self(labels), "probability", ax, **style)
+        host = to_numpy(atoms) if not isinstance(atoms, tuple) else None
+        if host is None or host.ndim != 2 or host.shape[1] > 2:
+            raise ValueError(
+                f"plot draws points with one or two coordinates, or labels; these are "
+                f"{checks.describe(atoms)}. Use .mean(), .std() and .mode()."
+            )
+        axes = [
+            np.linspace(*plot_range(column), 200 if host.shape[1] == 1 else 60) for column in host.T
+        ]
+        if host.shape[1] == 1:
+            values = to_numpy(self(asarray(axes[0][:, None], atoms)))
+            return plots.curve(axes[0], values, host[:, 0], ax, **style)
+        grid = np.stack(np.meshgrid(*axes), axis=-1)
+        values = to_numpy(self(asarray(grid.reshape(-1, 2), atoms))).reshape(grid.shape[:2])
+        return plots.contours(axes[0], axes[1], values, host, ax, **style)
+
+    def __repr__(self) -> str:
+        name = f"{type(self).__name__}"
+        batch = f"batch of {len(self)}, " if self.is_batch else ""
+        return f"{name}({batch}{count(self.atoms)} atoms, {self.kernel!r})"
+
+
+def _scaled(embedding: Embedding, factor: Array) -> Array:
+    """The coordinates of a multiple, computed when needed."""
+    return embedding.coordinates * factor
+
+
+def plot_range(column: np.ndarray) -> tuple[float, float]:
+    """An axis that shows a sample with a margin around it."""
+    low, high = float(column.min()), float(column.max())
+    margin = 0.15 * (high - low) or 1.0
+    return low - margin, high + margin

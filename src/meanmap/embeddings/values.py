@@ -1,0 +1,80 @@
+"""Weights on atoms, and the values of functions at atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import Array, Points, asarray, count, float_like, is_array, namespace
+
+
+@dataclass(frozen=True)
+class FactoredWeights:
+    """Weights `scale ∘ (rows · vector)`, kept as factors: n × r and r numbers, never n × batch."""
+
+    scale: Array
+    rows: Array
+    vector: Array  # (r,) or (b, r)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.vector.shape[:-1], self.scale.shape[0])
+
+    @property
+    def ndim(self) -> int:
+        return int(self.vector.ndim)
+
+    def dense(self) -> Array:
+        return self.scale * (self.vector @ self.rows.T)
+
+    def apply(self, values: Array) -> Array:
+        """`Σᵢ wᵢ valuesᵢ` for values (n, q)."""
+        return self.vector @ (self.rows.T @ (self.scale[:, None] * values))
+
+    def __getitem__(self, index: Any) -> FactoredWeights:
+        return FactoredWeights(self.scale, self.rows, self.vector[index])
+
+
+def function_values(f: Callable[[Points], Array], atoms: Points) -> Array:
+    """`f` at all the atoms, checked: one value (or row) for each."""
+    if not callable(f):
+        raise TypeError(f"expected a function of the points, got {checks.describe(f)}.")
+    values = f(atoms)
+    like = float_like(atoms)
+    values = asarray(values if is_array(values) else np.asarray(values), like)
+    if values.ndim == 0 or values.shape[0] != count(atoms):
+        raise ValueError(
+            f"the function returned shape {tuple(values.shape)} for {count(atoms)} points; it gets "
+            "all points at once and must return one value (or row) for each: use array operations, "
+            "or np.vectorize."
+        )
+    return values
+
+
+def numeric(points: Array) -> Array:
+    """Points as numbers, for moments."""
+    if isinstance(points, np.ndarray) and points.dtype.kind not in "fiub":
+        raise TypeError(
+            f"labels of type {points.dtype} have no mean; use .mode(), or .expect(f) with a "
+            "function of the labels."
+        )
+    return asarray(points, float_like(points))
+
+
+def each_part(points: Points, function: Callable[[Array], Array]) -> Any:
+    """Apply a function to points, part by part where they are tuples."""
+    if isinstance(points, tuple):
+        return tuple(each_part(part, function) for part in points)
+    return function(points)
+
+
+def root(value: Array) -> Array:
+    """√ of a square that rounding may have made negative."""
+    if not is_array(value):
+        return np.sqrt(max(value, 0.0))
+    xp = namespace(value)
+    return xp.where(value > 0, value, xp.zeros_like(value)) ** 0.5
