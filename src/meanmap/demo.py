@@ -22,6 +22,7 @@ from meanmap.plots import BLUE, GREY, ORANGE
 N = 4000  # points in each sample
 SEED = 0
 INK, WIDTH = "#222222", 1.6  # of the lines that show the truth
+LEGEND = {"frameon": False, "handlelength": 1.6, "columnspacing": 1.2}
 
 
 @dataclass(frozen=True)
@@ -209,11 +210,11 @@ def tables(rng: np.random.Generator) -> Part:
     found = model.operator_.matrix
     error = max(abs(found - likelihood).max(), abs(after.coordinates - exact).max())
     lines = [
-        "a joint table of rain and wet grass, P(rain) = 0.3; then even odds for the prior",
+        "a table of rain and wet grass with P(rain) = 0.3; then a prior of even odds",
         row("", "estimate", "truth"),
         row("P(wet | rain)", found[1, 1], likelihood[1, 1]),
-        row("P(rain | wet) under even odds", after.coordinates[1], exact[1]),
-        f"largest error {error:.0e}",
+        row("P(rain | wet) under the prior", after.coordinates[1], exact[1]),
+        row("largest error in both tables", f"{error:.0e}", "0"),
     ]
     return Part("TABLES   with labels the same code is exact: kernels.Delta()", lines)
 
@@ -233,14 +234,13 @@ def picture(parts: list[Part], path: str) -> str:
     panels = [part.draw for part in parts if part.draw is not None]
     figure = Figure(figsize=(4.4 * len(panels), 3.9), layout="constrained")
     FigureCanvasAgg(figure)  # needs no window
-    for ax, draw in zip(figure.subplots(1, len(panels)), panels, strict=True):
+    for ax, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         draw(ax)
         ax.set_zorder(1)
         ax.patch.set_visible(False)
         ax.spines[["top", "right"]].set_visible(False)
         ax.title.set_fontweight("bold")
-        ax.legend(frameon=False, fontsize="small", ncols=3, loc="upper center", handlelength=1.6,
-                  columnspacing=1.2)  # fmt: skip
+        ax.legend(loc="upper center", ncols=3, fontsize="small", **LEGEND)
     try:
         figure.savefig(path, dpi=120)
     except OSError as error:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from meanmap import checks, decoding, plots
 from meanmap.arrays import (
-    TILE,
     Array,
     Points,
     asarray,
@@ -28,13 +28,14 @@ from meanmap.arrays import (
 )
 from meanmap.embeddings.values import FactoredWeights, each_part, function_values, numeric, root
 from meanmap.kernels import Kernel
-from meanmap.spaces import Space
+from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
 
 if TYPE_CHECKING:
     from meanmap.embeddings.joint import JointEmbedding
 
 EXACT = 1 << 26  # kernel values that e(x) computes one by one rather than through coordinates
-CERTAIN = 1e-8  # the error, relative to sup k, up to which coordinates stand for the atoms
+CERTAIN = 1e-7  # the error, relative to sup k, up to which coordinates stand for the atoms
+BLOCK = 1 << 12  # points whose coordinates are in memory at a time
 
 
 def same_kernel(mine: Kernel, other: Kernel) -> None:
@@ -106,8 +107,7 @@ class Embedding:
         return self._coordinates
 
     def _place(self) -> Array:
-        uniform = checks.weights(None, self.atoms, float_like(self.atoms))
-        return self._space._place(self.kernel, self.atoms, uniform)
+        return self._space._place(self.kernel, *_uniform(self.atoms))
 
     @property
     def is_batch(self) -> bool:
@@ -208,30 +208,50 @@ class Embedding:
     def _certified(self, points: Points) -> Array:
         """`e(x)` through coordinates where they are proven good enough, else from the atoms.
 
-        The error |⟨m - Pm, k_x - Pk_x⟩| is at most √(residual(m) residual(x)), and both residuals
-        are known: k(x, x) - ‖ψ(x)‖² comes with ψ(x).
+        With P the projection on the span of some pivots, the error |⟨m - Pm, k_x - Pk_x⟩| is at
+        most `Σ|wᵢ| r(xᵢ) · r(x)`, r(x)² = k(x, x) - ‖ψ(x)‖², and r comes with ψ.
         """
-        m, space = self.coordinates, self.space
+        space, m, missed = self._evaluator
         xp = namespace(m)
-        weight = float(xp.max(xp.sum(abs(self.weights), axis=-1)))
-        trace = space.residual_ * float(xp.mean(self.kernel._diagonal(self.atoms)))
-        peak = float(xp.max(abs(self.weights))) * count(self.atoms)
-        residual_m = (weight * peak * trace) ** 0.5  # ‖m - Pm‖ ≤ √(Σ|w| · Σ|w| residual)
+        scale = float(xp.max(xp.sum(abs(self.weights), axis=-1) * self._peak))
         values = []
-        for block in spans(count(points), max(1, 4 * TILE // max(space.rank_, 1))):
+        for block in spans(count(points), BLOCK):
             part = take(points, block)
-            coordinates = space._transform(part)
-            diagonal = self.kernel._diagonal(part)
-            residual = diagonal - xp.sum(coordinates * coordinates, axis=1)
-            bound = residual_m * xp.where(residual > 0, residual, xp.zeros_like(residual)) ** 0.5
-            value = m @ coordinates.T
-            doubtful = to_numpy(bound > CERTAIN * weight * xp.max(diagonal))
+            psi, rest = _coordinates_and_rest(space, part)
+            value = m @ psi.T
+            doubtful = to_numpy(missed * rest > CERTAIN * scale)
             if doubtful.any():
                 far = take(part, doubtful)
                 exact = self.kernel._matmul(far, self.atoms, transposed(self.weights))
                 value = assign(value, (..., doubtful), transposed(exact))
             values.append(value)
         return xp.concat(values, axis=-1)
+
+    @cached_property
+    def _peak(self) -> float:
+        """The largest k(xᵢ, xᵢ)."""
+        return float(namespace(self.weights).max(self.kernel._diagonal(self.atoms)))
+
+    @cached_property
+    def _evaluator(self) -> tuple[Space, Array, float]:
+        """Coordinates that are good to `CERTAIN`, the element in them, and what they miss of it.
+
+        The pivots come from a part of the atoms, and all the atoms are streamed past them, so that
+        memory does not grow with the sample.
+        """
+        n = count(self.atoms)
+        chosen = np.linspace(0, n - 1, min(n, 2 * BLOCK)).astype(int)
+        # a hundredth of what is needed on average leaves room for points at the sample's edge
+        space = Space(self.kernel, PivotedCholesky(CERTAIN / 100, max_rank=BLOCK // 2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ApproximationWarning)
+            space._place(self.kernel, *_uniform(take(self.atoms, chosen)))
+        missed = 0.0
+        for block in spans(n, BLOCK):
+            rest = _coordinates_and_rest(space, take(self.atoms, block))[1]
+            total = abs(self.weights[..., block]) @ rest
+            missed = missed + total
+        return space, space._mean(self.atoms, self.weights), float(namespace(total).max(missed))
 
     def inner(self, other: Embedding) -> Array:
         """`⟨e, other⟩`, one number for each pair of a batch."""
@@ -382,6 +402,18 @@ class Embedding:
         name = f"{type(self).__name__}"
         batch = f"batch of {len(self)}, " if self.is_batch else ""
         return f"{name}({batch}{count(self.atoms)} atoms, {self.kernel!r})"
+
+
+def _uniform(points: Points) -> tuple[Points, Array]:
+    """Points with equal weights."""
+    return points, checks.weights(None, points, float_like(points))
+
+
+def _coordinates_and_rest(space: Space, points: Points) -> tuple[Array, Array]:
+    """ψ(x), and the length √(k(x, x) - ‖ψ(x)‖²) of what it misses."""
+    psi = space._transform(points)
+    xp = namespace(psi)
+    return psi, root(space.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1))
 
 
 def _scaled(embedding: Embedding, factor: Array) -> Array:
