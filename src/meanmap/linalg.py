@@ -41,11 +41,11 @@ class Spectrum:
 
     @property
     def cutoff(self) -> float:
-        """Below this an eigenvalue is rounding: r ε times the largest."""
+        """Below this an eigenvalue is rounding: of the operator, and of its decomposition."""
         if self.values.shape[0] == 0:
             return 0.0
         top = float(namespace(self.values).max(abs(self.values)))
-        return top * self.values.shape[0] * epsilon(self.values)
+        return 32 * top * self.values.shape[0] * epsilon(self.values)
 
     def inverse(self, regularization: float, squared: bool = False) -> Array:
         """`(C + λI)⁻¹`, or `(C² + λI)⁻¹ C`; at λ = 0 the pseudo-inverse of either.

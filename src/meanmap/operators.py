@@ -78,7 +78,7 @@ class ConditionalOperator:
         source: Space,
         target: Space,
         atoms: Points,
-        coordinates: Array,
+        coordinates: Array | None,
         rows: Array,
         scale: Array,
         inverse: Array,
@@ -89,7 +89,9 @@ class ConditionalOperator:
         self.source = source
         self.target = target
         self.atoms = atoms
-        self._coordinates = coordinates  # ψ of the atoms in the target's space
+        # ψ of the atoms, if the target's space was fitted to them; None if it only projects them,
+        # so that answers are atoms first
+        self._known_coordinates = coordinates
         self._rows = rows
         self._scale = scale
         self._inverse = inverse
@@ -97,6 +99,11 @@ class ConditionalOperator:
         self._guarded = guarded  # answers are probabilities: watch for weights that cancel
 
     # --- the operator -------------------------------------------------------------------------
+
+    @cached_property
+    def _coordinates(self) -> Array:
+        known = self._known_coordinates
+        return self.target._transform(self.atoms) if known is None else known
 
     @cached_property
     def matrix(self) -> Array:
@@ -170,7 +177,8 @@ class ConditionalOperator:
     def _embedding(self, features: Array) -> Embedding:
         """The element with these features of the source, its coordinates left until needed."""
         weights = FactoredWeights(self._scale, self._rows, features @ self._inverse.T)
-        coordinates = partial(self._target_coordinates, features, weights)
+        exact = self._known_coordinates is not None
+        coordinates = partial(self._target_coordinates, features, weights) if exact else None
         return embedding_of(self.target, self.target.kernel_, self.atoms, weights, coordinates)
 
     def _target_coordinates(self, features: Array, weights: FactoredWeights) -> Array:
@@ -188,9 +196,8 @@ class ConditionalOperator:
             return answer
         warn_of_conflict(int(to_numpy(conflict).sum()), to_numpy(mass).size)
         kept = xp.where(conflict[..., None], clipped, weights)
-        return embedding_of(
-            self.target, self.target.kernel_, self.atoms, kept, kept @ self._coordinates
-        )
+        coordinates = None if self._known_coordinates is None else kept @ self._coordinates
+        return embedding_of(self.target, self.target.kernel_, self.atoms, kept, coordinates)
 
     def weights(self, x: Any) -> Array:
         """The weights on the atoms at each x, shape (m, n); (n,) at a single point."""

@@ -217,6 +217,5 @@ def bayes_rule(
             return x.operator(y, scale, H)
         # (a): C_ZW = Ψ̃ᵀ diag(α) Ψ̃ (C_XX + λI)⁻¹ C_XY, the weights on the prior's atoms
         prior = one_prior(prior, x)
-        psi = x.space._transform(prior.atoms)
         rows = conditional.fitted_operator().given(prior.atoms).coordinates
-        return ConditionalOperator(y.space, x.space, prior.atoms, psi, rows, prior.weights, H)
+        return ConditionalOperator(y.space, x.space, prior.atoms, None, rows, prior.weights, H)

@@ -18,7 +18,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.embeddings.single import Embedding, plot_range
+from meanmap.embeddings.single import Embedding, plot_range, same_kernel
 from meanmap.embeddings.values import FactoredWeights, root
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
@@ -100,6 +100,8 @@ class JointEmbedding(Embedding):
     def _shares_coordinates(self, other: Embedding) -> bool:
         if not isinstance(other, JointEmbedding) or self._spaces is None or other._spaces is None:
             return super()._shares_coordinates(other)
+        if _is_grid(other):
+            return False
         pairs = zip(self._spaces, other._spaces, strict=True)
         return all(mine is theirs for mine, theirs in pairs)
 
@@ -111,8 +113,8 @@ class JointEmbedding(Embedding):
     def operator(self, centered: bool = False) -> Array:
         """`C_XY = Σ wᵢ ψ(xᵢ) ⊗ ψ(yᵢ)`, shape (r_x, r_y) or (r_x, r_y, r_z); a batch leads.
 
-        Centred, `Σ wᵢ (ψ(xᵢ) - μ_X) ⊗ (ψ(yᵢ) - μ_Y)` (Song et al. 2009, eq. 3), the mean taken with
-        the same weights.
+        Centred, `C_XY - μ_X ⊗ μ_Y` (Song et al. 2009, eqs. 3 and 9), the means taken with the same
+        weights; of three variables the central moment `E[(ψ - μ_X) ⊗ (ψ - μ_Y) ⊗ (ψ - μ_Z)]`.
         """
         parts = list(self._coordinate_rows())
         if not self.is_batch:
@@ -121,14 +123,19 @@ class JointEmbedding(Embedding):
         return xp.stack([self._operator(parts, w, centered) for w in self.weights])
 
     def _operator(self, parts: list[Array], w: Array, centered: bool) -> Array:
-        if centered:
-            parts = [part - w @ part for part in parts]
-        if len(parts) == 2:
-            return parts[0].T @ (w[:, None] * parts[1])
-        first = (w[:, None] * parts[0]).T
-        for part in parts[1:-1]:
-            first = first[..., None, :] * part.T
-        return first @ parts[-1]
+        if not centered:
+            return _moment(parts, w)
+        xp = namespace(w)
+        means = [w @ part for part in parts]
+        moment = _moment([part - mean for part, mean in zip(parts, means, strict=True)], w)
+        # a probability has mass one; the weights of a conditional need not sum to it
+        missing = (-1.0) ** len(parts) * (1 - xp.sum(w))
+        product = _moment([mean[None, :] for mean in means], xp.ones_like(w[:1]))
+        return moment + missing * product
+
+    def inner(self, other: Embedding) -> Array:
+        # a grid of pairs is better evaluated than written out
+        return other.inner(self) if _is_grid(other) and not _is_grid(self) else super().inner(other)
 
     def norm(self, centered: bool = False) -> Array:
         """The Hilbert-Schmidt norm `‖C_XY‖`; centred, the square root of HSIC."""
@@ -166,6 +173,20 @@ class JointEmbedding(Embedding):
         )
         values = to_numpy(self(queries)).reshape(len(first), len(second))
         return plots.image(first, second, values, ax, **style)
+
+
+def _is_grid(embedding: Embedding) -> bool:
+    return isinstance(embedding, GridEmbedding)
+
+
+def _moment(parts: list[Array], w: Array) -> Array:
+    """`Σ wᵢ part₁ᵢ ⊗ part₂ᵢ ⊗ …`."""
+    if len(parts) == 2:
+        return parts[0].T @ (w[:, None] * parts[1])
+    first = (w[:, None] * parts[0]).T
+    for part in parts[1:-1]:
+        first = first[..., None, :] * part.T
+    return first @ parts[-1]
 
 
 class GridEmbedding(JointEmbedding):
@@ -212,9 +233,27 @@ class GridEmbedding(JointEmbedding):
     def operator(self, centered: bool = False) -> Array:
         if centered:
             return super().operator(centered=True)
-        psi = self._spaces[0]._transform(self._first.atoms)
-        return psi.T @ (self._first.weights[:, None] * self._answers.coordinates)
+        return self._spaces[0]._transform(self._first.atoms).T @ self._rows
+
+    @cached_property
+    def _rows(self) -> Array:
+        """`αⱼ C_Y|X ψ(x̃ⱼ)`: what stands beside k(x̃ⱼ, ·)."""
+        return self._first.weights[:, None] * self._answers.coordinates
 
     def _evaluate(self, points: Points) -> Array:
-        first, second = (s._transform(part) for s, part in zip(self._spaces, points, strict=True))
-        return namespace(first).sum((first @ self.operator()) * second, axis=1)
+        # exact in x̃, whose features need not lie in the span of the sample's
+        rows = self.kernels[0]._matmul(points[0], self._first.atoms, self._rows)
+        return namespace(rows).sum(rows * self._spaces[1]._transform(points[1]), axis=1)
+
+    def inner(self, other: Embedding) -> Array:
+        if not isinstance(other, GridEmbedding) or other._spaces[1] is not self._spaces[1]:
+            return super().inner(other)
+        same_kernel(self.kernel, other.kernel)
+        rows = self.kernels[0]._matmul(self._first.atoms, other._first.atoms, other._rows)
+        return namespace(rows).sum(rows * self._rows)[()]
+
+    def _shares_coordinates(self, other: Embedding) -> bool:
+        return False
+
+    def _shares_atoms(self, other: Embedding) -> bool:
+        return False

@@ -265,6 +265,9 @@ class Embedding:
     def _shares_coordinates(self, other: Embedding) -> bool:
         return self._space is other._space and self._by_coordinates and other._by_coordinates
 
+    def _shares_atoms(self, other: Embedding) -> bool:
+        return other._atoms is self._atoms
+
     def _vector(self) -> Array:
         """Coordinates to take inner products in with an embedding that shares them."""
         return self.coordinates
@@ -279,7 +282,7 @@ class Embedding:
         if self._shares_coordinates(other):
             difference = self._vector() - other._vector()
             return root(namespace(difference).sum(difference * difference, axis=-1)[()])
-        if other._atoms is self._atoms:
+        if self._shares_atoms(other) and other._shares_atoms(self):
             return (self - other).norm()
         squares = self.inner(self) + other.inner(other)
         return root(squares - 2 * self.inner(other))

@@ -177,7 +177,9 @@ class Kernel(BaseEstimator):
         if not isinstance(other, Kernel) or type(self) is not type(other):
             return False
         mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
-        return all(same_value(mine[name], theirs[name]) for name in mine)
+        return mine.keys() == theirs.keys() and all(
+            same_value(mine[name], theirs[name]) for name in mine
+        )
 
     def __hash__(self) -> int:
         return hash(type(self))
