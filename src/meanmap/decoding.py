@@ -8,6 +8,7 @@ from meanmap.arrays import Array, Points, asarray, count, namespace, take, to_nu
 from meanmap.kernels import Gaussian, Kernel, Scaled
 
 STARTS = 8  # fixed-point iterations are started from this many points
+CANDIDATES = 64  # the heaviest atoms, among which the starts are the best
 ITERATIONS = 200
 MEMORY = 1 << 22  # numbers in one block of the iteration
 
@@ -44,40 +45,52 @@ def gaussian_mode(kernel: Gaussian, atoms: Array, weights: Array) -> Array:
 
 
 def _fixed_point(kernel: Gaussian, atoms: Array, weights: Array) -> Array:
+    """Each start climbs e(x); the fixed point is a step up its gradient, halved if it overshoots.
+
+    With positive weights a full step never overshoots; negative ones can make it.
+    """
     xp = namespace(atoms)
     b, d = weights.shape[0], atoms.shape[1]
-    x = _starts(atoms, weights)  # (b, starts, d)
+    x = _starts(kernel, atoms, weights)  # (b, starts, d)
     starts = x.shape[1]
-    best, best_value = x[:, 0, :], xp.full((b,), -np.inf, dtype=atoms.dtype)
-    rows = xp.arange(b)
-    moving = True
-    for _ in range(ITERATIONS):
-        gram = xp.reshape(kernel(xp.reshape(x, (b * starts, d)), atoms), (b, starts, -1))
-        rho = gram * weights[:, None, :]
+
+    def look(x: Array) -> tuple[Array, Array]:
+        gram = kernel(xp.reshape(x, (b * starts, d)), atoms)
+        rho = xp.reshape(gram, (b, starts, -1)) * weights[:, None, :]
         value = xp.sum(rho, axis=2)  # e(x), and the denominator of the step
-        top = xp.argmax(value, axis=1)
-        improved = value[rows, top] > best_value
-        best = xp.where(improved[:, None], x[rows, top], best)
-        best_value = xp.where(improved, value[rows, top], best_value)
-        if not moving:
-            break
-        # where negative weights cancel the denominator the step would be lost: stay
+        # where negative weights cancel the denominator there is no step: stay
         safe = value > 1e-12 * xp.sum(abs(rho), axis=2)
-        step = (rho @ atoms) / xp.where(safe, value, xp.ones_like(value))[:, :, None]
-        new = xp.where(safe[:, :, None], step, x)
-        shift = float(xp.max(abs(kernel.scaled(xp.reshape(new - x, (b * starts, d))))))
-        x, moving = new, shift > 1e-9
-    return best
+        target = (rho @ atoms) / xp.where(safe, value, xp.ones_like(value))[:, :, None]
+        return value, xp.where(safe[:, :, None], target, x) - x
+
+    value, step = look(x)
+    length = xp.ones_like(value)
+    for _ in range(ITERATIONS):
+        moved = abs(kernel.scaled(xp.reshape(length[:, :, None] * step, (b * starts, d))))
+        if float(xp.max(moved)) < 1e-9:
+            break
+        trial = x + length[:, :, None] * step
+        trial_value, trial_step = look(trial)
+        better = trial_value >= value
+        x = xp.where(better[:, :, None], trial, x)
+        step = xp.where(better[:, :, None], trial_step, step)
+        value = xp.where(better, trial_value, value)
+        length = xp.where(better, xp.ones_like(length), length / 2)
+    top = xp.argmax(value, axis=1)
+    return x[xp.arange(b), top]
 
 
-def _starts(atoms: Array, weights: Array) -> Array:
-    """The weighted mean and the atoms that weigh most."""
+def _starts(kernel: Gaussian, atoms: Array, weights: Array) -> Array:
+    """The weighted mean, and the best among the atoms that weigh most."""
     xp = namespace(atoms)
     host = to_numpy(weights)
-    order = np.argsort(-host, axis=1)[:, : STARTS - 1]
-    heavy = xp.stack([take(atoms, row) for row in order])
+    heavy = np.argsort(-host, axis=1)[:, :CANDIDATES]
+    chosen = []
+    for row, w in zip(heavy, weights, strict=True):
+        values = to_numpy(kernel._matmul(take(atoms, row), atoms, w))
+        chosen.append(take(atoms, row[np.argsort(-values)[: STARTS - 1]]))
     total = host.sum(axis=1, keepdims=True)
     usable = total > 1e-12 * abs(host).sum(axis=1, keepdims=True)
     shares = np.where(usable, host / np.where(usable, total, 1.0), 1.0 / host.shape[1])
     means = asarray(shares, atoms) @ atoms
-    return xp.concat([means[:, None, :], heavy], axis=1)
+    return xp.concat([means[:, None, :], xp.stack(chosen)], axis=1)

@@ -77,4 +77,4 @@ def root(value: Array) -> Array:
     if not is_array(value):
         return np.sqrt(max(value, 0.0))
     xp = namespace(value)
-    return xp.where(value > 0, value, xp.zeros_like(value)) ** 0.5
+    return xp.where(value < 0, xp.zeros_like(value), value) ** 0.5

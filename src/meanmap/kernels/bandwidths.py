@@ -19,9 +19,12 @@ def median_distance(points: Array, weights: Array | None = None) -> float:
     x = to_numpy(points).astype(np.float64)
     x = x.reshape(len(x), -1)
     w = np.ones(len(x)) if weights is None else to_numpy(weights).astype(np.float64)
+    x, w = x[w > 0], w[w > 0]
     if len(x) > SUBSAMPLE:
         chosen = np.sort(np.random.default_rng(0).choice(len(x), SUBSAMPLE, replace=False))
         x, w = x[chosen], w[chosen]
+    if len(x) < 2:
+        return 1.0
     i, j = np.triu_indices(len(x), k=1)
     x = x - x.mean(axis=0)
     norms = (x * x).sum(axis=1)
@@ -30,7 +33,7 @@ def median_distance(points: Array, weights: Array | None = None) -> float:
     close = np.flatnonzero(squared <= 1e-10 * max(float(norms.max(initial=0.0)), 1e-300))
     squared[close] = ((x[i[close]] - x[j[close]]) ** 2).sum(axis=1)
     pair = w[i] * w[j]
-    kept = (squared > 0) & (pair > 0)
+    kept = squared > 0
     if not kept.any():
         return 1.0
     distances, pair = np.sqrt(squared[kept]), pair[kept]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from inspect import signature
 from typing import Any
 
@@ -59,8 +60,8 @@ class Kernel(BaseEstimator):
         raise TypeError(f"{type(self).__name__} does not say what k(x, x) is.")
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
-        """This kernel with every parameter a number, chosen on the points where asked to."""
-        return self
+        """A copy with every parameter a number, chosen on the points where asked to."""
+        return copy(self)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         """The kernel's own finite features, or None where it has none."""

@@ -43,7 +43,7 @@ class Constant(Kernel):
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
         checks.positive(self.value, "a constant kernel's value", "Use kernel + 1, for example.")
-        return self
+        return super().resolve(points, weights)
 
     def _tile(self, A: Points, B: Points) -> Tile:
         like = float_like(A)
@@ -243,7 +243,12 @@ class TensorProduct(Kernel):
         kernels = list(self.kernels)
         for key, value in parameters.items():
             name, _, rest = key.partition("__")
-            position = int(name.removeprefix("kernel_"))
+            names = [f"kernel_{i}" for i in range(len(kernels))]
+            if name not in names:
+                raise ValueError(
+                    f"Invalid parameter {key!r} for {self!r}. Valid parameters are: {names!r}."
+                )
+            position = names.index(name)
             if rest:
                 kernels[position].set_params(**{rest: value})
             else:

@@ -52,7 +52,8 @@ class Function(Kernel):
             values = self.function(A, B)
             values = values if is_array(values) else np.asarray(values)
         else:
-            values = np.array([[float(self.function(a, b)) for b in B] for a in A])
+            values = np.array([float(self.function(a, b)) for a in A for b in B])
+            values = values.reshape(count(A), count(B))
         if values.shape != (count(A), count(B)):
             raise ValueError(
                 f"the kernel function returned shape {tuple(values.shape)} for {count(A)} and "
@@ -88,7 +89,7 @@ class Precomputed(Kernel):
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
         self._matrix()
-        return self
+        return super().resolve(points, weights)
 
     def _matrix(self) -> np.ndarray:
         gram = np.asarray(self.gram, dtype=np.float64)

@@ -251,7 +251,7 @@ class Polynomial(VectorKernel):
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
         self._degree()
-        return self
+        return super().resolve(points, weights)
 
     def _degree(self) -> int:
         if not isinstance(self.degree, int | np.integer) or self.degree < 1:
