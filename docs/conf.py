@@ -25,13 +25,14 @@ default_role = "code"  # single backticks in docstrings
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "smartquotes"]
 myst_heading_anchors = 3
 
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 napoleon_numpy_docstring = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_custom_sections = ["Properties"]  # see list_attributes
 
 # Gallery: every plot_*.py of docs/gallery runs at build time.
 sphinx_gallery_conf = {
@@ -63,6 +64,24 @@ def drop_module_docstring(
         lines.clear()
 
 
+def list_attributes(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Attributes as a plain list, `names : what they are`.
+
+    Left to napoleon they would be declared a second time, beside the properties among them.
+    """
+    text = "\n".join(lines)
+    match = re.search(r"^Attributes\n-+\n((?:.+\n?)+)", text, flags=re.MULTILINE)
+    if match is None:
+        return
+    entries = re.sub(r"\n +", " ", match[1].strip()).split("\n")
+    pairs = (entry.partition(" : ") for entry in entries)
+    items = [f"* ``{names}``: {meaning}" for names, _, meaning in pairs]
+    listed = "\n".join(["Properties", "----------", *items, ""])
+    lines[:] = (text[: match.start()] + listed + text[match.end() :]).split("\n")
+
+
 def skip_plumbing(
     app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
 ) -> bool | None:
@@ -72,4 +91,5 @@ def skip_plumbing(
 
 def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", drop_module_docstring)
+    app.connect("autodoc-process-docstring", list_attributes, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_plumbing)

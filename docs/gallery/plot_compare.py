@@ -17,7 +17,7 @@ from meanmap import embed
 # One sample is Gaussian; the other a mixture of two narrow bumps with the same first two moments.
 
 rng = np.random.default_rng(0)
-n = 500
+n = 1000
 gaussian = rng.normal(size=(n, 1))
 signs = rng.choice([-1.0, 1.0], size=(n, 1))
 bumps = 0.9 * signs + np.sqrt(1 - 0.9**2) * rng.normal(size=(n, 1))
@@ -29,7 +29,7 @@ bumps = 0.9 * signs + np.sqrt(1 - 0.9**2) * rng.normal(size=(n, 1))
 p = embed(gaussian)
 q = embed(bumps, kernel=p.kernel)
 print(p.kernel)
-print(f"distance between the samples:       {p.distance(q):.3f}")
+print(f"distance between the samples:         {p.distance(q):.3f}")
 
 # %%
 # For scale: the distance between two samples that *do* share a distribution.
