@@ -29,13 +29,15 @@ TILE = 1 << 18  # numbers in one tile of a Gram matrix: 2 MiB of doubles, about 
 
 
 def is_array(value: object) -> bool:
-    """Whether `value` is an array of a supported library."""
-    return isinstance(value, np.ndarray) or array_api_compat.is_array_api_obj(value)
+    """Whether `value` is an array of a supported library (NumPy's scalars are not)."""
+    if isinstance(value, np.ndarray | np.generic):
+        return isinstance(value, np.ndarray)
+    return bool(array_api_compat.is_array_api_obj(value))
 
 
 def namespace(*arrays: Array) -> ModuleType:
     """The array namespace that the arrays share (NumPy when there is no array among them)."""
-    found = [a for a in arrays if not isinstance(a, np.ndarray | np.generic) and is_array(a)]
+    found = [a for a in arrays if not isinstance(a, np.ndarray) and is_array(a)]
     return array_api_compat.array_namespace(*found) if found else _NUMPY
 
 

@@ -143,7 +143,6 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             w,
             inverse,
             intercept=self.centered,
-            guarded=False,
         )
         return self
 
@@ -224,7 +223,9 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     def reverse_operator(self, regularization: float) -> ConditionalOperator:
         """The plain conditional P(X|Y) of the training sample."""
         x, y = self.sides()
-        return x.operator(y, self.weights_, self._reversed()[0].inverse(regularization))
+        spectrum = self._reversed()[0]
+        inverse = spectrum.inverse(spectrum.sufficient(regularization))
+        return x.operator(y, self.weights_, inverse)
 
     # --- scores -------------------------------------------------------------------------------
 
@@ -318,6 +319,7 @@ def _solve(
     if isinstance(given, str):
         loo = leave_one_out(spectrum, rows, targets, w, norms, centered)
         given = loo.best
+    given = spectrum.sufficient(given)
     H = spectrum.inverse(given)
     if centered:
         # the inverse of [[C + λI, μ], [μᵀ, 1]]: the constant is one more coordinate that is not

@@ -48,33 +48,38 @@ class Spectrum:
         return 32 * top * self.values.shape[0] * epsilon(self.values)
 
     def inverse(self, regularization: float, squared: bool = False) -> Array:
-        """`(C + λI)⁻¹`, or `(C² + λI)⁻¹ C`; at λ = 0 the pseudo-inverse of either.
+        """`(C + λI)⁻¹`, or `(C² + λI)⁻¹ C`; at λ = 0 the pseudo-inverse of either."""
+        xp = namespace(self.values)
+        s = self.values
+        if regularization == 0:
+            kept = abs(s) > self.cutoff
+            f = xp.where(kept, 1 / xp.where(kept, s, xp.ones_like(s)), xp.zeros_like(s))
+        else:
+            f = s / (s * s + regularization) if squared else 1 / (s + regularization)
+        return (self.vectors * f) @ self.vectors.T
+
+    def sufficient(self, regularization: float, squared: bool = False) -> float:
+        """A λ that `inverse` can work with: this one, or a larger one with a warning.
 
         If `C + λI` is singular to working precision λ grows tenfold until it is not, as Fukumizu,
-        Song and Gretton (2013, Figure 1) advise, and a warning says by how much.
+        Song and Gretton (2013, Figure 1) advise.
         """
-        return (self.vectors * self.filter(regularization, squared)) @ self.vectors.T
-
-    def filter(self, regularization: float, squared: bool = False) -> Array:
-        """What `inverse` does to each eigenvalue."""
+        if regularization == 0 or self.values.shape[0] == 0:
+            return regularization
         xp = namespace(self.values)
-        s, cutoff = self.values, self.cutoff
-        if regularization == 0:
-            kept = abs(s) > cutoff
-            return xp.where(kept, 1 / xp.where(kept, s, xp.ones_like(s)), xp.zeros_like(s))
-        grown = regularization
+        grown, least = regularization, float(xp.min(self.values))
         if squared:
-            while bool(xp.any(s * s + grown <= cutoff * cutoff)):
-                grown *= 10
+            least, bar = float(xp.min(self.values**2)), self.cutoff**2
         else:
-            while bool(xp.any(s + grown <= cutoff)):
-                grown *= 10
+            bar = self.cutoff
+        while least + grown <= bar:
+            grown *= 10
         if grown > regularization:
             warnings.warn(
                 f"the operator is singular to working precision at regularization="
                 f"{regularization:.3g}; it was raised to {grown:.3g}. "
                 "Pass that or a larger value to silence this.",
                 RegularizationWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        return s / (s * s + grown) if squared else 1 / (s + grown)
+        return grown

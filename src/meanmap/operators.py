@@ -25,10 +25,12 @@ from meanmap.arrays import (
     Array,
     Points,
     asarray,
+    assign,
     count,
     float_like,
     namespace,
     one_blas_thread,
+    take,
     to_numpy,
 )
 from meanmap.embeddings import (
@@ -45,6 +47,7 @@ from meanmap.spaces import Space
 
 FAR = 0.05  # a query whose support is below this lies far from the data
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which a posterior's weights cancel
+UNLIKELY = 0.03  # an observation with less evidence than this is unlikely under the prior
 
 
 class ConditionalOperator:
@@ -84,7 +87,7 @@ class ConditionalOperator:
         inverse: Array,
         *,
         intercept: bool = False,
-        guarded: bool = True,
+        marginal: Array | None = None,
     ) -> None:
         self.source = source
         self.target = target
@@ -96,7 +99,7 @@ class ConditionalOperator:
         self._scale = scale
         self._inverse = inverse
         self._intercept = intercept  # one more coordinate, constantly 1, that is not regularised
-        self._guarded = guarded  # answers are probabilities: watch for weights that cancel
+        self._marginal = marginal  # of a posterior: the embedding of the source under the prior
 
     # --- the operator -------------------------------------------------------------------------
 
@@ -167,12 +170,42 @@ class ConditionalOperator:
             return self._answer(features[0] if single else features)
 
     def _answer(self, features: Array) -> Embedding:
-        answer = self._embedding(features)
-        if self._guarded:
-            mass = features @ self._mass
-            if bool(namespace(mass).any(mass < CONFLICT)):
-                return self._guard(answer, mass)
-        return answer
+        if not bool(namespace(features).any(self._suspicious(features))):
+            return self._embedding(features)
+        weights = self._settled(features)
+        exact = self._known_coordinates is not None
+        coordinates = weights @ self._coordinates if exact else None
+        return embedding_of(self.target, self.target.kernel_, self.atoms, weights, coordinates)
+
+    # Where prior and observation conflict, a posterior's weights cancel and their normalised mean
+    # is anything. Two cheap signs say where to look: the mass, which should be about one, and the
+    # embedding of Y under the prior at y, relative to its average ‖m_W‖². Neither means anything
+    # under a kernel without constants, such as the trace kernel, where mass is not determined.
+
+    @cached_property
+    def _has_mass(self) -> bool:
+        return self._marginal is not None and float(self._marginal @ self._mass) > 0.5
+
+    def _evidence(self, features: Array) -> Array:
+        """`m_W(y)/‖m_W‖²`: how typical y is under the prior; ones where that cannot be told."""
+        xp = namespace(features)
+        if self._marginal is None or not self.source.kernel_.bounded:
+            return xp.ones_like(features[..., 0])
+        return (features @ self._marginal) / (self._marginal @ self._marginal)
+
+    def _suspicious(self, features: Array) -> Array:
+        if not self._has_mass:
+            return namespace(features).zeros_like(features[..., 0]) > 0
+        return (features @ self._mass < CONFLICT) | (self._evidence(features) < UNLIKELY)
+
+    def _dense(self, features: Array) -> Array:
+        return self._scale * ((features @ self._inverse.T) @ self._rows.T)
+
+    def _settled(self, features: Array) -> Array:
+        """Weights, replaced by their normalised positive part where they cancel."""
+        weights = self._dense(features)
+        clipped, conflict = settle(weights, self._evidence(features))
+        return namespace(weights).where(conflict[..., None], clipped, weights)
 
     def _embedding(self, features: Array) -> Embedding:
         """The element with these features of the source, its coordinates left until needed."""
@@ -186,18 +219,6 @@ class ConditionalOperator:
         if few and "matrix" not in self.__dict__:  # the operator costs more than a few answers
             return weights.dense() @ self._coordinates
         return features @ self.matrix.T
-
-    def _guard(self, answer: Embedding, mass: Array) -> Embedding:
-        """Replace weights that cancel (κ < 0.2) by their positive part, with a warning."""
-        weights = answer.weights
-        xp = namespace(weights)
-        clipped, conflict = settle(weights)
-        if not bool(xp.any(conflict)):
-            return answer
-        warn_of_conflict(int(to_numpy(conflict).sum()), to_numpy(mass).size)
-        kept = xp.where(conflict[..., None], clipped, weights)
-        coordinates = None if self._known_coordinates is None else kept @ self._coordinates
-        return embedding_of(self.target, self.target.kernel_, self.atoms, kept, coordinates)
 
     def weights(self, x: Any) -> Array:
         """The weights on the atoms at each x, shape (m, n); (n,) at a single point."""
@@ -222,8 +243,7 @@ class ConditionalOperator:
         return self._functional(function_values(f, self.atoms))
 
     def _functional(self, values: Array) -> Functional:
-        flat = namespace(values).reshape(values, (values.shape[0], -1))
-        return Functional(self, self._image(flat), values.shape[1:])
+        return Functional(self, values)
 
     # --- distributions in, distributions out --------------------------------------------------
 
@@ -254,10 +274,11 @@ class ConditionalOperator:
 class Functional:
     """`x ↦ E[f | x]`, linear in ψ(x): one inner product a query."""
 
-    def __init__(self, operator: ConditionalOperator, image: Array, shape: tuple[int, ...]) -> None:
+    def __init__(self, operator: ConditionalOperator, values: Array) -> None:
         self._operator = operator
-        self._image = image
-        self._shape = shape
+        self._values = namespace(values).reshape(values, (values.shape[0], -1))
+        self._shape = values.shape[1:]
+        self._image = operator._image(self._values)
 
     def __call__(self, x: Any) -> Array:
         features, single = self._operator._rows_of(x)
@@ -265,9 +286,14 @@ class Functional:
         return values[0] if single else values
 
     def of(self, features: Array) -> Array:
-        """The value at rows of features."""
+        """The value at rows of features; where weights cancel, what is left of them says it."""
+        operator, xp = self._operator, namespace(features)
         values = features @ self._image.T
-        return namespace(values).reshape(values, (values.shape[0], *self._shape))
+        suspicious = to_numpy(operator._suspicious(features))
+        if suspicious.any():
+            weights = operator._settled(take(features, suspicious))
+            values = assign(values, suspicious, weights @ self._values)
+        return xp.reshape(values, (values.shape[0], *self._shape))
 
 
 class ReweightedOperator(ConditionalOperator):
@@ -277,7 +303,7 @@ class ReweightedOperator(ConditionalOperator):
     is queried point by point, and pushes a distribution by querying at its atoms.
     """
 
-    def __init__(self, plain: ConditionalOperator, ratio: Array) -> None:
+    def __init__(self, plain: ConditionalOperator, ratio: Array, marginal: Array) -> None:
         super().__init__(
             plain.source,
             plain.target,
@@ -286,21 +312,20 @@ class ReweightedOperator(ConditionalOperator):
             plain._rows,
             plain._scale,
             plain._inverse,
+            marginal=marginal,
         )
         self._ratio = ratio
 
-    def _answer(self, features: Array) -> Embedding:
+    def _suspicious(self, features: Array) -> Array:
+        """Everywhere: the weights have to be normalised, so they are computed anyway."""
+        return namespace(features).zeros_like(features[..., 0]) == 0
+
+    def _settled(self, features: Array) -> Array:
         xp = namespace(features)
-        beta = self._scale * ((features @ self._inverse.T) @ self._rows.T)
-        weights = beta * self._ratio
-        clipped, conflict = settle(weights)
-        if bool(xp.any(conflict)):
-            warn_of_conflict(int(to_numpy(conflict).sum()), to_numpy(conflict).size)
-        total = xp.sum(weights, axis=-1, keepdims=True)
-        safe = xp.where(conflict[..., None], xp.ones_like(total), total)
-        weights = xp.where(conflict[..., None], clipped, weights / safe)
-        coordinates = weights @ self._coordinates
-        return embedding_of(self.target, self.target.kernel_, self.atoms, weights, coordinates)
+        weights = self._dense(features) * self._ratio
+        clipped, conflict = settle(weights, self._evidence(features))
+        total = xp.where(conflict, xp.ones_like(weights[..., 0]), xp.sum(weights, axis=-1))
+        return xp.where(conflict[..., None], clipped, weights / total[..., None])
 
     @property
     def matrix(self) -> Array:
@@ -308,14 +333,6 @@ class ReweightedOperator(ConditionalOperator):
             "the reweighted posterior is normalised for every observation, so it is not a linear "
             'operator and has no matrix; method="importance" has one.'
         )
-
-    def predict(self, X: Any) -> Array:
-        with one_blas_thread():
-            return self._answer(self._points_of(X)).moment(numeric)
-
-    def functional(self, f: Callable[[Points], Array]) -> Any:
-        values = function_values(f, self.atoms)
-        return lambda x: self.given(x)._total(values)
 
     def push(self, prior: Any) -> Embedding:
         prior = as_embedding(prior, self.source)
@@ -332,30 +349,33 @@ class ReweightedOperator(ConditionalOperator):
         )
 
 
-def settle(weights: Array) -> tuple[Array, Array]:
-    """The positive part normalised to one, and where it is needed: κ = Σw/Σ|w| < 0.2."""
+def settle(weights: Array, evidence: Array) -> tuple[Array, Array]:
+    """The normalised positive part of weights, and where they cancel so that it is needed.
+
+    That is where κ = Σw/Σ|w| < 0.2, or κ < 0.9 for an observation that the prior makes unlikely.
+    """
     xp = namespace(weights)
-    kappa_needed = xp.sum(weights, axis=-1) < CONFLICT * xp.sum(abs(weights), axis=-1)
+    mass, size = xp.sum(weights, axis=-1), xp.sum(abs(weights), axis=-1)
+    conflict = (mass < CONFLICT * size) | ((evidence < UNLIKELY) & (mass < 0.9 * size))
     positive = xp.where(weights > 0, weights, xp.zeros_like(weights))
-    total = xp.sum(positive, axis=-1, keepdims=True)
-    none = total <= 0
-    if bool(xp.any(none & kappa_needed[..., None])):
+    total = xp.sum(positive, axis=-1)
+    conflict = conflict | (size <= 0)
+    if bool(xp.any(conflict & (total <= 0))):
         raise ValueError(
             "the posterior has no positive weight at all: prior and observation have nothing in "
             "common. Widen the prior or the bandwidth, or raise the regularisation."
         )
-    return positive / xp.where(none, xp.ones_like(total), total), kappa_needed
-
-
-def warn_of_conflict(conflicts: int, of: int) -> None:
-    """Say that prior and observation contradict each other."""
-    warnings.warn(
-        f"prior and observation conflict in {conflicts} of {of} queries: the posterior weights "
-        "cancel (κ < 0.2), so their positive part is used. The training sample has hardly any "
-        "point that suits both; draw more there, or widen the prior.",
-        ConflictWarning,
-        stacklevel=4,
-    )
+    if bool(xp.any(conflict)):
+        cancelled = to_numpy(conflict)
+        warnings.warn(
+            f"prior and observation conflict in {int(cancelled.sum())} of {cancelled.size} "
+            "queries: the posterior weights cancel, so their positive part is used. The training "
+            "sample has hardly any point that suits both; draw more there, or widen the prior.",
+            ConflictWarning,
+            stacklevel=5,
+        )
+    safe = xp.where(total > 0, total, xp.ones_like(total))
+    return positive / safe[..., None], conflict
 
 
 def as_embedding(prior: Any, space: Space) -> Embedding:

@@ -33,7 +33,7 @@ class Side:
     coordinates: Array
 
     def operator(
-        self, source: Side, scale: Array, inverse: Array, **options: bool
+        self, source: Side, scale: Array, inverse: Array, marginal: Array | None = None
     ) -> ConditionalOperator:
         """The conditional of this side given another, `scale ∘ Ψ_source H ψ`."""
         return ConditionalOperator(
@@ -44,7 +44,7 @@ class Side:
             source.coordinates,
             scale,
             inverse,
-            **options,
+            marginal=marginal,
         )
 
 
@@ -208,14 +208,18 @@ def bayes_rule(
         u = prior_weights(conditional, prior)
         if method == "reweighted":
             plain = conditional.reverse_operator(delta)
-            return ReweightedOperator(plain, (positive_part(u) / conditional.weights_) ** tau)
+            ratio = (positive_part(u) / conditional.weights_) ** tau
+            return ReweightedOperator(plain, ratio, u @ y.coordinates)
         squared = method == "squared"
         scale = u if squared else positive_part(u)
         C_WW = y.coordinates.T @ (scale[:, None] * y.coordinates)
-        H = Spectrum.of(C_WW).inverse(delta, squared)
+        spectrum = Spectrum.of(C_WW)
+        H = spectrum.inverse(spectrum.sufficient(delta, squared), squared)
+        marginal = u @ y.coordinates  # the embedding of Y under the prior
         if form == "b":
-            return x.operator(y, scale, H)
+            return x.operator(y, scale, H, marginal)
         # (a): C_ZW = Ψ̃ᵀ diag(α) Ψ̃ (C_XX + λI)⁻¹ C_XY, the weights on the prior's atoms
         prior = one_prior(prior, x)
         rows = conditional.fitted_operator().given(prior.atoms).coordinates
-        return ConditionalOperator(y.space, x.space, prior.atoms, None, rows, prior.weights, H)
+        atoms, alpha = prior.atoms, prior.weights
+        return ConditionalOperator(y.space, x.space, atoms, None, rows, alpha, H, marginal=marginal)

@@ -56,16 +56,16 @@ def leave_one_out(
         chosen = np.linspace(0, n - 1, count).astype(int)
         rows, targets, w, norms = (take(part, chosen) for part in (rows, targets, w, norms))
     Z = rows @ spectrum.vectors
-    cross = Z * (targets @ A.T)  # ψ(yᵢ)ᵀ μ̂(xᵢ) = Σ_k cross_ik f_k
     squares = Z * Z
+    outside = norms - xp.sum(targets * targets, axis=1)  # what the coordinates of Y miss
+    outside = xp.where(outside > 0, outside, xp.zeros_like(outside))
     total = float(xp.sum(w))
     errors = []
     for value in grid:
         f = 1 / (xp.where(spectrum.values > 0, spectrum.values, 0 * spectrum.values) + float(value))
-        fitted = (Z * f) @ A
-        residual = norms - 2 * (cross @ f) + xp.sum(fitted * fitted, axis=1)
-        leverage = w * (squares @ f + (1.0 if centered else 0.0))
-        left = 1 - leverage
-        left = xp.where(left > 1e-9, left, asarray(1e-9, left))
-        errors.append(float(xp.sum(w * residual / (left * left))) / total)
+        residual = targets - (Z * f) @ A
+        left = 1 - w * (squares @ f + (1.0 if centered else 0.0))
+        left = xp.where(left > 1e-14, left, asarray(1e-14, left))
+        squared = xp.sum(residual * residual, axis=1) / (left * left) + outside
+        errors.append(float(xp.sum(w * squared)) / total)
     return LeaveOneOut(np.asarray(grid, dtype=float), np.array(errors))
