@@ -68,6 +68,25 @@ def same_library(a: Array, b: Array) -> bool:
     return namespace(a) is namespace(b)
 
 
+def to_library(points: Points, like: Points) -> Points:
+    """The points as arrays of the library and device of `like`, their dtype kept."""
+    if isinstance(points, tuple):
+        return tuple(to_library(part, like) for part in points)
+    like = first_array(like)
+    if same_library(points, like):
+        return points
+    host = to_numpy(points)
+    if isinstance(like, np.ndarray):
+        return host
+    xp = namespace(like)
+    if host.dtype.kind not in "fiub":
+        raise TypeError(
+            f"labels of type {host.dtype} do not fit arrays of {xp.__name__.split('.')[-1]}. "
+            "Pass integer codes for them, or NumPy arrays throughout."
+        )
+    return xp.asarray(host, device=array_api_compat.device(like))
+
+
 def epsilon(array: Array) -> float:
     """The machine epsilon of a floating array's dtype."""
     return float(namespace(array).finfo(array.dtype).eps)
@@ -81,10 +100,8 @@ def is_floating(array: Array) -> bool:
 def to_float(array: Array) -> Array:
     """The array in floating point: as it is if it already is, float64 otherwise."""
     xp = namespace(array)
-    floating = is_floating(array) and not (
-        isinstance(array, np.ndarray) and array.dtype == np.float16
-    )
-    return array if floating else xp.astype(array, xp.float64)
+    wide = is_floating(array) and xp.finfo(array.dtype).bits >= 32
+    return array if wide else xp.astype(array, xp.float64)
 
 
 def assign(array: Array, index: Any, value: Array) -> Array:

@@ -19,8 +19,10 @@ from meanmap.arrays import (
     asarray,
     count,
     is_array,
+    is_floating,
     namespace,
     to_float,
+    to_library,
     to_numpy,
 )
 
@@ -35,7 +37,7 @@ def describe(value: Any) -> str:
     return type(value).__name__
 
 
-def _plain(value: Any, name: str) -> Array:
+def plain(value: Any, name: str) -> Array:
     """An array of any supported library, from arrays, data frames and nested sequences."""
     if hasattr(value, "toarray") and hasattr(value, "nnz"):
         raise TypeError(
@@ -44,6 +46,11 @@ def _plain(value: Any, name: str) -> Array:
         )
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; fill or drop the masked values first.")
+    if isinstance(value, tuple) and value and not np.isscalar(value[0]):
+        raise TypeError(
+            f"{name}: got a tuple of {len(value)} samples where one sample is expected. Pairs go "
+            "with a tensor product of kernels, kernels.TensorProduct(kx, ky) or kx @ ky."
+        )
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     if is_array(value):
@@ -65,7 +72,7 @@ def _plain(value: Any, name: str) -> Array:
 
 def _numbers(value: Any, name: str) -> Array:
     """A floating-point array without NaN or infinities."""
-    array = _plain(value, name)
+    array = plain(value, name)
     if isinstance(array, np.ndarray):
         if array.dtype.kind == "c":
             raise ValueError(f"Complex data not supported: {name} is {describe(array)}.")
@@ -105,7 +112,7 @@ def _not_empty(array: Array, name: str) -> None:
 
 def any_points(value: Any, name: str = "points") -> Array:
     """Points of any kind: an array with at least one row."""
-    array = _plain(value, name)
+    array = plain(value, name)
     if array.ndim == 0:
         raise ValueError(
             f"{name}: expected an array of points, got scalar array instead. Reshape your data: "
@@ -147,7 +154,7 @@ def vectors(value: Any, name: str = "points") -> Array:
 
 def labels(value: Any, name: str = "points") -> Array:
     """Points of a discrete set: labels of shape (n,), or rows (n, d) that are equal or not."""
-    array = _plain(value, name)
+    array = plain(value, name)
     if array.ndim not in (1, 2):
         raise ValueError(
             f"{name}: expected labels of shape (n,) or rows of shape (n, d), got {describe(array)}."
@@ -172,6 +179,8 @@ def _missing(array: np.ndarray) -> np.ndarray:
     """Which rows hold a missing value: NaN, None or pandas' NA."""
     if array.dtype.kind == "f":
         bad = np.isnan(array)
+    elif array.dtype.kind in "mM":
+        bad = np.isnat(array)
     elif array.dtype.kind == "O":
         bad = np.frompyfunc(lambda v: v is None or type(v).__name__ == "NAType" or v != v, 1, 1)(
             array
@@ -210,19 +219,20 @@ def matrices(value: Any, name: str = "points") -> Array:
     return array
 
 
-def indices(value: Any, size: int, name: str = "points") -> np.ndarray:
+def indices(value: Any, size: int, name: str = "points") -> Array:
     """Indices into a Gram matrix of `size` rows: an integer array of shape (n,)."""
-    array = to_numpy(_plain(value, name))
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+    array = plain(value, name)
+    if array.ndim != 1 or not namespace(array).isdtype(array.dtype, "integral"):
         raise TypeError(
             f"{name}: a precomputed kernel takes integer indices into its Gram matrix, of shape "
             f"(n,); got {describe(array)} with dtype {array.dtype}. Use np.arange(n)."
         )
     _not_empty(array, name)
-    if array.min() < 0 or array.max() >= size:
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= size:
         raise ValueError(
             f"{name}: indices must lie in 0 … {size - 1}, the rows of the Gram matrix; "
-            f"got {array.min()} … {array.max()}."
+            f"got {low} … {high}."
         )
     return array
 
@@ -240,9 +250,10 @@ def same_kind(points: Array, like: Array, name: str, like_name: str = "the sampl
             f"{name}: expected points of shape {tuple(like.shape[1:])} like {like_name}, got "
             f"{tuple(points.shape[1:])}."
         )
-    if isinstance(points, np.ndarray) and isinstance(like, np.ndarray):
-        return points
-    return points if namespace(points) is namespace(like) else asarray(points, like)
+    points = to_library(points, like)
+    if points.dtype != like.dtype and is_floating(points) and is_floating(like):
+        return namespace(points).astype(points, like.dtype)
+    return points
 
 
 def weights(value: Any, points: Points, like: Array, name: str = "weights") -> Array:
@@ -269,7 +280,9 @@ def sample_weights(value: Any, points: Points, like: Array, name: str = "sample_
         )
     total = float(host.sum())
     if total <= 0:
-        raise ValueError(f"{name} sums to {total:g}; at least one weight must be positive.")
+        raise ValueError(f"{name} is zero everywhere; at least one weight must be positive.")
+    if not math.isfinite(total):
+        raise ValueError(f"{name} sums to infinity; divide the weights by their maximum first.")
     return array / total
 
 
@@ -305,7 +318,7 @@ def positive(value: Any, name: str, remedy: str) -> float:
 def not_negative(value: Any, name: str, remedy: str) -> float:
     """A finite number that is zero or more."""
     ok = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not ok or value < 0:
+    if not ok or float(value) < 0:
         raise ValueError(f"{name} must be a number ≥ 0, got {value!r}. {remedy}")
     return float(value)
 

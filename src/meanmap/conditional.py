@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -15,13 +16,15 @@ from meanmap.arrays import (
     Points,
     count,
     float_like,
+    is_floating,
     namespace,
     one_blas_thread,
     take,
+    to_library,
     to_numpy,
 )
 from meanmap.embeddings import Embedding, JointEmbedding, same_kernel
-from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels import Kernel, TensorProduct, as_kernel, default_kernel
 from meanmap.linalg import Spectrum
 from meanmap.operators import ConditionalOperator
 from meanmap.rules import Side
@@ -97,7 +100,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
                 "fit(X, Y) takes pairs."
             )
         given = self.regularization
-        if given != "auto":
+        if not isinstance(given, str) or given != "auto":
             given = checks.not_negative(
                 given, "regularization", 'Use "auto" or a number like 1e-3.'
             )
@@ -107,6 +110,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         points_x, kernel_x = _gate(X, self.kernel_x, bases[0], "X")
         target, flat = _as_target(Y, self.kernel_y)
         points_y, kernel_y = _gate(target, self.kernel_y, bases[1], "y")
+        points_x, points_y = _alike(points_x, points_y)
         checks.same_length([("X", points_x), ("y", points_y)])
         w = checks.sample_weights(sample_weight, points_x, float_like(points_x))
         keep = to_numpy(w) > 0
@@ -155,23 +159,29 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     def given(self, x: Any) -> Embedding:
         """The embedding of P(Y|x): rows of points give a batch, a single point gives one."""
-        return self.fitted_operator().given(x)
+        return self.fitted_operator().given(self._named(x))
+
+    def _named(self, x: Any) -> Any:
+        """Queries, whose columns have the names of the training columns if they have any."""
+        if hasattr(self, "n_features_in_") and hasattr(x, "columns"):
+            validate_data(self, X=x, reset=False, skip_check_array=True)
+        return x
 
     def predict(self, X: Any) -> Array:
         """`E[Y|x]` at each row, shaped like Y: kernel ridge regression with alpha = nλ."""
         operator = self.fitted_operator()
-        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 2) == 2:
+        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
             validate_data(self, X=X, reset=False, skip_check_array=True)
         means = operator.predict(X)
         return means[:, 0] if self._flat else means
 
     def expect(self, f: Callable[[Points], Array] | Embedding, x: Any) -> Array:
         """`E[f(Y)|x]`; f takes all of the sample's Y at once and returns one value for each."""
-        return self.fitted_operator().expect(f, x)
+        return self.fitted_operator().expect(f, self._named(x))
 
     def weights(self, x: Any) -> Array:
         """The weights β(x) on the sample's Y, `(K + nλI)⁻¹ k_x` (Song et al. 2009, Theorem 5)."""
-        return self.fitted_operator().weights(x)
+        return self.fitted_operator().weights(self._named(x))
 
     def functional(self, f: Callable[[Points], Array]) -> Any:
         """`x ↦ E[f(Y)|x]`, prepared so that a new x costs one inner product."""
@@ -218,7 +228,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     def posterior_regularization(self, method: str) -> float:
         """The δ of `posterior(prior, method)` when none is given."""
         best = self._reversed()[1].best
-        return best**2 if method == "squared" else best
+        return best * best if method == "squared" else best
 
     def reverse_operator(self, regularization: float) -> ConditionalOperator:
         """The plain conditional P(X|Y) of the training sample."""
@@ -238,6 +248,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         operator = self.fitted_operator()
         trained = self.sides()[1].points
         target = _as_target(Y, self.kernel_y)[0]
+        if reference is None:
+            reference = _reference(self.kernel_y_, trained)
         kernel = as_kernel(reference, trained, "y").resolve(trained, self.weights_)
         points = kernel.check(target, "y", trained)
         space = Space(kernel)
@@ -263,6 +275,14 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             return float(r2_score(truth, predicted, sample_weight=sample_weight))
         return -self.loss(X, y, sample_weight)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        changed = [
+            f"{name}={getattr(self, name)!r}"
+            for name, parameter in signature(type(self)).parameters.items()
+            if getattr(self, name) is not parameter.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "operator_")
 
@@ -280,6 +300,33 @@ def _gate(points: Any, kernel: Any, basis: Any, name: str) -> tuple[Points, Kern
     kernel = as_kernel(kernel, points, name)
     like = basis._sample if isinstance(basis, Space) and hasattr(basis, "kernel_") else None
     return kernel.check(points, name, like, "the fitted space"), kernel
+
+
+def _alike(points_x: Points, points_y: Points) -> tuple[Points, Points]:
+    """Both sides in X's array library, and in one precision."""
+    points_y = to_library(points_y, points_x)
+    x, y = float_like(points_x), float_like(points_y)
+    if x.dtype == y.dtype:
+        return points_x, points_y
+    return _double(points_x), _double(points_y)
+
+
+def _double(points: Points) -> Points:
+    if isinstance(points, tuple):
+        return tuple(_double(part) for part in points)
+    xp = namespace(points)
+    return xp.astype(points, xp.float64) if is_floating(points) else points
+
+
+def _reference(kernel: Kernel, points: Points) -> Kernel:
+    """A kernel to measure losses in that does not depend on the model's choice of one.
+
+    The default for the kind of points; for labels and indices, which have none, the model's own.
+    """
+    if isinstance(kernel, TensorProduct):
+        pairs = zip(kernel.kernels, points, strict=True)
+        return TensorProduct(*(_reference(part, p) for part, p in pairs))
+    return kernel if points.ndim == 1 else default_kernel(points, "y")
 
 
 def _as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:

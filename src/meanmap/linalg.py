@@ -7,6 +7,7 @@ pseudo-inverse and the leave-one-out error at once.
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
@@ -19,6 +20,14 @@ class RegularizationWarning(UserWarning):
 
 class ConflictWarning(UserWarning):
     """Prior and observation contradict each other, or a query lies far from the data."""
+
+
+def too_large() -> ValueError:
+    """The error for an operator that overflows."""
+    return ValueError(
+        "the kernel's values are so large that the operator overflows. Rescale the data (divide "
+        "by the standard deviation), or use a bounded kernel such as Gaussian()."
+    )
 
 
 def symmetrized(matrix: Array) -> Array:
@@ -36,7 +45,10 @@ class Spectrum:
     @classmethod
     def of(cls, matrix: Array) -> Spectrum:
         """Factorise a symmetric matrix."""
-        values, vectors = namespace(matrix).linalg.eigh(symmetrized(matrix))
+        xp = namespace(matrix)
+        if not bool(xp.all(xp.isfinite(matrix))):
+            raise too_large()
+        values, vectors = xp.linalg.eigh(symmetrized(matrix))
         return cls(values, vectors)
 
     @property
@@ -68,10 +80,11 @@ class Spectrum:
             return regularization
         xp = namespace(self.values)
         grown, least = regularization, float(xp.min(self.values))
+        bar = self.cutoff
         if squared:
-            least, bar = float(xp.min(self.values**2)), self.cutoff**2
-        else:
-            bar = self.cutoff
+            least, bar = float(xp.min(self.values * self.values)), bar * bar
+        if not math.isfinite(bar) or not math.isfinite(regularization):
+            raise too_large()
         while least + grown <= bar:
             grown *= 10
         if grown > regularization:

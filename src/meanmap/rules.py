@@ -55,8 +55,7 @@ def one_prior(prior: Any, x: Side) -> Embedding:
         raise ValueError(
             f"expected one prior, got a batch of {len(prior)}; apply the rule to each of them."
         )
-    x.space.kernel_.check(prior.atoms, "the prior's atoms", x.points)
-    return prior
+    return prior.moved_to(x.space.kernel_, x.space._sample)
 
 
 def prior_weights(conditional: ConditionalEmbedding, prior: Any) -> Array:
@@ -197,13 +196,13 @@ def bayes_rule(
             f'form="a" puts weights on the prior\'s atoms and exists for method="squared" only; '
             f'got method={method!r}. Use form="b".'
         )
+    x, y = conditional.sides()
     tau = checks.not_negative(power, "power", "1 is Bayes' rule, 0 ignores the prior.")
     if regularization is None:
         delta = conditional.posterior_regularization(method)
     else:
         remedy = "Try 1e-3, or None to choose it."
         delta = checks.not_negative(regularization, "regularization", remedy)
-    x, y = conditional.sides()
     with one_blas_thread():
         u = prior_weights(conditional, prior)
         if method == "reweighted":

@@ -18,7 +18,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.embeddings.single import Embedding, plot_range, same_kernel
+from meanmap.embeddings.single import Embedding, plot_range
 from meanmap.embeddings.values import FactoredWeights, root
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
@@ -206,6 +206,10 @@ class GridEmbedding(JointEmbedding):
     is_batch = False
 
     @property
+    def _like_point(self) -> Points:
+        return self._first._like_point, self._answers._like_point
+
+    @property
     def spaces(self) -> tuple[Space, ...]:
         return self._spaces
 
@@ -248,7 +252,6 @@ class GridEmbedding(JointEmbedding):
     def inner(self, other: Embedding) -> Array:
         if not isinstance(other, GridEmbedding) or other._spaces[1] is not self._spaces[1]:
             return super().inner(other)
-        same_kernel(self.kernel, other.kernel)
         rows = self.kernels[0]._matmul(self._first.atoms, other._first.atoms, other._rows)
         return namespace(rows).sum(rows * self._rows)[()]
 

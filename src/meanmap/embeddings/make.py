@@ -58,7 +58,8 @@ def embed(
     if kernel is None and space is not None:
         kernel = space.kernel_
     kernel = as_kernel(kernel, points, "points")
-    points = kernel.check(points, "points")
+    like_space = None if space is None else space._sample
+    points = kernel.check(points, "points", like_space, "the space")
     like = float_like(points)
     n = count(points)
     if weights is None:

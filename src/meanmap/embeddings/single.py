@@ -19,7 +19,9 @@ from meanmap.arrays import (
     count,
     first_array,
     float_like,
+    is_floating,
     namespace,
+    same_library,
     spans,
     take,
     to_numpy,
@@ -116,8 +118,39 @@ class Embedding:
 
     # --- algebra ------------------------------------------------------------------------------
 
-    def _combined(self, other: Embedding, sign: float) -> Embedding:
+    def matched(self, other: Embedding) -> Embedding:
+        """`other` with atoms that can be compared with these: same kernel, kind and library."""
+        if not isinstance(other, Embedding):
+            raise TypeError(
+                f"expected an embedding, got {checks.describe(other)}. Embed the points first: "
+                "embed(points, kernel=this.kernel)."
+            )
         same_kernel(self.kernel, other.kernel)
+        if self.is_batch and other.is_batch and len(self) != len(other):
+            raise ValueError(
+                f"a batch of {len(self)} embeddings does not go with a batch of {len(other)}; "
+                "batches are matched one by one, or with a single embedding."
+            )
+        return other.moved_to(self.kernel, self._like_point)
+
+    def moved_to(self, kernel: Kernel, like: Points) -> Embedding:
+        """This embedding with atoms of the library and precision of `like`."""
+        point = self._like_point
+        checked = kernel.check(point, "the other embedding's atoms", like, "this one")
+        pairs = zip(_leaves(point), _leaves(checked), strict=True)
+        if all(_same_array_kind(before, after) for before, after in pairs):
+            return self
+        atoms = kernel.check(self.atoms, "the other embedding's atoms", like)
+        weights = asarray(self.weights, float_like(atoms))
+        return self._made(Space(self.kernel, self._space.basis), atoms, weights)
+
+    @property
+    def _like_point(self) -> Points:
+        """One atom, which tells what all of them look like."""
+        return take(self._atoms, slice(0, 1))
+
+    def _combined(self, other: Embedding, sign: float) -> Embedding:
+        other = self.matched(other)
         if other._atoms is self._atoms:
             atoms, weights = self.atoms, self.weights + sign * other.weights
         else:
@@ -157,7 +190,10 @@ class Embedding:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: float) -> Self:
-        return self * (1 / checks.number(divisor, "an embedding's divisor"))
+        number = checks.number(divisor, "an embedding's divisor")
+        if number == 0:
+            raise ValueError("an embedding's divisor must not be 0.")
+        return self * (1 / number)
 
     def __neg__(self) -> Self:
         return self * -1.0
@@ -255,7 +291,7 @@ class Embedding:
 
     def inner(self, other: Embedding) -> Array:
         """`⟨e, other⟩`, one number for each pair of a batch."""
-        same_kernel(self.kernel, other.kernel)
+        other = self.matched(other)
         if self._shares_coordinates(other):
             mine, theirs = self._vector(), other._vector()
             return namespace(mine).sum(mine * theirs, axis=-1)[()]
@@ -278,7 +314,7 @@ class Embedding:
 
     def distance(self, other: Embedding) -> Array:
         """`‖e - other‖`, the maximum mean discrepancy of two distributions."""
-        same_kernel(self.kernel, other.kernel)
+        other = self.matched(other)
         if self._shares_coordinates(other):
             difference = self._vector() - other._vector()
             return root(namespace(difference).sum(difference * difference, axis=-1)[()])
@@ -311,7 +347,7 @@ class Embedding:
 
     @property
     def mass(self) -> Array:
-        """The sum of the weights: 1 for a probability."""
+        """The sum of the weights, 1 for a probability."""
         like = float_like(self.atoms)
         return self._total(namespace(like).ones(count(self.atoms), dtype=like.dtype))
 
@@ -408,6 +444,15 @@ class Embedding:
         name = f"{type(self).__name__}"
         batch = f"batch of {len(self)}, " if self.is_batch else ""
         return f"{name}({batch}{count(self.atoms)} atoms, {self.kernel!r})"
+
+
+def _leaves(points: Points) -> list[Array]:
+    """The arrays that points consist of."""
+    return [leaf for p in points for leaf in _leaves(p)] if isinstance(points, tuple) else [points]
+
+
+def _same_array_kind(a: Array, b: Array) -> bool:
+    return same_library(a, b) and (a.dtype == b.dtype or not is_floating(a))
 
 
 def _uniform(points: Points) -> tuple[Points, Array]:

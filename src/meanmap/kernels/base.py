@@ -82,7 +82,7 @@ class Kernel(BaseEstimator):
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         """`x` as points, and whether it was one single point rather than rows of them."""
-        array = x if is_array(x) else asarray(x if not hasattr(x, "to_numpy") else x.to_numpy())
+        array = np.asarray(x) if np.isscalar(x) else checks.plain(x, name)
         missing = like.ndim - array.ndim
         single = missing == 1 or (array.ndim == 0 and like.shape[1:] == (1,))
         if single:
@@ -172,6 +172,8 @@ class Kernel(BaseEstimator):
     def __matmul__(self, other: Kernel) -> Kernel:
         from meanmap.kernels.composite import TensorProduct
 
+        if not isinstance(other, Kernel):
+            raise TypeError(f"a tensor product takes kernels, got {other!r}.")
         return TensorProduct(self, other)
 
     def __eq__(self, other: object) -> bool:
@@ -207,7 +209,7 @@ def same_value(a: Any, b: Any) -> bool:
 def show(value: Any) -> str:
     """A parameter's value, short enough to read."""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return repr(float(f"{value:.6g}"))
     if is_array(value) and value.ndim > 1:
         return f"<{'×'.join(map(str, value.shape))} array>"
     if isinstance(value, tuple | list) or is_array(value):

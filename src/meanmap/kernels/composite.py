@@ -37,7 +37,7 @@ class Constant(Kernel):
         self.value = value
 
     def _check(self, points: Any, name: str) -> Points:
-        if isinstance(points, tuple):
+        if isinstance(points, tuple) and points:
             return tuple(self._check(part, f"{name}[{i}]") for i, part in enumerate(points))
         return checks.any_points(points, name)
 
@@ -264,7 +264,8 @@ class TensorProduct(Kernel):
     def __repr__(self) -> str:
         return " @ ".join(_factor(kernel) for kernel in self.kernels)
 
-    def __matmul__(self, other: Kernel) -> TensorProduct:
+    def __matmul__(self, other: Kernel) -> Kernel:
+        super().__matmul__(other)  # refuses what is no kernel
         return TensorProduct(*self.kernels, other)
 
     @property
@@ -272,7 +273,7 @@ class TensorProduct(Kernel):
         return all(kernel.bounded for kernel in self.kernels)
 
     def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
-        if not isinstance(points, tuple) or len(points) != len(self.kernels):
+        if not isinstance(points, tuple) or not points or len(points) != len(self.kernels):
             raise TypeError(
                 f"{name}: a tensor product of {len(self.kernels)} kernels takes a tuple of "
                 f"{len(self.kernels)} samples, got {checks.describe(points)}."

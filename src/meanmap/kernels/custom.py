@@ -107,8 +107,8 @@ class Precomputed(Kernel):
         return checks.indices(points, len(self.gram), name)
 
     def _tile(self, A: Points, B: Points) -> Tile:
-        gram = np.asarray(self.gram, dtype=np.float64)
-        return lambda rows, columns, out: gram[np.ix_(A[rows], B[columns])]
+        gram = asarray(self.gram, float_like(A))
+        return lambda rows, columns, out: take(gram, take(A, rows))[:, take(B, columns)]
 
     def _diagonal(self, A: Points) -> Array:
-        return np.asarray(self.gram, dtype=np.float64)[A, A]
+        return asarray(self.gram, float_like(A))[A, A]

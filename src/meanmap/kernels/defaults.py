@@ -23,6 +23,8 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
     kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product.
     """
     if isinstance(points, tuple):
+        if not points:
+            raise ValueError(f"{name}: got an empty tuple; pass a sample, or a tuple (X, Y).")
         parts = [default_kernel(part, f"{name}[{i}]") for i, part in enumerate(points)]
         return TensorProduct(*parts)
     array = checks.any_points(points, name)

@@ -51,14 +51,18 @@ class Radial(VectorKernel):
         value = self.bandwidth
         remedy = 'Use bandwidth="median", a positive number, or one number a column.'
         if isinstance(value, str):
+            checks.option(value, "bandwidth", ["median"])
             raise ValueError(
                 f"bandwidth={value!r} has to be chosen on data first: use kernel.resolve(points), "
                 "or the kernel of a fitted model."
             )
-        if np.ndim(value) == 0:
+        shape = np.shape(value)
+        if shape == ():
             return checks.positive(
                 value.item() if hasattr(value, "item") else value, "bandwidth", remedy
             )
+        if len(shape) > 1 or np.asarray(value).dtype.kind not in "fiu":
+            raise ValueError(f"bandwidth={value!r:.60} is not understood. {remedy}")
         numbers = tuple(checks.positive(float(v), "bandwidth", remedy) for v in value)
         if len(numbers) != dimension:
             raise ValueError(
@@ -223,8 +227,15 @@ class RationalQuadratic(Radial):
         self.alpha = alpha
         self.bandwidth = bandwidth
 
+    def _resolved(self, points: Points, weights: Array | None) -> float | tuple[float, ...]:
+        self._mixture()
+        return super()._resolved(points, weights)
+
+    def _mixture(self) -> float:
+        return checks.positive(self.alpha, "alpha", "It mixes widths; try 1.")
+
     def _profile(self, exponent: Array) -> Array:
-        alpha = checks.positive(self.alpha, "alpha", "It mixes widths; try 1.")
+        alpha = self._mixture()
         exponent *= -1 / alpha
         exponent += 1
         return exponent ** (-alpha)

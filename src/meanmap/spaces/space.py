@@ -67,21 +67,32 @@ class Space(TransformerMixin, BaseEstimator):
             kept_weights = weights if keep.all() else take(weights, keep)
         else:
             keep, kept, kept_weights = None, points, weights
-        coordinates = self._place(kernel.resolve(kept, kept_weights), kept, kept_weights)
-        if not isinstance(points, tuple) and points.ndim == 2:
+        kernel = kernel.resolve(kept, kept_weights)
+        placed = self._placed(kernel, kept, kept_weights)
+        if getattr(points, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
+        coordinates = self._keep(kernel, kept, *placed)
         if keep is None or keep.all():
             return coordinates
         return self._coordinates.transform(points)
 
     def _place(self, kernel: Kernel, points: Points, weights: Array) -> Array:
         """Fit to points that passed the gate, with a resolved kernel; return their coordinates."""
+        return self._keep(kernel, points, *self._placed(kernel, points, weights))
+
+    def _placed(
+        self, kernel: Kernel, points: Points, weights: Array
+    ) -> tuple[Basis, Coordinates, Array]:
         basis = self.basis if self.basis is not None else choose_basis(kernel, points)
         if not isinstance(basis, Basis):
             raise TypeError(
                 f"basis: expected PivotedCholesky(), Explicit() or None, got {basis!r}."
             )
-        fitted, coordinates = basis.fit(kernel, points, weights)
+        return basis, *basis.fit(kernel, points, weights)
+
+    def _keep(
+        self, kernel: Kernel, points: Points, basis: Basis, fitted: Coordinates, coordinates: Array
+    ) -> Array:
         self.kernel_ = kernel
         self.basis_ = basis
         self._coordinates: Coordinates = fitted
@@ -93,7 +104,7 @@ class Space(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Array:
         """ψ of every point, a row each."""
         check_is_fitted(self, "kernel_")
-        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 2) == 2:
+        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
             validate_data(self, X=X, reset=False, skip_check_array=True)
         return self._transform(self.kernel_.check(X, "X", self._sample))
 

@@ -1,0 +1,547 @@
+"""One suite over every kernel × basis × array library.
+
+Everything a kernel and a basis must be good for, against the papers' dense formulas: embedding,
+geometry, conditioning, the three rules, copying, and answers in the caller's array library. A new
+kernel, basis or library is one more entry in `KERNELS`, `BASES` or `LIBRARIES`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+
+import oracles as o
+from meanmap import ConditionalEmbedding, embed
+from meanmap.kernels import (
+    Constant,
+    Delta,
+    Function,
+    Gaussian,
+    Kernel,
+    Laplace,
+    Linear,
+    Matern,
+    Polynomial,
+    Precomputed,
+    RationalQuadratic,
+    Trace,
+)
+from meanmap.spaces import Basis, Explicit, PivotedCholesky
+
+try:
+    import torch
+except ImportError:
+    torch = None  # type: ignore[assignment]
+
+N, M, Q = 16, 9, 4  # sample, atoms of the prior, queries (the last Q points of the sample)
+LAMBDA, DELTA = 1e-2, 1e-2
+TOL = 1e-6  # relative, in the norm of the space; the bases below are good to 1e-12
+
+
+# --- the registries ------------------------------------------------------------------------------
+
+Draw = Callable[[np.random.Generator, int], Any]
+
+
+def vectors(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Not centred: a kernel without a constant leaves the mass of an answer undetermined at 0."""
+    return 1.0 + 0.5 * rng.normal(size=(n, 2))
+
+
+def labels(rng: np.random.Generator, n: int) -> np.ndarray:
+    return np.concatenate([np.arange(3), rng.integers(0, 3, size=n - 3)])
+
+
+def rows(rng: np.random.Generator, n: int) -> np.ndarray:
+    return np.stack([labels(rng, n), rng.integers(0, 2, size=n)], axis=1)
+
+
+def rotations(rng: np.random.Generator, n: int) -> np.ndarray:
+    angle = rng.normal(0, 0.7, size=n)
+    c, s = np.cos(angle), np.sin(angle)
+    return np.stack([np.stack([c, -s], axis=-1), np.stack([s, c], axis=-1)], axis=-2)
+
+
+def indices(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.integers(0, 20, size=n)
+
+
+def overlap(x: Any, y: Any) -> float:
+    """A function of two points: the intersection kernel."""
+    return float(sum(min(float(a) + 5, float(b) + 5) for a, b in zip(x, y, strict=True)))
+
+
+def inner_products(A: Any, B: Any) -> Any:
+    """A function of two sets of points."""
+    return (A @ B.T + 1) ** 2
+
+
+GRAM = o.laplace(*2 * (np.random.default_rng(3).normal(size=(20, 2)),), 1.0)
+
+KERNELS: dict[str, tuple[Kernel, Draw]] = {
+    "gaussian": (Gaussian(0.8), vectors),
+    "gaussian-median": (Gaussian(), vectors),
+    "gaussian-columns": (Gaussian((0.5, 1.5)), vectors),
+    "laplace": (Laplace(1.0), vectors),
+    "matern-1/2": (Matern(0.5, 1.0), vectors),
+    "matern-3/2": (Matern(1.5, 1.0), vectors),
+    "matern-5/2": (Matern(2.5, 1.0), vectors),
+    "rational-quadratic": (RationalQuadratic(1.5, 1.0), vectors),
+    "polynomial": (Polynomial(2, 1.0), vectors),
+    "linear": (Linear(), vectors),
+    "constant": (Constant(2.0), vectors),
+    "sum": (Laplace(1.0) + Linear(), vectors),
+    "plus-constant": (Linear() + 1, vectors),
+    "product": (Gaussian(1.0) * Polynomial(2), vectors),
+    "scaled": (2.5 * Gaussian(0.8), vectors),
+    "function": (Function(overlap), vectors),
+    "function-vectorized": (Function(inner_products, vectorized=True), vectors),
+    "delta": (Delta(), labels),
+    "delta-rows": (Delta(), rows),
+    "trace": (Trace(), rotations),
+    "precomputed": (Precomputed(GRAM), indices),
+    "pair": (Gaussian(0.8) @ Delta(), lambda rng, n: (vectors(rng, n), labels(rng, n))),
+    "triple": (
+        Laplace(1.0) @ Delta() @ (Trace() + 1),
+        lambda rng, n: (vectors(rng, n), labels(rng, n), rotations(rng, n)),
+    ),
+}
+
+BASES: dict[str, Basis] = {
+    "pivoted-cholesky": PivotedCholesky(tol=1e-12),
+    "explicit": Explicit(),
+}
+
+NO_TORCH = "torch is not installed: pip install 'meanmap[torch]' to test torch arrays"
+LIBRARIES = ["numpy", "torch"]
+
+
+def each(points: Any, function: Callable[[Any], Any]) -> Any:
+    """A function of an array, of every array where points are tuples."""
+    if isinstance(points, tuple):
+        return tuple(each(part, function) for part in points)
+    return function(points)
+
+
+def convert(points: Any, library: str) -> Any:
+    """Points in an array library."""
+    return points if library == "numpy" else each(points, torch.asarray)
+
+
+def belongs(value: Any, library: str) -> bool:
+    """Whether a result is of the array library."""
+    if isinstance(value, tuple):
+        return all(belongs(part, library) for part in value)
+    return isinstance(value, (np.ndarray, np.generic) if library == "numpy" else torch.Tensor)
+
+
+def host(value: Any) -> Any:
+    return each(value, np.asarray)
+
+
+# --- the problem: a sample, a prior and queries --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Problem:
+    """P(Y|X) with the kernel on X and a Gaussian on Y, in one array library, and its Grams."""
+
+    name: str
+    basis: Basis
+    library: str
+
+    @cached_property
+    def host_points(self) -> tuple[Any, Any, np.ndarray, np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(11)
+        draw = KERNELS[self.name][1]
+        X, prior = draw(rng, N), draw(rng, M)
+        drift = X if isinstance(X, np.ndarray) else X[0]
+        Y = np.stack([drift.reshape(N, -1).sum(axis=1), rng.normal(size=N)], axis=1)
+        Y = Y + 0.3 * rng.normal(size=Y.shape)
+        w, alpha = rng.uniform(0.5, 1.5, size=N), rng.uniform(0.5, 1.5, size=M)
+        return X, prior, Y, w / w.sum(), alpha / alpha.sum()
+
+    @property
+    def w(self) -> np.ndarray:
+        return self.host_points[3]
+
+    @property
+    def alpha(self) -> np.ndarray:
+        return self.host_points[4]
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """With its bandwidth resolved as a model would on the weighted sample."""
+        return KERNELS[self.name][0].resolve(self.host_points[0], self.w)
+
+    @cached_property
+    def kernel_y(self) -> Kernel:
+        return Gaussian(1.5)
+
+    @cached_property
+    def grams(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """K, K_prior and G, dense, of the NumPy points."""
+        X, prior, Y, _, _ = self.host_points
+        return self.kernel(X), self.kernel(X, prior), self.kernel_y(Y)
+
+    @cached_property
+    def X(self) -> Any:
+        return convert(self.host_points[0], self.library)
+
+    @cached_property
+    def Y(self) -> Any:
+        return convert(self.host_points[2], self.library)
+
+    @cached_property
+    def prior(self) -> Any:
+        atoms = convert(self.host_points[1], self.library)
+        return embed(atoms, kernel=self.kernel, weights=self.alpha)
+
+    def queries(self, points: Any) -> Any:
+        return each(points, lambda part: part[-Q:])
+
+    def model(self, regularization: Any = LAMBDA, **options: Any) -> ConditionalEmbedding:
+        y_basis = PivotedCholesky(tol=1e-12)
+        return ConditionalEmbedding(
+            KERNELS[self.name][0],
+            self.kernel_y,
+            regularization,
+            basis=(self.basis, y_basis),
+            **options,
+        ).fit(self.X, self.Y, sample_weight=self.w)
+
+    def check(self, value: Any, truth: Any, **tolerance: float) -> None:
+        """The value is of the caller's library and close to the truth."""
+        assert belongs(value, self.library), f"{type(value)} in {self.library}"
+        assert_allclose(host(value), truth, **({"rtol": 1e-6, "atol": 1e-8} | tolerance))
+
+    def check_weights(self, weights: Any, truth: np.ndarray, gram: np.ndarray) -> None:
+        """Weights (m, n) stand for the same elements as the oracle's columns (n, m)."""
+        assert belongs(weights, self.library), f"{type(weights)} in {self.library}"
+        estimate = np.atleast_2d(host(weights))
+        for row, column in zip(estimate, truth.reshape(len(gram), -1).T, strict=True):
+            assert o.rkhs_relative_error(row, column, gram) < TOL
+
+
+def applies(name: str, basis: str) -> bool:
+    kernel, draw = KERNELS[name]
+    points = draw(np.random.default_rng(0), N)
+    return basis != "explicit" or kernel.resolve(points).feature_map(points) is not None
+
+
+CASES = [(name, basis) for name in KERNELS for basis in BASES if applies(name, basis)]
+
+
+@pytest.fixture(scope="module", params=CASES, ids="-".join)
+def case(request: pytest.FixtureRequest) -> tuple[str, str]:
+    return request.param
+
+
+@pytest.fixture(scope="module", params=LIBRARIES)
+def problem(request: pytest.FixtureRequest, case: tuple[str, str]) -> Problem:
+    if request.param == "torch" and torch is None:
+        pytest.skip(NO_TORCH)
+    return Problem(case[0], BASES[case[1]], request.param)
+
+
+@pytest.fixture(autouse=True)
+def no_warnings() -> Iterator[None]:
+    """Nothing in this suite is far, conflicting, capped or deprecated: any warning is a fault."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+# --- embedding and geometry ----------------------------------------------------------------------
+
+
+def test_embed(problem: Problem) -> None:
+    K, K_prior, _ = problem.grams
+    w, alpha = problem.w, problem.alpha
+    e = embed(problem.X, kernel=problem.kernel, weights=w, basis=problem.basis)
+    assert e.kernel == problem.kernel
+    assert belongs(e.atoms, problem.library)
+    problem.check(e.weights, w)
+    problem.check(e.norm(), np.sqrt(w @ K @ w), rtol=1e-9)
+    problem.check(e.inner(problem.prior), w @ K_prior @ alpha, rtol=1e-9)
+    K_aa = problem.kernel(problem.host_points[1])
+    truth = o.mmd_squared(K, K_aa, K_prior, w, alpha)
+    problem.check(e.distance(problem.prior) ** 2, truth, rtol=1e-8, atol=1e-14)
+    problem.check(e.mass, 1.0, rtol=1e-12)
+
+
+def test_coordinates(problem: Problem) -> None:
+    K, K_prior, _ = problem.grams
+    w, alpha = problem.w, problem.alpha
+    e = embed(problem.X, kernel=problem.kernel, weights=w, basis=problem.basis)
+    psi, m = e.space.transform(problem.X), e.coordinates
+    assert m.shape == (e.space.rank_,)
+    problem.check(psi @ psi.T, K, atol=1e-9)
+    problem.check(psi @ m, K @ w, atol=1e-9)
+    problem.check(m @ m, w @ K @ w, rtol=1e-9)
+    other = embed(problem.prior.atoms, weights=alpha, basis=e.space)
+    problem.check(m @ other.coordinates, w @ K_prior @ alpha, rtol=1e-9)
+    problem.check(e.support(problem.X), np.ones(N), rtol=1e-8)
+
+
+def test_evaluate(problem: Problem) -> None:
+    K, K_prior, _ = problem.grams
+    e = embed(problem.X, kernel=problem.kernel, weights=problem.w, basis=problem.basis)
+    problem.check(e(problem.X), K @ problem.w, rtol=1e-10)
+    problem.check(e(problem.prior.atoms), problem.w @ K_prior, rtol=1e-10)
+    problem.check(e(each(problem.X, lambda part: part[0])), (K @ problem.w)[0], rtol=1e-10)
+    batch = embed(problem.X, kernel=problem.kernel, weights=np.stack([problem.w, -problem.w]))
+    problem.check(batch(problem.X), np.stack([K @ problem.w, -K @ problem.w]), rtol=1e-10)
+
+
+def test_decode(problem: Problem) -> None:
+    """A mode is no worse than any atom, and for kernels without a pre-image rule it is an atom."""
+    K, _, _ = problem.grams
+    e = embed(problem.X, kernel=problem.kernel, weights=problem.w)
+    mode = e.mode()
+    assert belongs(mode, problem.library)
+    at = each(mode, lambda part: part[None])
+    value = float(host(-2 * e(at) + problem.kernel.diagonal(at))[0])
+    assert value <= (-2 * K @ problem.w + np.diag(K)).min() + 1e-9
+    if problem.kernel.on_vectors:
+        problem.check(e.mean(), problem.w @ problem.host_points[0], rtol=1e-10)
+
+
+# --- conditioning --------------------------------------------------------------------------------
+
+
+def test_conditional(problem: Problem) -> None:
+    K, _, G = problem.grams
+    Y, model = problem.host_points[2], problem.model()
+    at = problem.queries(problem.X)
+    truth = o.conditional_weights(K, K[:, -Q:], LAMBDA, problem.w)
+    given = model.given(at)
+    assert len(given) == Q
+    problem.check_weights(given.weights, truth, G)
+    problem.check_weights(model.weights(at), truth, G)
+    problem.check(given(problem.Y), truth.T @ G)
+    problem.check(model.predict(at), truth.T @ Y)
+    problem.check(model.expect(lambda y: y[:, 0] ** 2, at), truth.T @ Y[:, 0] ** 2)
+    problem.check(model.expect(embed(problem.Y, kernel=Gaussian(1.5)), at), truth.T @ G.mean(1))
+    problem.check(given.norm(), np.sqrt(np.einsum("iq,ij,jq->q", truth, G, truth)))
+    one = model.given(each(at, lambda part: part[0]))
+    assert not one.is_batch
+    problem.check_weights(one.weights, truth[:, 0], G)
+    problem.check_weights(given[0].weights, truth[:, 0], G)
+    problem.check(model.functional(lambda y: y[:, 1])(at), truth.T @ Y[:, 1])
+
+
+def test_centred_conditional(problem: Problem) -> None:
+    K, _, G = problem.grams
+    at = problem.queries(problem.X)
+    truth = o.centred_conditional_weights(K, K[:, -Q:], LAMBDA, problem.w)
+    model = problem.model(centered=True)
+    problem.check_weights(model.weights(at), truth, G)
+    problem.check(model.given(at).mass, np.ones(Q))
+
+
+def test_automatic_regularisation_has_the_least_leave_one_out_error(problem: Problem) -> None:
+    K, _, G = problem.grams
+    model = problem.model(regularization="auto")
+    assert isinstance(model.regularization_, float)
+    grid, errors = model.leave_one_out_.grid, model.leave_one_out_.errors
+    assert model.regularization_ == grid[np.argmin(errors)]
+    for i in range(int(np.searchsorted(grid, 1e-4)), len(grid), 6):
+        assert errors[i] == pytest.approx(o.leave_one_out_error(K, G, grid[i], problem.w), rel=1e-6)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("centered", [False, True], ids=["uncentred", "centred"])
+def test_single_precision_chooses_as_double_does(library: str, centered: bool) -> None:
+    """Leave-one-out errors cancel and divide: single precision must not decide by rounding."""
+    if library == "torch" and torch is None:
+        pytest.skip(NO_TORCH)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        n = 12 if seed % 2 else 40
+        X, Y = rng.normal(size=(n, 2)), rng.normal(size=(n, 1))
+        chosen = []
+        for precision in (np.float64, np.float32):
+            x, y = (convert(part.astype(precision), library) for part in (X, Y))
+            model = ConditionalEmbedding(centered=centered).fit(x, y)
+            chosen.append(model.regularization_)
+            assert (model.leave_one_out_.errors >= 0).all()
+        assert chosen[1] == pytest.approx(chosen[0], rel=1e-3)
+
+
+# --- the rules -----------------------------------------------------------------------------------
+
+
+def test_push_and_joint(problem: Problem) -> None:
+    K, K_prior, G = problem.grams
+    model, prior, alpha = problem.model(), problem.prior, problem.alpha
+    u = o.sum_rule_weights(K, K_prior, alpha, LAMBDA, problem.w)
+    problem.check_weights(model.push(prior).weights, u, G)
+    psi_x = host(model.space_x_.transform(problem.X))
+    psi_y = host(model.space_y_.transform(problem.Y))
+    b = model.joint(prior)
+    problem.check(b.operator(), (psi_x.T * u) @ psi_y, rtol=1e-5, atol=1e-7)
+    problem.check(b.norm(), o.pair_norm(np.diag(u), K, G))
+    assert belongs(b.atoms, problem.library)
+    M_a = o.chain_rule_a_weights(K, K_prior, alpha, LAMBDA, problem.w)  # (y, x) pairs
+    psi_prior = host(model.space_x_.transform(prior.atoms))
+    a = model.joint(prior, form="a")
+    problem.check(a.operator(), psi_prior.T @ M_a.T @ psi_y, rtol=1e-5, atol=1e-7)
+    K_atoms = problem.kernel(problem.host_points[1])
+    problem.check(a.norm(), o.pair_norm(M_a, G, K_atoms))
+
+
+BAYES = {
+    "importance": o.bayes_importance,
+    "squared": o.bayes_squared_b,
+    "reweighted": o.bayes_reweighted,
+}
+
+
+@pytest.mark.parametrize("method", BAYES)
+def test_posterior(problem: Problem, method: str) -> None:
+    K, K_prior, G = problem.grams
+    arguments = K, G, K_prior, problem.alpha, G[:, -Q:], LAMBDA, DELTA
+    truth = BAYES[method](*arguments, w=problem.w)
+    posterior = problem.model().posterior(problem.prior, method=method, regularization=DELTA)
+    at = problem.queries(problem.Y)
+    given = posterior.given(at)
+    problem.check_weights(given.weights, truth, K)
+    problem.check_weights(posterior.weights(at), truth, K)
+    problem.check(given(problem.X), truth.T @ K, rtol=1e-5, atol=1e-7)
+    one = posterior.given(at[0])
+    problem.check_weights(one.weights, truth[:, 0], K)
+    ones = posterior.functional(lambda x: 0 * x[0][:, 0] + 1 if isinstance(x, tuple) else len_of(x))
+    problem.check(ones(at), truth.sum(axis=0))
+    assert belongs(given.atoms, problem.library)
+    pushed = posterior.push(embed(at, kernel=problem.kernel_y))
+    problem.check(pushed(problem.X), (truth.T @ K).mean(axis=0), rtol=1e-5, atol=1e-7)
+
+
+def len_of(x: Any) -> Any:
+    """One for every point, in the points' own library."""
+    ones = np.ones(len(x))
+    return ones if isinstance(x, np.ndarray) else torch.asarray(ones)
+
+
+def test_posterior_on_the_atoms_of_the_prior(problem: Problem) -> None:
+    K, K_prior, G = problem.grams
+    arguments = K, G, K_prior, problem.alpha, G[:, -Q:], LAMBDA, DELTA
+    truth = o.bayes_squared_a(*arguments, w=problem.w)
+    posterior = problem.model().posterior(
+        problem.prior, method="squared", regularization=DELTA, form="a"
+    )
+    K_atoms = problem.kernel(problem.host_points[1])
+    problem.check_weights(posterior.weights(problem.queries(problem.Y)), truth, K_atoms)
+
+
+# --- the kernel on the side of the answers -------------------------------------------------------
+
+
+def test_conditional_of_these_points(problem: Problem) -> None:
+    """P(X|Y), fitted the other way round: answers live on the points of the kernel under test."""
+    K, _, G = problem.grams
+    model = ConditionalEmbedding(
+        problem.kernel_y,
+        KERNELS[problem.name][0],
+        LAMBDA,
+        basis=(PivotedCholesky(tol=1e-12), problem.basis),
+    ).fit(problem.Y, problem.X, sample_weight=problem.w)
+    assert model.kernel_y_ == problem.kernel
+    at = problem.queries(problem.Y)
+    truth = o.conditional_weights(G, G[:, -Q:], LAMBDA, problem.w)
+    problem.check_weights(model.weights(at), truth, K)
+    problem.check(model.given(at)(problem.X), truth.T @ K)
+
+
+def test_score_of_these_points(problem: Problem) -> None:
+    model = ConditionalEmbedding(problem.kernel_y, KERNELS[problem.name][0], LAMBDA)
+    assert np.isfinite(model.fit(problem.Y, problem.X).score(problem.Y, problem.X))
+
+
+# --- copies --------------------------------------------------------------------------------------
+
+
+def test_pickling(problem: Problem) -> None:
+    model = problem.model()
+    at = problem.queries(problem.X)
+    copy = pickle.loads(pickle.dumps(model))
+    problem.check(copy.predict(at), host(model.predict(at)), rtol=1e-12)
+    posterior = model.posterior(problem.prior, regularization=DELTA)
+    copy = pickle.loads(pickle.dumps(posterior))
+    y = problem.queries(problem.Y)
+    problem.check(copy.weights(y), host(posterior.weights(y)), rtol=1e-12)
+    e = embed(problem.X, kernel=problem.kernel, weights=problem.w, basis=problem.basis)
+    for _ in range(2):  # before and after its coordinates are known
+        copy = pickle.loads(pickle.dumps(e))
+        problem.check(copy.norm(), host(e.norm()), rtol=1e-12)
+        problem.check(copy.coordinates, host(e.coordinates), rtol=1e-12)
+    assert copy.kernel == e.kernel
+
+
+def test_cloning(problem: Problem) -> None:
+    model = problem.model()
+    copy = clone(model)
+    assert not hasattr(copy, "operator_")
+    mine, theirs = model.get_params(deep=False), copy.get_params(deep=False)
+    assert mine.keys() == theirs.keys()
+    assert all(mine[name] == theirs[name] for name in mine)
+    assert copy.kernel_x is not model.kernel_x
+    at = problem.queries(problem.X)
+    copy.fit(problem.X, problem.Y, sample_weight=problem.w)
+    problem.check(copy.predict(at), host(model.predict(at)), rtol=1e-10)
+
+
+def test_specifications_are_never_changed(problem: Problem) -> None:
+    given = KERNELS[problem.name][0]
+    before = clone(given)
+    model = problem.model()
+    assert model.kernel_x is given
+    assert given == before
+    assert model.basis == (problem.basis, PivotedCholesky(tol=1e-12))
+
+
+# --- libraries -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(torch is None, reason=NO_TORCH)
+def test_torch_equals_numpy(case: tuple[str, str]) -> None:
+    answers = []
+    for library in LIBRARIES:
+        p = Problem(case[0], BASES[case[1]], library)
+        e = embed(p.X, kernel=p.kernel, weights=p.w, basis=p.basis)
+        model = p.model()
+        x, y = p.queries(p.X), p.queries(p.Y)
+        got = {
+            "evaluate": e(p.X),
+            "norm": e.norm(),
+            "distance": e.distance(p.prior) ** 2,
+            "support": e.support(p.X),
+            "given": model.given(x)(p.Y),
+            "weights": model.weights(x),
+            "predict": model.predict(x),
+            "push": model.push(p.prior)(p.Y),
+            "joint": model.joint(p.prior)((p.X, p.Y)),
+            "auto": np.asarray(p.model(regularization="auto").regularization_),
+            "score": np.asarray(model.score(p.X, p.Y)),
+        }
+        for method in BAYES:
+            posterior = model.posterior(p.prior, method=method, regularization=DELTA)
+            got[method] = posterior.given(y)(p.X)
+        answers.append(got)
+    first, second = answers
+    for name, value in first.items():
+        assert_allclose(host(second[name]), value, rtol=1e-8, atol=1e-8, err_msg=name)
+    # a mode is the place of a maximum, which values in double precision fix to their square root
+    Y = Problem(case[0], BASES[case[1]], "numpy").host_points[2]
+    first_mode, second_mode = (embed(convert(Y, library)).mode() for library in LIBRARIES)
+    assert_allclose(host(second_mode), first_mode, atol=1e-6)
