@@ -131,8 +131,13 @@ def matmul_into(left: Array, right: Array, out: Array | None) -> Array:
     return np.matmul(left, right, out=out)
 
 
-def solve_triangular(factor: Array, right: Array, transpose: bool = False) -> Array:
-    """Solve `L z = right` (or `Lᵀ z = right`) for a lower triangular `L`."""
+def solve_triangular(
+    factor: Array, right: Array, transpose: bool = False, overwrite: bool = False
+) -> Array:
+    """Solve `L z = right` (or `Lᵀ z = right`) for a lower triangular `L`.
+
+    `overwrite` lets the answer take the place of `right`, where the library can.
+    """
     if isinstance(factor, np.ndarray):
         if factor.shape[0] == 0:
             return np.zeros_like(right)
@@ -140,10 +145,18 @@ def solve_triangular(factor: Array, right: Array, transpose: bool = False) -> Ar
         (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (factor, right))
         matrix = right if right.ndim > 1 else right[:, None]
         if matrix.flags.c_contiguous:
-            return trsm(1.0, factor, matrix.T, side=1, lower=1, trans_a=not transpose).T.reshape(
-                right.shape
+            turned = trsm(
+                1.0,
+                factor,
+                matrix.T,
+                side=1,
+                lower=1,
+                trans_a=not transpose,
+                overwrite_b=overwrite,
             )
-        return trsm(1.0, factor, matrix, lower=1, trans_a=transpose).reshape(right.shape)
+            return turned.T.reshape(right.shape)
+        solution = trsm(1.0, factor, matrix, lower=1, trans_a=transpose, overwrite_b=overwrite)
+        return solution.reshape(right.shape)
     if array_api_compat.is_torch_array(factor):
         import torch
 
@@ -244,8 +257,11 @@ def one_blas_thread(needed: bool = True) -> Iterator[int]:
     A threaded BLAS spends more on waking its threads than on a product of a few hundred rows, and
     two levels of threads fight each other.
     """
+    if not needed:
+        yield 1
+        return
     of = threads()
-    if not needed or of == 1 or _allowed.get() is not None:
+    if of == 1 or _allowed.get() is not None:
         yield of
         return
     token = _allowed.set(of)

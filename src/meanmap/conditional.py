@@ -250,7 +250,9 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         target = _as_target(Y, self.kernel_y)[0]
         if reference is None:
             reference = _reference(self.kernel_y_, trained)
-        kernel = as_kernel(reference, trained, "y").resolve(trained, self.weights_)
+        kernel = as_kernel(reference, trained, "y")
+        trained = kernel.check(trained, "y")
+        kernel = kernel.resolve(trained, self.weights_)
         points = kernel.check(target, "y", trained)
         space = Space(kernel)
         psi = space._place(kernel, trained, self.weights_)

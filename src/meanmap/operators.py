@@ -142,13 +142,12 @@ class ConditionalOperator:
         return xp.concat([coordinates, one if mass is None else one * mass[..., None]], axis=-1)
 
     def _warn_if_far(self, points: Points, coordinates: Array) -> None:
-        support = self.source._support(points, coordinates)
-        far = to_numpy(support < FAR)
+        size = namespace(coordinates).sum(coordinates * coordinates, axis=1)
+        far = to_numpy(size < FAR * self.source.kernel_._diagonal(points))
         if far.any():
             warnings.warn(
-                f"{int(far.sum())} of {len(far)} query points lie far from the data (support "
-                f"{float(to_numpy(support).min()):.2g}): the answer there is not informed by any "
-                "sample.",
+                f"{int(far.sum())} of {len(far)} query points lie far from the data (their support "
+                f"is below {FAR}): the answer there is not informed by any sample.",
                 ConflictWarning,
                 stacklevel=5,
             )
@@ -165,8 +164,9 @@ class ConditionalOperator:
 
         Rows of points give a batch of embeddings, a single point gives one.
         """
-        with one_blas_thread():
-            features, single = self._rows_of(x)
+        points, single = self.source.kernel_.rows(x, self.source._sample)
+        with one_blas_thread(not single):
+            features = self._features(points)
             return self._answer(features[0] if single else features)
 
     def _answer(self, features: Array) -> Embedding:

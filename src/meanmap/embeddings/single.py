@@ -237,7 +237,7 @@ class Embedding:
                 self.coordinates @ self.space._transform(take(points, block)).T for block in blocks
             ]
             return namespace(parts[0]).concat(parts, axis=-1)
-        if count(points) * count(self.atoms) <= EXACT:
+        if count(points) * count(self.atoms) <= EXACT or self._evaluator is None:
             return transposed(self.kernel._matmul(points, self.atoms, transposed(self.weights)))
         return self._certified(points)
 
@@ -247,6 +247,7 @@ class Embedding:
         With P the projection on the span of some pivots, the error |⟨m - Pm, k_x - Pk_x⟩| is at
         most `Σ|wᵢ| r(xᵢ) · r(x)`, r(x)² = k(x, x) - ‖ψ(x)‖², and r comes with ψ.
         """
+        assert self._evaluator is not None
         space, m, missed = self._evaluator
         xp = namespace(m)
         scale = float(xp.max(xp.sum(abs(self.weights), axis=-1) * self._peak))
@@ -269,19 +270,23 @@ class Embedding:
         return float(namespace(self.weights).max(self.kernel._diagonal(self.atoms)))
 
     @cached_property
-    def _evaluator(self) -> tuple[Space, Array, float]:
+    def _evaluator(self) -> tuple[Space, Array, float] | None:
         """Coordinates that are good to `CERTAIN`, the element in them, and what they miss of it.
 
-        The pivots come from a part of the atoms, and all the atoms are streamed past them, so that
-        memory does not grow with the sample.
+        None if there are no such coordinates of a moderate rank. The pivots come from a part of
+        the atoms, and all the atoms are streamed past them, so that memory does not grow with the
+        sample.
         """
         n = count(self.atoms)
         chosen = np.linspace(0, n - 1, min(n, 2 * BLOCK)).astype(int)
         # a hundredth of what is needed on average leaves room for points at the sample's edge
-        space = Space(self.kernel, PivotedCholesky(CERTAIN / 100, max_rank=BLOCK // 2))
+        rank = min(BLOCK // 2, int(2 * n**0.5))  # beyond it the atoms themselves are faster
+        space = Space(self.kernel, PivotedCholesky(CERTAIN / 100, rank))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ApproximationWarning)
             space._place(self.kernel, *_uniform(take(self.atoms, chosen)))
+        if space.residual_ > CERTAIN / 100:
+            return None
         missed = 0.0
         for block in spans(n, BLOCK):
             rest = _coordinates_and_rest(space, take(self.atoms, block))[1]

@@ -22,12 +22,15 @@ from meanmap.arrays import (
     is_array,
     namespace,
     spans,
+    take,
 )
 from meanmap.kernels.features import FeatureMap
 
-# (rows, columns, buffer) → a part of the Gram matrix; rows and columns are slices or index arrays,
-# the buffer is one to overwrite or None
-Tile = Callable[[Any, Any, Any], Array]
+# (A, columns, buffer) → the Gram matrix of A against some of B; columns, a slice or an index array,
+# says which, the buffer is one to overwrite or None
+Comparison = Callable[[Points, Any, Any], Array]
+
+ALL = slice(None)
 
 
 class Kernel(BaseEstimator):
@@ -51,8 +54,8 @@ class Kernel(BaseEstimator):
         """Points of this kernel's domain, or an error."""
         raise TypeError(f"{type(self).__name__} does not say what its points are.")
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        """A function that computes any part of the Gram matrix of A against B."""
+    def _against(self, B: Points) -> Comparison:
+        """A function that compares any points with B, prepared once."""
         raise TypeError(f"{type(self).__name__} does not say how to compare points.")
 
     def _diagonal(self, A: Points) -> Array:
@@ -93,7 +96,10 @@ class Kernel(BaseEstimator):
         """The Gram matrix of A against B (against itself when B is None)."""
         A = self.check(A, "A")
         B = A if B is None else self.check(B, "B", A, "A")
-        return self._tile(A, B)(slice(0, count(A)), slice(0, count(B)), None)
+        return self._gram(A, B)
+
+    def _gram(self, A: Points, B: Points) -> Array:
+        return self._against(B)(A, ALL, None)
 
     def diagonal(self, A: Any) -> Array:
         """k(a, a) for every point, without a Gram matrix."""
@@ -126,23 +132,26 @@ class Kernel(BaseEstimator):
         return self._matmul(A, B, V)
 
     def _matmul(self, A: Points, B: Points, V: Array) -> Array:
-        tile, n, m = self._tile(A, B), count(A), count(B)
+        compare, n, m = self._against(B), count(A), count(B)
         width = min(m, 1024)
         height = max(1, min(n, TILE // max(width, 1)))
         blocks = list(spans(n, height))
         if not isinstance(V, np.ndarray):
             xp = namespace(V)
-            parts = [sum(tile(i, j, None) @ V[j] for j in spans(m, width)) for i in blocks]
+            parts = [
+                sum(compare(take(A, i), j, None) @ V[j] for j in spans(m, width)) for i in blocks
+            ]
             return xp.concat(parts) if len(parts) > 1 else parts[0]
         out = np.zeros((n, *V.shape[1:]), dtype=V.dtype)
 
         def work(thread: int, of: int) -> None:
             buffer = np.empty(height * width, dtype=V.dtype)
             for i in blocks[thread::of]:
+                rows = take(A, i)
                 for j in spans(m, width):
                     shape = (i.stop - i.start, j.stop - j.start)
                     into = buffer[: shape[0] * shape[1]].reshape(shape)
-                    out[i] += tile(i, j, into) @ V[j]
+                    out[i] += compare(rows, j, into) @ V[j]
 
         if n * m <= 4 * TILE:
             work(0, 1)  # too little to pay for threads

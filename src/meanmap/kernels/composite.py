@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
+
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, float_like, namespace
-from meanmap.kernels.base import Kernel, Tile, show
+from meanmap.kernels.base import Comparison, Kernel, show
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 
 
@@ -45,18 +47,15 @@ class Constant(Kernel):
         checks.positive(self.value, "a constant kernel's value", "Use kernel + 1, for example.")
         return super().resolve(points, weights)
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        like = float_like(A)
+    def _against(self, B: Points) -> Comparison:
+        like, indices = float_like(B), np.arange(count(B))
         xp = namespace(like)
 
-        def tile(rows: Any, columns: Any, out: Any) -> Array:
-            shape = tuple(
-                side.stop - side.start if isinstance(side, slice) else len(side)
-                for side in (rows, columns)
-            )
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            shape = (count(A), len(indices[columns]))
             return xp.full(shape, float(self.value), dtype=like.dtype)
 
-        return tile
+        return compare
 
     def _diagonal(self, A: Points) -> Array:
         like = float_like(A)
@@ -112,15 +111,15 @@ class Pair(Kernel):
 class Sum(Pair):
     """k₁ + k₂. Write `k1 + k2`, or `k + 1` for a constant."""
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        left, right = self.left._tile(A, B), self.right._tile(A, B)
+    def _against(self, B: Points) -> Comparison:
+        left, right = self.left._against(B), self.right._against(B)
 
-        def tile(rows: Any, columns: Any, out: Any) -> Array:
-            total = left(rows, columns, out)
-            total += right(rows, columns, None)
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            total = left(A, columns, out)
+            total += right(A, columns, None)
             return total
 
-        return tile
+        return compare
 
     def __repr__(self) -> str:
         return f"{_term(self.left)} + {_term(self.right)}"
@@ -136,15 +135,15 @@ class Sum(Pair):
 class Product(Pair):
     """k₁ · k₂ on the same points. Write `k1 * k2`."""
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        left, right = self.left._tile(A, B), self.right._tile(A, B)
+    def _against(self, B: Points) -> Comparison:
+        left, right = self.left._against(B), self.right._against(B)
 
-        def tile(rows: Any, columns: Any, out: Any) -> Array:
-            product = left(rows, columns, out)
-            product *= right(rows, columns, None)
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            product = left(A, columns, out)
+            product *= right(A, columns, None)
             return product
 
-        return tile
+        return compare
 
     def __repr__(self) -> str:
         return f"{_factor(self.left)} * {_factor(self.right)}"
@@ -193,9 +192,9 @@ class Scaled(Kernel):
     def resolve(self, points: Points, weights: Array | None = None) -> Scaled:
         return Scaled(self.kernel.resolve(points, weights), self._factor())
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        inner, factor = self.kernel._tile(A, B), self._factor()
-        return lambda rows, columns, out: factor * inner(rows, columns, out)
+    def _against(self, B: Points) -> Comparison:
+        inner, factor = self.kernel._against(B), self._factor()
+        return lambda A, columns, out: factor * inner(A, columns, out)
 
     def __repr__(self) -> str:
         return f"{show(self.factor)} * {_factor(self.kernel)}"
@@ -317,17 +316,16 @@ class TensorProduct(Kernel):
         pairs = zip(self.kernels, points, strict=True)
         return TensorProduct(*(kernel.resolve(part, weights) for kernel, part in pairs))
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        triples = zip(self.kernels, A, B, strict=True)
-        tiles = [kernel._tile(a, b) for kernel, a, b in triples]
+    def _against(self, B: Points) -> Comparison:
+        parts = [kernel._against(part) for kernel, part in zip(self.kernels, B, strict=True)]
 
-        def tile(rows: Any, columns: Any, out: Any) -> Array:
-            product = tiles[0](rows, columns, out)
-            for other in tiles[1:]:
-                product *= other(rows, columns, None)
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            product = parts[0](A[0], columns, out)
+            for part, points in zip(parts[1:], A[1:], strict=True):
+                product *= part(points, columns, None)
             return product
 
-        return tile
+        return compare
 
     def _diagonal(self, A: Points) -> Array:
         product = self.kernels[0]._diagonal(A[0])

@@ -9,7 +9,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, asarray, count, float_like, is_array, namespace, take
-from meanmap.kernels.base import Kernel, Tile
+from meanmap.kernels.base import Comparison, Kernel
 
 
 class Function(Kernel):
@@ -39,13 +39,9 @@ class Function(Kernel):
     def _check(self, points: Any, name: str) -> Points:
         return checks.any_points(points, name)
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        like = float_like(A)
-
-        def tile(rows: Any, columns: Any, out: Any) -> Array:
-            return self._values(take(A, rows), take(B, columns), like)
-
-        return tile
+    def _against(self, B: Points) -> Comparison:
+        like = float_like(B)
+        return lambda A, columns, out: self._values(A, take(B, columns), like)
 
     def _values(self, A: Points, B: Points, like: Array) -> Array:
         if self.vectorized:
@@ -106,9 +102,9 @@ class Precomputed(Kernel):
     def _check(self, points: Any, name: str) -> Points:
         return checks.indices(points, len(self.gram), name)
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        gram = asarray(self.gram, float_like(A))
-        return lambda rows, columns, out: take(gram, take(A, rows))[:, take(B, columns)]
+    def _against(self, B: Points) -> Comparison:
+        gram = asarray(self.gram, float_like(B))
+        return lambda A, columns, out: gram[A][:, take(B, columns)]
 
     def _diagonal(self, A: Points) -> Array:
         return asarray(self.gram, float_like(A))[A, A]

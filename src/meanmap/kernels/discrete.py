@@ -6,7 +6,7 @@ from typing import Any
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, float_like, namespace
-from meanmap.kernels.base import Kernel, Tile
+from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.features import FeatureMap, OneHot
 
 
@@ -37,10 +37,10 @@ class Delta(Kernel):
     def _check(self, points: Any, name: str) -> Points:
         return checks.labels(points, name)
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        like = float_like(A)
+    def _against(self, B: Points) -> Comparison:
+        like = float_like(B)
         xp = namespace(like)
-        return lambda rows, columns, out: xp.astype(equal(A[rows], B[columns]), like.dtype)
+        return lambda A, columns, out: xp.astype(equal(A, B[columns]), like.dtype)
 
     def _diagonal(self, A: Points) -> Array:
         like = float_like(A)

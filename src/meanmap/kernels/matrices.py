@@ -7,7 +7,7 @@ from typing import Any
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, matmul_into, namespace
-from meanmap.kernels.base import Kernel, Tile
+from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.features import FeatureMap, Flat
 
 
@@ -32,9 +32,9 @@ class Trace(Kernel):
     def _check(self, points: Any, name: str) -> Points:
         return checks.matrices(points, name)
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        a, b = _flat(A), _flat(B)
-        return lambda rows, columns, out: matmul_into(a[rows], b[columns].T, out)
+    def _against(self, B: Points) -> Comparison:
+        b = _flat(B)
+        return lambda A, columns, out: matmul_into(_flat(A), b[columns].T, out)
 
     def _diagonal(self, A: Points) -> Array:
         a = _flat(A)

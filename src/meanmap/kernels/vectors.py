@@ -9,7 +9,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, apply, asarray, matmul_into, namespace
 from meanmap.kernels.bandwidths import median_distance
-from meanmap.kernels.base import Kernel, Tile
+from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
 
 
@@ -75,23 +75,23 @@ class Radial(VectorKernel):
         sigma = self._numbers(A.shape[1])
         return A / (asarray(sigma, A) if isinstance(sigma, tuple) else sigma)
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        xp = namespace(A, B)
+    def _against(self, B: Points) -> Comparison:
+        xp = namespace(B)
         b = xp.asarray(self.scaled(B).T, copy=True)
         centre = xp.mean(b, axis=1)  # smaller numbers, smaller rounding
         b -= centre[:, None]
         norms = xp.sum(b * b, axis=0)[None, :]
         right = xp.concat([b, xp.ones_like(norms), norms / -2])
 
-        def tile(rows: Any, columns: Any, out: Any) -> Array:
-            a = self.scaled(A[rows]) - centre
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            a = self.scaled(A) - centre
             halves = xp.sum(a * a, axis=1)[:, None] / -2
             # one matrix product gives -‖a - b‖²/2
             left = xp.concat([a, halves, xp.ones_like(halves)], axis=1)
             exponent = matmul_into(left, right[:, columns], out)
             return self._profile(self._refined(exponent, a, right, columns))
 
-        return tile
+        return compare
 
     def _refined(self, exponent: Array, a: Array, right: Array, columns: Any) -> Array:
         return exponent
@@ -270,15 +270,15 @@ class Polynomial(VectorKernel):
         checks.not_negative(self.offset, "offset", "A negative one is no positive definite kernel.")
         return int(self.degree)
 
-    def _tile(self, A: Points, B: Points) -> Tile:
+    def _against(self, B: Points) -> Comparison:
         degree = self._degree()
 
-        def tile(rows: Any, columns: Any, out: Any) -> Array:
-            product = matmul_into(A[rows], B[columns].T, out)
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            product = matmul_into(A, B[columns].T, out)
             product += self.offset
             return product**degree
 
-        return tile
+        return compare
 
     def _diagonal(self, A: Points) -> Array:
         return (namespace(A).sum(A * A, axis=1) + self.offset) ** self._degree()
@@ -301,8 +301,8 @@ class Linear(VectorKernel):
 
     bounded = False
 
-    def _tile(self, A: Points, B: Points) -> Tile:
-        return lambda rows, columns, out: matmul_into(A[rows], B[columns].T, out)
+    def _against(self, B: Points) -> Comparison:
+        return lambda A, columns, out: matmul_into(A, B[columns].T, out)
 
     def _diagonal(self, A: Points) -> Array:
         return namespace(A).sum(A * A, axis=1)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from meanmap.arrays import (
     epsilon,
     float_like,
     for_each_thread,
+    matmul_into,
     namespace,
     one_blas_thread,
     solve_triangular,
@@ -35,7 +37,7 @@ from meanmap.arrays import (
     transposed,
 )
 from meanmap.kernels import Kernel
-from meanmap.kernels.base import Tile
+from meanmap.kernels.base import ALL, Comparison
 from meanmap.spaces.bases import Basis, Coordinates
 
 MAX_RANK = 2000
@@ -60,19 +62,27 @@ class Pivots(Coordinates):
         return int(self.factor.shape[0])
 
     def transform(self, points: Points) -> Array:
-        tile = self.kernel._tile(self.points, points)
-        every = slice(0, self.rank)
-        blocks = list(spans(count(points), max(1, 8 * TILE // max(self.rank, 1))))
-        if len(blocks) == 1:
-            return solve_triangular(self.factor, tile(every, blocks[0], None)).T
-        xp = namespace(self.factor)
-        parts = [solve_triangular(self.factor, tile(every, block, None)).T for block in blocks]
-        return xp.concat(parts)
+        if count(points) * self.rank <= 8 * TILE:
+            return self._block(points)
+        blocks = spans(count(points), max(1, 8 * TILE // self.rank))
+        return namespace(self.factor).concat([self._block(take(points, i)) for i in blocks])
+
+    def _block(self, points: Points) -> Array:
+        gram = self._compare(points, ALL, None)
+        return solve_triangular(self.factor, gram.T, overwrite=True).T
+
+    @cached_property
+    def _compare(self) -> Comparison:
+        return self.kernel._against(self.points)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_compare"}
 
     def mean(self, points: Points, weights: Array) -> Array:
         # L⁻¹ Σ wᵢ k(P, xᵢ): one solve for the sum instead of one for each point
-        sums = self.kernel._matmul(self.points, points, transposed(weights))
-        return transposed(solve_triangular(self.factor, sums))
+        blocks = spans(count(points), max(1, 4 * TILE // max(self.rank, 1)))
+        parts = [weights[..., i] @ self._compare(take(points, i), ALL, None) for i in blocks]
+        return transposed(solve_triangular(self.factor, transposed(sum(parts[1:], parts[0]))))
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,7 @@ def factorize(
     """`K ≈ rowsᵀ rows` on a weighted sample, the pivots, and the relative residual trace."""
     n, like = count(points), float_like(points)
     xp = namespace(like)
-    tile = kernel._tile(points, points)
+    compare = kernel._against(points)
     w = to_numpy(weights).astype(np.float64)
     residual = to_numpy(kernel._diagonal(points)).astype(np.float64).copy()
     total, largest = float(w @ residual), float(residual.max(initial=0.0))
@@ -145,7 +155,7 @@ def factorize(
         if len(candidates) == 0:
             break
         # the residual kernel among the candidates, and the pivots among them
-        block = to_numpy(tile(candidates, candidates, None)).astype(np.float64)
+        block = to_numpy(compare(take(points, candidates), candidates, None)).astype(np.float64)
         if k:
             known = to_numpy(rows[:k, candidates]).astype(np.float64)
             block -= known.T @ known
@@ -156,7 +166,9 @@ def factorize(
             larger = xp.empty((size, n), dtype=like.dtype)
             rows = assign(larger, slice(0, k), rows[:k])
         left = float(w @ residual)
-        rows, explained = extend(rows, tile, new, k, xp.asarray(L, dtype=like.dtype), residual, w)
+        there = take(points, new)
+        L = xp.asarray(L, dtype=like.dtype)
+        rows, explained = extend(rows, k, new, there, compare, L, residual, w)
         enough = np.flatnonzero(left - np.cumsum(explained) <= tol * total)
         keep = int(enough[0]) + 1 if len(enough) else len(new)  # the tolerance may be met midway
         if keep < len(new):
@@ -211,9 +223,10 @@ def choose_pivots(
 
 def extend(
     rows: Array,
-    tile: Tile,
-    new: np.ndarray,
     k: int,
+    new: np.ndarray,
+    pivots: Points,
+    compare: Comparison,
     L: Array,
     residual: np.ndarray,
     w: np.ndarray,
@@ -226,27 +239,31 @@ def extend(
     """
     n, b = len(residual), len(new)
     known = rows[:k, new].T if k else None
-    blocks = list(spans(n, n if not isinstance(rows, np.ndarray) else max(256, TILE // (4 * b))))
-
+    blocks = list(spans(n, n if not isinstance(rows, np.ndarray) else max(256, TILE // b)))
     explained = np.zeros((len(blocks), b))
 
-    def stretch(block: int) -> Array:
+    def stretch(block: int, first: Array | None, second: Array | None) -> Array:
         columns = blocks[block]
-        added = tile(new, columns, None)
+        added = compare(pivots, columns, first)
         if known is not None:
-            added -= known @ rows[:k, columns]
-        added = solve_triangular(L, added)
-        squares = to_numpy(added * added)
+            added -= matmul_into(known, rows[:k, columns], second)
+        added = solve_triangular(L, added, overwrite=True)
+        squares = np.square(to_numpy(added), out=second)
         explained[block] = squares @ w[columns]
         residual[columns] = np.maximum(residual[columns] - squares.sum(axis=0), 0.0)
         return added
 
     if not isinstance(rows, np.ndarray):
-        return assign(rows, slice(k, k + b), stretch(0)), explained[0]
+        return assign(rows, slice(k, k + b), stretch(0, None, None)), explained[0]
 
     def work(thread: int, of: int) -> None:
+        # fresh memory would cost more than what is computed in it
+        buffers = np.empty((2, b * blocks[0].stop), dtype=rows.dtype)
         for block in range(thread, len(blocks), of):
-            rows[k : k + b, blocks[block]] = stretch(block)
+            columns = blocks[block]
+            shape = (b, columns.stop - columns.start)
+            first, second = (buffer[: shape[0] * shape[1]].reshape(shape) for buffer in buffers)
+            rows[k : k + b, columns] = stretch(block, first, second)
 
     if len(blocks) > 4:
         for_each_thread(work)
