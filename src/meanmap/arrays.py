@@ -60,7 +60,12 @@ def asarray(value: Any, like: Array | None = None, dtype: Any = None) -> Array:
     xp = namespace(like)
     value = to_numpy(value) if is_array(value) and not same_library(value, like) else value
     dtype = dtype if dtype is not None else like.dtype
-    return xp.asarray(value, dtype=dtype, device=array_api_compat.device(like))
+    return xp.asarray(value, dtype=dtype, device=device(like))
+
+
+def device(array: Array) -> Any:
+    """The device that an array lives on."""
+    return array_api_compat.device(array)
 
 
 def same_library(a: Array, b: Array) -> bool:
@@ -84,7 +89,7 @@ def to_library(points: Points, like: Points) -> Points:
             f"labels of type {host.dtype} do not fit arrays of {xp.__name__.split('.')[-1]}. "
             "Pass integer codes for them, or NumPy arrays throughout."
         )
-    return xp.asarray(host, device=array_api_compat.device(like))
+    return xp.asarray(host, device=device(like))
 
 
 def epsilon(array: Array) -> float:
@@ -200,7 +205,7 @@ def take(points: Points, index: Any) -> Points:
     if isinstance(index, np.ndarray) and not isinstance(points, np.ndarray):
         index = np.flatnonzero(index) if index.dtype == bool else index
         xp = namespace(points)
-        index = xp.asarray(index, device=array_api_compat.device(points))
+        index = xp.asarray(index, device=device(points))
     return points[index]
 
 
@@ -227,7 +232,7 @@ def float_like(points: Points) -> Array:
         return np.empty(0, dtype=array.dtype if numeric else np.float64)
     xp = namespace(array)
     dtype = array.dtype if is_floating(array) else xp.float64
-    return xp.empty(0, dtype=dtype, device=array_api_compat.device(array))
+    return xp.empty(0, dtype=dtype, device=device(array))
 
 
 # --- threads --------------------------------------------------------------------------------------

@@ -186,17 +186,26 @@ class ConditionalOperator:
     def _has_mass(self) -> bool:
         return self._marginal is not None and float(self._marginal @ self._mass) > 0.5
 
-    def _evidence(self, features: Array) -> Array:
-        """`m_W(y)/‖m_W‖²`: how typical y is under the prior; ones where that cannot be told."""
-        xp = namespace(features)
+    @cached_property
+    def _typical(self) -> Array | None:
+        """The functional `y ↦ m_W(y)/‖m_W‖²`, or None where it cannot tell what is typical."""
         if self._marginal is None or not self.source.kernel_.bounded:
-            return xp.ones_like(features[..., 0])
-        return (features @ self._marginal) / (self._marginal @ self._marginal)
+            return None
+        return self._marginal / (self._marginal @ self._marginal)
+
+    def _evidence(self, features: Array) -> Array:
+        """How typical y is under the prior, on average 1."""
+        if self._typical is None:
+            return namespace(features).ones_like(features[..., 0])
+        return features @ self._typical
 
     def _suspicious(self, features: Array) -> Array:
         if not self._has_mass:
             return namespace(features).zeros_like(features[..., 0]) > 0
-        return (features @ self._mass < CONFLICT) | (self._evidence(features) < UNLIKELY)
+        suspicious = features @ self._mass < CONFLICT
+        if self._typical is not None:
+            suspicious = suspicious | (features @ self._typical < UNLIKELY)
+        return suspicious
 
     def _dense(self, features: Array) -> Array:
         return self._scale * ((features @ self._inverse.T) @ self._rows.T)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, apply, asarray, matmul_into, namespace
+from meanmap.arrays import Array, Points, apply, asarray, assign, device, matmul_into, namespace
 from meanmap.kernels.bandwidths import median_distance
 from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
@@ -77,11 +77,13 @@ class Radial(VectorKernel):
 
     def _against(self, B: Points) -> Comparison:
         xp = namespace(B)
-        b = xp.asarray(self.scaled(B).T, copy=True)
-        centre = xp.mean(b, axis=1)  # smaller numbers, smaller rounding
-        b -= centre[:, None]
-        norms = xp.sum(b * b, axis=0)[None, :]
-        right = xp.concat([b, xp.ones_like(norms), norms / -2])
+        d = B.shape[1]
+        scaled = self.scaled(B).T
+        centre = xp.mean(scaled, axis=1)  # smaller numbers, smaller rounding
+        right = xp.empty((d + 2, B.shape[0]), dtype=B.dtype, device=device(B))
+        right = assign(right, slice(0, d), scaled - centre[:, None])
+        right = assign(right, d, 1.0)
+        right = assign(right, d + 1, xp.sum(right[:d] * right[:d], axis=0) / -2)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             a = self.scaled(A) - centre
