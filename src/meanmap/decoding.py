@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, asarray, count, namespace, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    count,
+    namespace,
+    one_blas_thread,
+    take,
+    to_numpy,
+)
 from meanmap.kernels import Gaussian, Kernel, Scaled
+from meanmap.kernels.base import ALL
 
 STARTS = 8  # fixed-point iterations are started from this many points
 CANDIDATES = 64  # the heaviest atoms, among which the starts are the best
@@ -23,7 +33,8 @@ def mode(kernel: Kernel, atoms: Points, weights: Array) -> Points:
     while isinstance(kernel, Scaled):  # a factor does not move the optimum
         kernel = kernel.kernel
     if isinstance(kernel, Gaussian):
-        return gaussian_mode(kernel, atoms, weights)
+        with one_blas_thread():
+            return gaussian_mode(kernel, atoms, weights)
     return take(atoms, best_atoms(kernel, atoms, weights))
 
 
@@ -47,37 +58,42 @@ def gaussian_mode(kernel: Gaussian, atoms: Array, weights: Array) -> Array:
 def _fixed_point(kernel: Gaussian, atoms: Array, weights: Array) -> Array:
     """Each start climbs e(x); the fixed point is a step up its gradient, halved if it overshoots.
 
-    With positive weights a full step never overshoots; negative ones can make it.
+    With positive weights a full step never overshoots; negative ones can make it. Starts that have
+    arrived are left out of the next round.
     """
     xp = namespace(atoms)
     b, d = weights.shape[0], atoms.shape[1]
-    x = _starts(kernel, atoms, weights)  # (b, starts, d)
-    starts = x.shape[1]
+    starts = _starts(kernel, atoms, weights)  # (b, starts, d)
+    owner = np.repeat(np.arange(b), starts.shape[1])
+    compare = kernel._against(atoms)
+    tiny = 1e-12 * to_numpy(xp.sum(abs(weights), axis=1))
 
-    def look(x: Array) -> tuple[Array, Array]:
-        gram = kernel(xp.reshape(x, (b * starts, d)), atoms)
-        rho = xp.reshape(gram, (b, starts, -1)) * weights[:, None, :]
-        value = xp.sum(rho, axis=2)  # e(x), and the denominator of the step
+    def look(x: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rho = compare(asarray(x, atoms), ALL, None) * take(weights, owner)
+        value = to_numpy(xp.sum(rho, axis=1))  # e(x), and the denominator of the step
         # where negative weights cancel the denominator there is no step: stay
-        safe = value > 1e-12 * xp.sum(abs(rho), axis=2)
-        target = (rho @ atoms) / xp.where(safe, value, xp.ones_like(value))[:, :, None]
-        return value, xp.where(safe[:, :, None], target, x) - x
+        safe = value > tiny[owner]
+        target = to_numpy(rho @ atoms) / np.where(safe, value, 1.0)[:, None]
+        return value, np.where(safe[:, None], target - x, 0.0)
 
-    value, step = look(x)
-    length = xp.ones_like(value)
+    # the path of a start is a few numbers: it is kept on the host, whatever library the atoms are
+    x = to_numpy(xp.reshape(starts, (-1, d))).copy()
+    value, step = look(x, owner)
+    length = np.ones(len(x))
     for _ in range(ITERATIONS):
-        moved = abs(kernel.scaled(xp.reshape(length[:, :, None] * step, (b * starts, d))))
-        if float(xp.max(moved)) < 1e-9:
+        stride = to_numpy(kernel.scaled(asarray(length[:, None] * step, atoms)))
+        moving = np.flatnonzero(abs(stride).max(axis=1) > 1e-9)
+        if len(moving) == 0:
             break
-        trial = x + length[:, :, None] * step
-        trial_value, trial_step = look(trial)
-        better = trial_value >= value
-        x = xp.where(better[:, :, None], trial, x)
-        step = xp.where(better[:, :, None], trial_step, step)
-        value = xp.where(better, trial_value, value)
-        length = xp.where(better, xp.ones_like(length), length / 2)
-    top = xp.argmax(value, axis=1)
-    return x[xp.arange(b), top]
+        trial = x[moving] + length[moving, None] * step[moving]
+        trial_value, trial_step = look(trial, owner[moving])
+        better = trial_value >= value[moving]
+        to = moving[better]
+        x[to], step[to], value[to] = trial[better], trial_step[better], trial_value[better]
+        length[to] = 1.0
+        length[moving[~better]] /= 2
+    best = value.reshape(b, -1).argmax(axis=1) + np.arange(b) * starts.shape[1]
+    return asarray(x[best], atoms)
 
 
 def _starts(kernel: Gaussian, atoms: Array, weights: Array) -> Array:

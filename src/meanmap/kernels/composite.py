@@ -77,6 +77,7 @@ class Pair(Kernel):
 
     @property
     def bounded(self) -> bool:  # type: ignore[override]
+        """Whether k(x, x) stays bounded on the whole domain."""
         return self.left.bounded and self.right.bounded
 
     @property
@@ -86,6 +87,7 @@ class Pair(Kernel):
 
     @property
     def on_vectors(self) -> bool:  # type: ignore[override]
+        """Whether points are vectors, rows of a 2-D array of numbers."""
         return self._strict.on_vectors
 
     def _check(self, points: Any, name: str) -> Points:
@@ -165,10 +167,12 @@ class Scaled(Kernel):
 
     @property
     def bounded(self) -> bool:  # type: ignore[override]
+        """Whether k(x, x) stays bounded on the whole domain."""
         return self.kernel.bounded
 
     @property
     def on_vectors(self) -> bool:  # type: ignore[override]
+        """Whether points are vectors, rows of a 2-D array of numbers."""
         return self.kernel.on_vectors
 
     def _factor(self) -> float:
@@ -269,6 +273,7 @@ class TensorProduct(Kernel):
 
     @property
     def bounded(self) -> bool:  # type: ignore[override]
+        """Whether k(x, x) stays bounded on the whole domain."""
         return all(kernel.bounded for kernel in self.kernels)
 
     def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
