@@ -39,7 +39,7 @@ format: $(STAMPS)/lint  ## rewrite the sources in the house form
 	$(VENV)/bin/ruff format .
 
 docs: $(STAMPS)/docs  ## build the documentation in docs/_build/html, warnings are errors
-	MPLBACKEND=Agg $(PY) -m sphinx -W --keep-going -b html docs docs/_build/html $(ARGS)
+	LC_ALL=C.UTF-8 MPLBACKEND=Agg $(PY) -m sphinx -W --keep-going -b html docs docs/_build/html $(ARGS)
 
 bench: $(STAMPS)/bench  ## this package against its peers, side by side
 	$(PY) benchmarks/run.py $(ARGS)
