@@ -26,10 +26,11 @@ from meanmap.arrays import (
 from meanmap.embeddings import Embedding, JointEmbedding, same_kernel
 from meanmap.kernels import Kernel, TensorProduct, as_kernel, default_kernel
 from meanmap.linalg import Spectrum
-from meanmap.operators import ConditionalOperator
+from meanmap.operators import ConditionalOperator, StreamedOperator
 from meanmap.rules import Side
-from meanmap.selection import LeaveOneOut, leave_one_out
+from meanmap.selection import NOTHING_CHOSEN, LeaveOneOut, bandwidth_candidates, leave_one_out
 from meanmap.spaces import Space
+from meanmap.streams import Frame, Reservoir, Sums, raw_total, require_same_space
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
 
@@ -43,7 +44,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel_x, kernel_y : Kernel, callable or None
-        None chooses for the kind of points. A 1-D numeric Y is a target of numbers, as in
+        None chooses for the kind of points. `Gaussian("loo")` on X lets leave-one-out choose the
+        bandwidth together with λ. A 1-D numeric Y is a target of numbers, as in
         scikit-learn; for labels pass `kernels.Delta()`.
     regularization : "auto" or float
         λ, on the operator's scale (for n points `K + nλI`); 0 is the pseudo-inverse. "auto" takes
@@ -116,29 +118,38 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         keep = to_numpy(w) > 0
         if not keep.all():
             points_x, points_y, w = (take(part, keep) for part in (points_x, points_y, w))
-        kernel_x, kernel_y = kernel_x.resolve(points_x, w), kernel_y.resolve(points_y, w)
-        space_x, psi_x = _placed(kernel_x, bases[0], points_x, w)
+        kernel_y = kernel_y.resolve(points_y, w)
         space_y, psi_y = _placed(kernel_y, bases[1], points_y, w)
-        with one_blas_thread(psi_x.shape[1] < SMALL):
-            solved = _solve(psi_x, psi_y, kernel_y._diagonal(points_y), w, given, self.centered)
-        inverse, regularization, loo = solved
+        norms = kernel_y._diagonal(points_y)
+        tried = bandwidth_candidates(kernel_x)
+        chosen = isinstance(given, str) or len(tried) > 1
+        candidates = []
+        for candidate in tried:
+            kernel = candidate.resolve(points_x, w)
+            space_x, psi_x = _placed(kernel, bases[0], points_x, w)
+            with one_blas_thread(psi_x.shape[1] < SMALL):
+                solved = _solve(psi_x, psi_y, norms, w, given, self.centered, chosen)
+            candidates.append((space_x, psi_x, *solved))
+        space_x, psi_x, inverse, regularization, loo = min(candidates, key=lambda c: c[4].least)
 
         # nothing is set before everything has worked
         if not isinstance(points_x, tuple) and points_x.ndim == 2:
             validate_data(self, X=X, reset=True, skip_check_array=True)
-        self.kernel_x_, self.kernel_y_ = kernel_x, kernel_y
+        self.kernel_x_, self.kernel_y_ = space_x.kernel_, kernel_y
         self.space_x_, self.space_y_ = space_x, space_y
         self.weights_ = w
         self.regularization_ = regularization
-        self.leave_one_out_ = loo
+        self.leave_one_out_ = loo if chosen else None
         self._flat = flat
         self._sides = Side(space_x, points_x, psi_x), Side(space_y, points_y, psi_y)
         self._reverse: tuple[Spectrum, LeaveOneOut] | None = None
+        self._sums: Sums | None = None
+        self._raw_total = raw_total(sample_weight, len(keep))
         rows = psi_x
         if self.centered:
             xp = namespace(psi_x)
             rows = xp.concat([psi_x, xp.ones((count(psi_x), 1), dtype=psi_x.dtype)], axis=1)
-        self.operator_ = ConditionalOperator(
+        self._operator: ConditionalOperator | None = ConditionalOperator(
             space_x,
             space_y,
             points_y,
@@ -150,16 +161,117 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         )
         return self
 
+    # --- streams ------------------------------------------------------------------------------
+
+    def partial_fit(self, X: Any, Y: Any = None, sample_weight: Any = None) -> Self:
+        """Add a batch of pairs; kernels, spaces and λ are those of the first batch.
+
+        What is kept are sums over rows, equal to those of one fit on all of them given the same
+        spaces. The atoms of the answers are then points that span the space of Y; rules that need
+        rows (`joint`, `posterior`) use a weighted random sample of all rows so far.
+        """
+        if not hasattr(self, "_sides"):
+            return self.fit(X, Y, sample_weight)
+        if Y is None:
+            raise ValueError("partial_fit(X, Y) takes pairs; got no Y.")
+        self._start_stream()
+        x, y = self._sides
+        points_x = x.space.kernel_.check(self._counted(X), "X", x.space._sample)
+        target, _ = _as_target(Y, self.kernel_y)
+        points_y = y.space.kernel_.check(target, "y", y.space._sample)
+        checks.same_length([("X", points_x), ("y", points_y)])
+        checks.sample_weights(sample_weight, points_x, float_like(points_x))
+        w = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        batch = Sums.over(x.space, y.space, points_x, points_y, w)
+        rows = Reservoir.of((points_x, points_y), w, seed=self._batches)
+        self._absorb(batch, rows, 1)
+        return self
+
+    def merge(self, other: ConditionalEmbedding) -> Self:
+        """Add what another model of the same spaces and λ has seen."""
+        for model in (self, other):
+            check_is_fitted(model)
+            model._start_stream()
+        require_same_space(self.space_x_, other.space_x_, "X")
+        require_same_space(self.space_y_, other.space_y_, "Y")
+        assert other._sums is not None
+        self._absorb(other._sums, other._reservoir, other._batches)
+        return self
+
+    def _start_stream(self) -> None:
+        """From a fit on rows to sums over them."""
+        if self._sums is not None:
+            return
+        x, y = self._sides
+        w = to_numpy(self.weights_) * self._raw_total
+        self._sums = Sums.over(x.space, y.space, x.points, y.points, w)
+        self._reservoir = Reservoir.of((x.points, y.points), w, seed=0)
+        self._frame = Frame.of(y.space, y.points)
+        self._batches = 1
+
+    def _absorb(self, sums: Sums, rows: Reservoir, batches: int) -> None:
+        assert self._sums is not None
+        self._sums = self._sums + sums
+        self._reservoir = self._reservoir + rows
+        self._batches += batches
+        self._operator = self._reverse = None
+        x, y = self._sides
+        points_x, points_y = self._reservoir.points
+        self._sides = (
+            Side(x.space, points_x, x.space._transform(points_x)),
+            Side(y.space, points_y, y.space._transform(points_y)),
+        )
+        self.weights_ = checks.weights(None, points_x, float_like(points_x))
+
+    @property
+    def operator_(self) -> ConditionalOperator:
+        """The fitted ConditionalOperator."""
+        if not hasattr(self, "_sides"):
+            raise AttributeError("this ConditionalEmbedding is not fitted yet: call fit(X, Y).")
+        if self._operator is None:
+            self._operator = self._streamed()
+        return self._operator
+
+    def _streamed(self) -> StreamedOperator:
+        sums = self._sums
+        assert sums is not None
+        xp, total = namespace(sums.xx), sums.total
+        mu, C_XX, C_YX = sums.x / total, sums.xx / total, sums.yx / total
+        if self.centered:
+            C_XX = C_XX - mu[:, None] * mu[None, :]
+            C_YX = xp.concat([C_YX, (sums.y / total)[:, None]], axis=1)
+        spectrum = Spectrum.of(C_XX)
+        H = spectrum.inverse(spectrum.sufficient(self.regularization_))
+        moments = [m / total if self.centered else m[:, :-1] / total for m in sums.moments]
+        rows = self._frame.weights(C_YX)
+        return StreamedOperator(
+            self.space_x_,
+            self.space_y_,
+            self._frame.points,
+            self._frame.coordinates,
+            rows,
+            xp.ones_like(rows[:, 0]),
+            _with_constant(H, mu) if self.centered else H,
+            intercept=self.centered,
+            moments=moments,
+        )
+
     # --- queries ------------------------------------------------------------------------------
 
     def fitted_operator(self) -> ConditionalOperator:
         """The operator, or an error if there is none yet."""
-        check_is_fitted(self, "operator_")
+        check_is_fitted(self)
         return self.operator_
 
     def given(self, x: Any) -> Embedding:
         """The embedding of P(Y|x): rows of points give a batch, a single point gives one."""
         return self.fitted_operator().given(self._named(x))
+
+    def _counted(self, X: Any) -> Any:
+        """Rows that have as many columns as the training rows, by the same names."""
+        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
+            validate_data(self, X=X, reset=False, skip_check_array=True)
+        return X
 
     def _named(self, x: Any) -> Any:
         """Queries, whose columns have the names of the training columns if they have any."""
@@ -170,9 +282,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> Array:
         """`E[Y|x]` at each row, shaped like Y: kernel ridge regression with alpha = nλ."""
         operator = self.fitted_operator()
-        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
-            validate_data(self, X=X, reset=False, skip_check_array=True)
-        means = operator.predict(X)
+        means = operator.predict(self._counted(X))
         return means[:, 0] if self._flat else means
 
     def expect(self, f: Callable[[Points], Array] | Embedding, x: Any) -> Array:
@@ -210,7 +320,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     def sides(self) -> tuple[Side, Side]:
         """The training sample in coordinates: X's side and Y's side."""
-        check_is_fitted(self, "operator_")
+        check_is_fitted(self)
         return self._sides
 
     def _reversed(self) -> tuple[Spectrum, LeaveOneOut]:
@@ -268,7 +378,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the conditional mean for vectors, else minus the `loss`: higher is better."""
-        check_is_fitted(self, "operator_")
+        check_is_fitted(self)
         if self.kernel_y_.on_vectors:
             predicted = to_numpy(self.predict(X))
             truth = np.asarray(to_numpy(y) if hasattr(y, "shape") else y)
@@ -286,7 +396,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "operator_")
+        return hasattr(self, "_sides")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -353,10 +463,15 @@ def _placed(kernel: Kernel, basis: Any, points: Points, w: Array) -> tuple[Space
 
 
 def _solve(
-    psi_x: Array, psi_y: Array, norms: Array, w: Array, given: float | str, centered: bool
-) -> tuple[Array, float, LeaveOneOut | None]:
-    """`(C_XX + λI)⁻¹`, λ, and how it was chosen."""
-    xp = namespace(psi_x)
+    psi_x: Array,
+    psi_y: Array,
+    norms: Array,
+    w: Array,
+    given: float | str,
+    centered: bool,
+    chosen: bool,
+) -> tuple[Array, float, LeaveOneOut]:
+    """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors if anything is to be chosen by them."""
     mu = w @ psi_x
     rows, targets = psi_x, psi_y
     if centered:
@@ -364,16 +479,24 @@ def _solve(
         norms = norms - 2 * (psi_y @ mean_y) + mean_y @ mean_y
         rows, targets = psi_x - mu, psi_y - mean_y
     spectrum = Spectrum.of(rows.T @ (w[:, None] * rows))
-    loo = None
+    loo = NOTHING_CHOSEN
+    if chosen:
+        grid = None if isinstance(given, str) else np.array([given])
+        loo = leave_one_out(spectrum, rows, targets, w, norms, centered, grid)
     if isinstance(given, str):
-        loo = leave_one_out(spectrum, rows, targets, w, norms, centered)
         given = loo.best
     given = spectrum.sufficient(given)
     H = spectrum.inverse(given)
-    if centered:
-        # the inverse of [[C + λI, μ], [μᵀ, 1]]: the constant is one more coordinate that is not
-        # regularised, which is centring with the mean restored
-        g = (H @ mu)[:, None]
-        corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
-        H = xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])
-    return H, float(given), loo
+    return _with_constant(H, mu) if centered else H, float(given), loo
+
+
+def _with_constant(H: Array, mu: Array) -> Array:
+    """The inverse of [[C + λI, μ], [μᵀ, 1]] from that of the centred C + λI.
+
+    The constant is one more coordinate that is not regularised, which is centring with the mean
+    restored.
+    """
+    xp = namespace(H)
+    g = (H @ mu)[:, None]
+    corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
+    return xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])

@@ -254,6 +254,14 @@ class ConditionalOperator:
     def _functional(self, values: Array) -> Functional:
         return Functional(self, values)
 
+    def sample_weights(self, rows: Array, scale: Array, prior: Any) -> Array:
+        """A prior as weights `scale ∘ rows H m_π` on a sample, given its coordinates (002, eq. 11).
+
+        The factor n that the paper prints is left out: with it the operator form (12) fails.
+        """
+        h = self._inverse @ self.source_coordinates(prior)
+        return scale * (self._with_intercept(rows, None) @ h)
+
     # --- distributions in, distributions out --------------------------------------------------
 
     def source_coordinates(self, prior: Any) -> Array:
@@ -283,11 +291,13 @@ class ConditionalOperator:
 class Functional:
     """`x ↦ E[f | x]`, linear in ψ(x): one inner product a query."""
 
-    def __init__(self, operator: ConditionalOperator, values: Array) -> None:
+    def __init__(
+        self, operator: ConditionalOperator, values: Array, image: Array | None = None
+    ) -> None:
         self._operator = operator
         self._values = namespace(values).reshape(values, (values.shape[0], -1))
         self._shape = values.shape[1:]
-        self._image = operator._image(self._values)
+        self._image = operator._image(self._values) if image is None else image
 
     def __call__(self, x: Any) -> Array:
         features, single = self._operator._rows_of(x)
@@ -303,6 +313,23 @@ class Functional:
             weights = operator._settled(take(features, suspicious))
             values = assign(values, suspicious, weights @ self._values)
         return xp.reshape(values, (values.shape[0], *self._shape))
+
+
+class StreamedOperator(ConditionalOperator):
+    """A conditional known by sums over rows that are gone.
+
+    Its atoms span the target's space, and the means come from sums of their own.
+    """
+
+    def __init__(self, *arguments: Any, moments: list[Array], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._moments = moments  # Σ w y ψ(x)ᵀ for each variable, over the total weight
+
+    @cached_property
+    def _means(self) -> list[Functional]:
+        parts = self.atoms if isinstance(self.atoms, tuple) else (self.atoms,)
+        pairs = zip(parts, self._moments, strict=True)
+        return [Functional(self, numeric(part), sums @ self._inverse) for part, sums in pairs]
 
 
 class ReweightedOperator(ConditionalOperator):

@@ -59,11 +59,10 @@ def one_prior(prior: Any, x: Side) -> Embedding:
 
 
 def prior_weights(conditional: ConditionalEmbedding, prior: Any) -> Array:
-    """`u = w ∘ Ψ_X (C_XX + λI)⁻¹ m_π`: the prior as weights on the training sample (002, eq. 11).
-
-    The factor n that the paper prints is left out: with it the operator form (12) does not hold.
-    """
-    return conditional.fitted_operator().push(one_prior(prior, conditional.sides()[0])).weights
+    """`u = w ∘ Ψ_X (C_XX + λI)⁻¹ m_π`: the prior as weights on the training sample."""
+    x, _ = conditional.sides()
+    operator, w = conditional.fitted_operator(), conditional.weights_
+    return operator.sample_weights(x.coordinates, w, one_prior(prior, x))
 
 
 def positive_part(u: Array) -> Array:

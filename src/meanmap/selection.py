@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.base import clone
 
 from meanmap.arrays import Array, asarray, epsilon, namespace, take
+from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 
 GRID = np.logspace(-8, 1, 28)  # times the mean of k(x, x)
@@ -24,6 +26,31 @@ class LeaveOneOut:
     def best(self) -> float:
         """The regularisation of the least error."""
         return float(self.grid[int(np.argmin(self.errors))])
+
+    @property
+    def least(self) -> float:
+        """The least error itself."""
+        return float(np.min(self.errors))
+
+
+NOTHING_CHOSEN = LeaveOneOut(np.zeros(1), np.zeros(1))
+
+FACTORS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5)  # multiples of the median that "loo" tries
+
+
+def bandwidth_candidates(kernel: Kernel) -> list[Kernel]:
+    """The kernel with `bandwidth="loo"` replaced by multiples of the median."""
+    open_names = [
+        name
+        for name, value in kernel.get_params().items()
+        if name.split("__")[-1] == "bandwidth" and isinstance(value, str) and value == "loo"
+    ]
+    if not open_names:
+        return [kernel]
+    return [
+        clone(kernel).set_params(**{name: f"{factor}*median" for name in open_names})
+        for factor in FACTORS
+    ]
 
 
 def leave_one_out(

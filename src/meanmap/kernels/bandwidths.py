@@ -9,6 +9,26 @@ from meanmap.arrays import Array, to_numpy
 SUBSAMPLE = 1000
 
 
+def median_factor(text: str) -> float:
+    """The multiple in "median" or "0.5*median"."""
+    if text == "loo":
+        raise ValueError(
+            'bandwidth="loo" is chosen by ConditionalEmbedding, for the kernel on X; elsewhere use '
+            '"median", a multiple like "0.5*median", or a number.'
+        )
+    number, star, word = text.rpartition("*")
+    try:
+        factor = float(number) if star else 1.0
+    except ValueError:
+        factor = -1.0
+    if word.strip() != "median" or not 0 < factor < float("inf"):
+        raise ValueError(
+            f"bandwidth must be 'median', a multiple like '0.5*median', a positive number or one "
+            f"number a column; got {text!r}."
+        )
+    return factor
+
+
 def median_distance(points: Array, weights: Array | None = None) -> float:
     """The median distance between two different points of a (weighted) sample.
 

@@ -45,6 +45,14 @@ class Kernel(BaseEstimator):
     #: Whether k(x, x) stays bounded on the whole domain (Fukumizu et al. 2013 assume it does).
     bounded: bool = True
 
+    #: The domain, in words, on which an embedding determines its probability distribution; None
+    #: where it does not, or nobody knows.
+    characteristic: str | None = None
+
+    #: The domain, in words, on which the space is dense in the continuous functions (those that
+    #: vanish at infinity); None where it is not, or nobody knows.
+    universal: str | None = None
+
     #: Whether points are vectors, rows of a 2-D array of numbers.
     on_vectors: bool = False
 

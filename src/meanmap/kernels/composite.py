@@ -25,6 +25,12 @@ def _factor(kernel: Kernel) -> str:
     return f"({kernel!r})" if isinstance(kernel, Sum | TensorProduct) else repr(kernel)
 
 
+def _all_of(domains: list[str | None]) -> str | None:
+    """The product of domains, or None if one of them is missing."""
+    found = [domain for domain in domains if domain is not None]
+    return " × ".join(found) if len(found) == len(domains) else None
+
+
 class Constant(Kernel):
     """The same number for every pair of points, on any domain.
 
@@ -123,6 +129,18 @@ class Sum(Pair):
 
         return compare
 
+    # the space of a sum contains both spaces, and distances between embeddings add up
+
+    @property
+    def characteristic(self) -> str | None:  # type: ignore[override]
+        """Where embeddings determine distributions: where either kernel's do."""
+        return self.left.characteristic or self.right.characteristic
+
+    @property
+    def universal(self) -> str | None:  # type: ignore[override]
+        """Where the space is dense in the continuous functions: where either kernel's is."""
+        return self.left.universal or self.right.universal
+
     def __repr__(self) -> str:
         return f"{_term(self.left)} + {_term(self.right)}"
 
@@ -147,6 +165,23 @@ class Product(Pair):
 
         return compare
 
+    # the tensor product of universal kernels is universal, and stays so on the pairs (x, x); that of
+    # characteristic ones need not be characteristic (Szabó and Sriperumbudur 2018)
+
+    @property
+    def characteristic(self) -> str | None:  # type: ignore[override]
+        """Where embeddings determine distributions: where both kernels are universal."""
+        if isinstance(self.left, Constant) or isinstance(self.right, Constant):
+            return self._strict.characteristic
+        return self._strict.characteristic if self.universal else None
+
+    @property
+    def universal(self) -> str | None:  # type: ignore[override]
+        """Where the space is dense in the continuous functions: where both kernels' are."""
+        if isinstance(self.left, Constant) or isinstance(self.right, Constant):
+            return self._strict.universal
+        return self.left.universal if self.right.universal else None
+
     def __repr__(self) -> str:
         return f"{_factor(self.left)} * {_factor(self.right)}"
 
@@ -169,6 +204,16 @@ class Scaled(Kernel):
     def bounded(self) -> bool:  # type: ignore[override]
         """Whether k(x, x) stays bounded on the whole domain."""
         return self.kernel.bounded
+
+    @property
+    def characteristic(self) -> str | None:  # type: ignore[override]
+        """Where embeddings determine distributions: where those of the kernel itself do."""
+        return self.kernel.characteristic
+
+    @property
+    def universal(self) -> str | None:  # type: ignore[override]
+        """Where the space is dense in the continuous functions: the kernel's own is the same."""
+        return self.kernel.universal
 
     @property
     def on_vectors(self) -> bool:  # type: ignore[override]
@@ -275,6 +320,19 @@ class TensorProduct(Kernel):
     def bounded(self) -> bool:  # type: ignore[override]
         """Whether k(x, x) stays bounded on the whole domain."""
         return all(kernel.bounded for kernel in self.kernels)
+
+    # characteristic kernels may have a tensor product that is not; universal ones may not (Szabó
+    # and Sriperumbudur 2018)
+
+    @property
+    def characteristic(self) -> str | None:  # type: ignore[override]
+        """Where embeddings determine distributions: where every kernel is universal."""
+        return _all_of([k.characteristic if k.universal else None for k in self.kernels])
+
+    @property
+    def universal(self) -> str | None:  # type: ignore[override]
+        """Where the space is dense in the continuous functions: where every kernel's is."""
+        return _all_of([kernel.universal for kernel in self.kernels])
 
     def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
         if not isinstance(points, tuple) or not points or len(points) != len(self.kernels):

@@ -9,7 +9,7 @@ from math import comb, factorial, prod, sqrt
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, float_like, namespace, to_numpy
+from meanmap.arrays import Array, Points, count, float_like, namespace, to_numpy
 
 
 class FeatureMap:
@@ -40,8 +40,7 @@ class Ones(FeatureMap):
 
     def __call__(self, points: Points) -> Array:
         like = float_like(points)
-        n = len(points[0]) if isinstance(points, tuple) else points.shape[0]
-        return namespace(like).full((n, 1), sqrt(self.value), dtype=like.dtype)
+        return namespace(like).full((count(points), 1), sqrt(self.value), dtype=like.dtype)
 
 
 class OneHot(FeatureMap):

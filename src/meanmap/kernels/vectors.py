@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, apply, asarray, assign, device, matmul_into, namespace
-from meanmap.kernels.bandwidths import median_distance
-from meanmap.kernels.base import Comparison, Kernel
+from meanmap.kernels.bandwidths import median_distance, median_factor
+from meanmap.kernels.base import ALL, Comparison, Kernel
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
 
 
@@ -18,22 +19,56 @@ class VectorKernel(Kernel):
 
     on_vectors = True
 
+    #: Whether k is differentiable everywhere, so that a mode can be climbed to.
+    smooth: bool = True
+
     def _check(self, points: Any, name: str) -> Points:
         return checks.vectors(points, name)
+
+    def gradient(self, x: Any, B: Any) -> Array:
+        """∇ₓ k(x, b) for every point of B: shape (n, d), or (m, n, d) for rows of points x.
+
+        Where a kernel has a kink (`Laplace`, `Matern(0.5)` and `Energy` at x = b) it is 0.
+
+        Examples
+        --------
+        >>> from meanmap.kernels import Gaussian
+        >>> Gaussian(bandwidth=1.0).gradient([0.0], [[0.0], [1.0]]).round(3)
+        array([[0.   ],
+               [0.607]])
+        """
+        B = self.check(B, "B")
+        points, single = self.rows(x, B)
+        gradient = self._gradient(points, B)
+        return gradient[0] if single else gradient
+
+    def _gradient(self, A: Points, B: Points) -> Array:
+        """∇ₐ k(a, b), shape (m, n, d)."""
+        raise TypeError(f"{type(self).__name__} does not say what its gradient is.")
 
 
 class Radial(VectorKernel):
     """A kernel that is a function of ‖x - x'‖/σ.
 
     `bandwidth` is "median" (the median distance between two points of the sample, resolved when a
-    model is fitted), a positive number, or one positive number a column.
+    model is fitted), a multiple of it ("0.5*median"), a positive number, or one positive number a
+    column. "loo" lets a `ConditionalEmbedding` choose the multiple by leave-one-out.
     """
 
     bandwidth: Any
 
+    # each is a mixture of Gaussians over a full range of widths (or a Gaussian), hence dense in the
+    # continuous functions that vanish at infinity
+    characteristic: str | None = "R^d"
+    universal: str | None = "R^d"
+
     def _profile(self, exponent: Array) -> Array:
         """k from -‖x - x'‖²/2σ², which may be overwritten."""
         raise TypeError(f"{type(self).__name__} has no profile.")
+
+    def _slope(self, exponent: Array) -> Array:
+        """The derivative of the profile; the exponent may be overwritten."""
+        raise TypeError(f"{type(self).__name__} has no slope.")
 
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
         parameters = self.get_params(deep=False)
@@ -42,8 +77,7 @@ class Radial(VectorKernel):
 
     def _resolved(self, points: Points, weights: Array | None) -> float | tuple[float, ...]:
         if isinstance(self.bandwidth, str):
-            checks.option(self.bandwidth, "bandwidth", ["median"])
-            return median_distance(points, weights)
+            return median_factor(self.bandwidth) * median_distance(points, weights)
         return self._numbers(points.shape[1])
 
     def _numbers(self, dimension: int) -> float | tuple[float, ...]:
@@ -51,7 +85,7 @@ class Radial(VectorKernel):
         value = self.bandwidth
         remedy = 'Use bandwidth="median", a positive number, or one number a column.'
         if isinstance(value, str):
-            checks.option(value, "bandwidth", ["median"])
+            median_factor(value)
             raise ValueError(
                 f"bandwidth={value!r} has to be chosen on data first: use kernel.resolve(points), "
                 "or the kernel of a fitted model."
@@ -72,10 +106,21 @@ class Radial(VectorKernel):
 
     def scaled(self, A: Array) -> Array:
         """x/σ, column by column where there is one bandwidth a column."""
-        sigma = self._numbers(A.shape[1])
+        sigma = self._numbers(A.shape[-1])
         return A / (asarray(sigma, A) if isinstance(sigma, tuple) else sigma)
 
     def _against(self, B: Points) -> Comparison:
+        return self._measured(B, self._profile)
+
+    def slopes(self, B: Points) -> Comparison:
+        """Like `_against`, for the derivative of the profile: ∇ₐ k = slope · (b - a)/σ²."""
+        return self._measured(B, self._slope)
+
+    def _gradient(self, A: Points, B: Points) -> Array:
+        slope = self.slopes(B)(A, ALL, None)
+        return slope[:, :, None] * self.scaled(self.scaled(B)[None, :, :] - self.scaled(A)[:, None])
+
+    def _measured(self, B: Points, profile: Callable[[Array], Array]) -> Comparison:
         xp = namespace(B)
         d = B.shape[1]
         scaled = self.scaled(B).T
@@ -91,7 +136,7 @@ class Radial(VectorKernel):
             # one matrix product gives -‖a - b‖²/2
             left = xp.concat([a, halves, xp.ones_like(halves)], axis=1)
             exponent = matmul_into(left, right[:, columns], out)
-            return self._profile(self._refined(exponent, a, right, columns))
+            return profile(self._refined(exponent, a, right, columns))
 
         return compare
 
@@ -127,6 +172,12 @@ class Rough(Radial):
         exponent *= -2
         return apply("sqrt", exponent)
 
+    def _inverse_distance(self, exponent: Array) -> Array:
+        """1/r, and 0 at r = 0, where the gradient of r is taken to be 0."""
+        r = self._distance(exponent)
+        xp = namespace(r)
+        return xp.where(r > 0, 1 / xp.where(r > 0, r, xp.ones_like(r)), xp.zeros_like(r))
+
 
 class Gaussian(Radial):
     """exp(-‖x - x'‖²/2σ²): bounded, characteristic and universal on R^d.
@@ -150,6 +201,8 @@ class Gaussian(Radial):
     def _profile(self, exponent: Array) -> Array:
         return apply("exp", exponent)
 
+    _slope = _profile
+
 
 class Laplace(Rough):
     """exp(-‖x - x'‖/σ) with the Euclidean norm: bounded, characteristic and universal on R^d.
@@ -165,6 +218,8 @@ class Laplace(Rough):
            [0.368, 1.   ]])
     """
 
+    smooth = False
+
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
 
@@ -172,6 +227,10 @@ class Laplace(Rough):
         r = self._distance(exponent)
         r *= -1
         return apply("exp", r)
+
+    def _slope(self, exponent: Array) -> Array:
+        inverse = self._inverse_distance(exponent + 0)
+        return inverse * self._profile(exponent)
 
 
 class Matern(Rough):
@@ -213,6 +272,22 @@ class Matern(Rough):
         r *= polynomial
         return r
 
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether k is differentiable everywhere, so that a mode can be climbed to."""
+        return self._smoothness() > 0.5
+
+    def _slope(self, exponent: Array) -> Array:
+        nu = self._smoothness()
+        if nu == 0.5:
+            inverse = self._inverse_distance(exponent + 0)
+            return inverse * self._profile(exponent)
+        a = self._distance(exponent)
+        a *= (2 * nu) ** 0.5
+        factor = 3.0 if nu == 1.5 else (1 + a) * (5 / 3)
+        a *= -1
+        return factor * apply("exp", a)
+
 
 class RationalQuadratic(Radial):
     """(1 + ‖x - x'‖²/2ασ²)^(-α), a mixture of Gaussians of many widths: bounded, characteristic.
@@ -242,6 +317,12 @@ class RationalQuadratic(Radial):
         exponent += 1
         return exponent ** (-alpha)
 
+    def _slope(self, exponent: Array) -> Array:
+        alpha = self._mixture()
+        exponent *= -1 / alpha
+        exponent += 1
+        return exponent ** (-alpha - 1)
+
 
 class Polynomial(VectorKernel):
     """(⟨x, x'⟩ + c)^p, which keeps the moments up to order p (of order p alone if c = 0).
@@ -257,6 +338,8 @@ class Polynomial(VectorKernel):
     """
 
     bounded = False
+    characteristic: str | None = None
+    universal: str | None = None
 
     def __init__(self, degree: int = 2, offset: float = 1.0) -> None:
         self.degree = degree
@@ -285,6 +368,11 @@ class Polynomial(VectorKernel):
     def _diagonal(self, A: Points) -> Array:
         return (namespace(A).sum(A * A, axis=1) + self.offset) ** self._degree()
 
+    def _gradient(self, A: Points, B: Points) -> Array:
+        degree = self._degree()
+        slope = degree * (A @ B.T + self.offset) ** (degree - 1)
+        return slope[:, :, None] * B[None, :, :]
+
     def feature_map(self, points: Points) -> FeatureMap:
         return Monomials(points.shape[1], self._degree(), float(self.offset))
 
@@ -302,6 +390,8 @@ class Linear(VectorKernel):
     """
 
     bounded = False
+    characteristic: str | None = None
+    universal: str | None = None
 
     def _against(self, B: Points) -> Comparison:
         return lambda A, columns, out: matmul_into(A, B[columns].T, out)
@@ -309,5 +399,84 @@ class Linear(VectorKernel):
     def _diagonal(self, A: Points) -> Array:
         return namespace(A).sum(A * A, axis=1)
 
+    def _gradient(self, A: Points, B: Points) -> Array:
+        return namespace(B).broadcast_to(B[None, :, :], (A.shape[0], *B.shape))
+
     def feature_map(self, points: Points) -> FeatureMap:
         return Flat(points.shape[1])
+
+
+class Energy(Rough):
+    """½(‖x - o‖ + ‖x' - o‖ - ‖x - x'‖): ‖P - Q‖² is half the energy distance of P and Q.
+
+    Characteristic among distributions with a first moment, and free of a bandwidth. Unbounded, so
+    outside the assumptions of Fukumizu et al. (2013). The origin changes no distance between
+    probabilities; one among the data keeps rounding small.
+
+    Parameters
+    ----------
+    origin : float or one float a column
+        o, where the kernel is 0.
+
+    Examples
+    --------
+    >>> from meanmap import embed
+    >>> from meanmap.kernels.vectors import Energy
+    >>> P, Q = embed([[0.0], [1.0]], kernel=Energy()), embed([[3.0]], kernel=Energy())
+    >>> P.distance(Q) ** 2  # (2 · 2.5 - 0.5 - 0)/2
+    np.float64(2.25)
+    """
+
+    bounded = False
+    smooth = False
+    characteristic = "R^d, distributions with a first moment"
+    universal = None
+    bandwidth = 1.0  # distances are not scaled
+
+    def __init__(self, origin: Any = 0.0) -> None:
+        self.origin = origin
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Self:
+        return type(self)(self._place(points.shape[1]))
+
+    def _place(self, dimension: int) -> float | tuple[float, ...]:
+        """The origin as a number, or one a column."""
+        value, shape = self.origin, np.shape(self.origin)
+        if shape == ():
+            return checks.number(value, "origin")
+        if shape != (dimension,):
+            raise ValueError(
+                f"origin has shape {shape} for {dimension} columns. Use a number, or one a column."
+            )
+        return tuple(checks.number(v, "origin") for v in value)
+
+    def _norms(self, A: Points) -> tuple[Array, Array]:
+        """x - o, and its length."""
+        place = self._place(A.shape[1])
+        a = A - (asarray(place, A) if isinstance(place, tuple) else place)
+        return a, namespace(a).sum(a * a, axis=1) ** 0.5
+
+    def _against(self, B: Points) -> Comparison:
+        distances, norms = self._measured(B, self._distance), self._norms(B)[1]
+
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            k = distances(A, columns, out)
+            k *= -1
+            k += self._norms(A)[1][:, None]
+            k += norms[columns][None, :]
+            k /= 2
+            return k
+
+        return compare
+
+    def _diagonal(self, A: Points) -> Array:
+        return self._norms(A)[1]
+
+    def _slope(self, exponent: Array) -> Array:
+        return self._inverse_distance(exponent) / 2
+
+    def _gradient(self, A: Points, B: Points) -> Array:
+        a, norms = self._norms(A)
+        xp = namespace(a)
+        outward = a / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
+        return super()._gradient(A, B) + outward[:, None, :] / 2
