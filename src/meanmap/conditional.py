@@ -16,19 +16,23 @@ from meanmap.arrays import (
     Points,
     count,
     float_like,
-    is_floating,
     namespace,
     one_blas_thread,
     take,
-    to_library,
     to_numpy,
 )
-from meanmap.embeddings import Embedding, JointEmbedding, same_kernel
-from meanmap.kernels import Kernel, TensorProduct, as_kernel, default_kernel
-from meanmap.linalg import Spectrum
+from meanmap.embeddings import Embedding, JointEmbedding
+from meanmap.kernels import as_kernel
+from meanmap.linalg import Spectrum, with_constant
 from meanmap.operators import ConditionalOperator, StreamedOperator
+from meanmap.pairs import alike, as_target, gate, placed, reference_kernel
 from meanmap.rules import Side
-from meanmap.selection import NOTHING_CHOSEN, LeaveOneOut, bandwidth_candidates, leave_one_out
+from meanmap.selection import (
+    LeaveOneOut,
+    bandwidth_candidates,
+    leave_one_out,
+    regularized_inverse,
+)
 from meanmap.spaces import Space
 from meanmap.streams import Frame, Reservoir, Sums, raw_total, require_same_space
 
@@ -109,26 +113,26 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
         if len(bases) != 2:
             raise ValueError(f"basis: expected one basis or a pair (x, y), got {len(bases)}.")
-        points_x, kernel_x = _gate(X, self.kernel_x, bases[0], "X")
-        target, flat = _as_target(Y, self.kernel_y)
-        points_y, kernel_y = _gate(target, self.kernel_y, bases[1], "y")
-        points_x, points_y = _alike(points_x, points_y)
+        points_x, kernel_x = gate(X, self.kernel_x, bases[0], "X")
+        target, flat = as_target(Y, self.kernel_y)
+        points_y, kernel_y = gate(target, self.kernel_y, bases[1], "y")
+        points_x, points_y = alike(points_x, points_y)
         checks.same_length([("X", points_x), ("y", points_y)])
         w = checks.sample_weights(sample_weight, points_x, float_like(points_x))
         keep = to_numpy(w) > 0
         if not keep.all():
             points_x, points_y, w = (take(part, keep) for part in (points_x, points_y, w))
         kernel_y = kernel_y.resolve(points_y, w)
-        space_y, psi_y = _placed(kernel_y, bases[1], points_y, w)
+        space_y, psi_y = placed(kernel_y, bases[1], points_y, w)
         norms = kernel_y._diagonal(points_y)
         tried = bandwidth_candidates(kernel_x)
         chosen = isinstance(given, str) or len(tried) > 1
         candidates = []
         for candidate in tried:
             kernel = candidate.resolve(points_x, w)
-            space_x, psi_x = _placed(kernel, bases[0], points_x, w)
+            space_x, psi_x = placed(kernel, bases[0], points_x, w)
             with one_blas_thread(psi_x.shape[1] < SMALL):
-                solved = _solve(psi_x, psi_y, norms, w, given, self.centered, chosen)
+                solved = regularized_inverse(psi_x, psi_y, norms, w, given, self.centered, chosen)
             candidates.append((space_x, psi_x, *solved))
         space_x, psi_x, inverse, regularization, loo = min(candidates, key=lambda c: c[4].least)
 
@@ -177,7 +181,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         self._start_stream()
         x, y = self._sides
         points_x = x.space.kernel_.check(self._counted(X), "X", x.space._sample)
-        target, _ = _as_target(Y, self.kernel_y)
+        target, _ = as_target(Y, self.kernel_y)
         points_y = y.space.kernel_.check(target, "y", y.space._sample)
         checks.same_length([("X", points_x), ("y", points_y)])
         checks.sample_weights(sample_weight, points_x, float_like(points_x))
@@ -251,7 +255,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             self._frame.coordinates,
             rows,
             xp.ones_like(rows[:, 0]),
-            _with_constant(H, mu) if self.centered else H,
+            with_constant(H, mu) if self.centered else H,
             intercept=self.centered,
             moments=moments,
         )
@@ -357,9 +361,9 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         """
         operator = self.fitted_operator()
         trained = self.sides()[1].points
-        target = _as_target(Y, self.kernel_y)[0]
+        target = as_target(Y, self.kernel_y)[0]
         if reference is None:
-            reference = _reference(self.kernel_y_, trained)
+            reference = reference_kernel(self.kernel_y_, trained)
         kernel = as_kernel(reference, trained, "y")
         trained = kernel.check(trained, "y")
         kernel = kernel.resolve(trained, self.weights_)
@@ -403,100 +407,3 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
-
-
-def _gate(points: Any, kernel: Any, basis: Any, name: str) -> tuple[Points, Kernel]:
-    """Points that passed their kernel's gate, and the kernel."""
-    if isinstance(basis, Space) and hasattr(basis, "kernel_") and kernel is None:
-        kernel = basis.kernel_
-    kernel = as_kernel(kernel, points, name)
-    like = basis._sample if isinstance(basis, Space) and hasattr(basis, "kernel_") else None
-    return kernel.check(points, name, like, "the fitted space"), kernel
-
-
-def _alike(points_x: Points, points_y: Points) -> tuple[Points, Points]:
-    """Both sides in X's array library, and in one precision."""
-    points_y = to_library(points_y, points_x)
-    x, y = float_like(points_x), float_like(points_y)
-    if x.dtype == y.dtype:
-        return points_x, points_y
-    return _double(points_x), _double(points_y)
-
-
-def _double(points: Points) -> Points:
-    if isinstance(points, tuple):
-        return tuple(_double(part) for part in points)
-    xp = namespace(points)
-    return xp.astype(points, xp.float64) if is_floating(points) else points
-
-
-def _reference(kernel: Kernel, points: Points) -> Kernel:
-    """A kernel to measure losses in that does not depend on the model's choice of one.
-
-    The default for the kind of points; for labels and indices, which have none, the model's own.
-    """
-    if isinstance(kernel, TensorProduct):
-        pairs = zip(kernel.kernels, points, strict=True)
-        return TensorProduct(*(_reference(part, p) for part, p in pairs))
-    return kernel if points.ndim == 1 else default_kernel(points, "y")
-
-
-def _as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:
-    """Y as points, and whether it was a 1-D array of numbers, which stands for one column."""
-    on_vectors = kernel is None or (isinstance(kernel, Kernel) and kernel.on_vectors)
-    if isinstance(Y, tuple) or not on_vectors:
-        return Y, False
-    array = checks.any_points(Y, "y")
-    text = isinstance(array, np.ndarray) and (
-        array.dtype.kind not in "fiuO" or any(isinstance(v, str) for v in array.flat)
-    )
-    return (array[:, None], True) if array.ndim == 1 and not text else (Y, False)
-
-
-def _placed(kernel: Kernel, basis: Any, points: Points, w: Array) -> tuple[Space, Array]:
-    """A fitted space and the points' coordinates in it."""
-    if isinstance(basis, Space) and hasattr(basis, "kernel_"):
-        same_kernel(basis.kernel_, kernel)
-        return basis, basis._transform(points)
-    space = Space(kernel, basis)
-    return space, space._place(kernel, points, w)
-
-
-def _solve(
-    psi_x: Array,
-    psi_y: Array,
-    norms: Array,
-    w: Array,
-    given: float | str,
-    centered: bool,
-    chosen: bool,
-) -> tuple[Array, float, LeaveOneOut]:
-    """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors if anything is to be chosen by them."""
-    mu = w @ psi_x
-    rows, targets = psi_x, psi_y
-    if centered:
-        mean_y = w @ psi_y
-        norms = norms - 2 * (psi_y @ mean_y) + mean_y @ mean_y
-        rows, targets = psi_x - mu, psi_y - mean_y
-    spectrum = Spectrum.of(rows.T @ (w[:, None] * rows))
-    loo = NOTHING_CHOSEN
-    if chosen:
-        grid = None if isinstance(given, str) else np.array([given])
-        loo = leave_one_out(spectrum, rows, targets, w, norms, centered, grid)
-    if isinstance(given, str):
-        given = loo.best
-    given = spectrum.sufficient(given)
-    H = spectrum.inverse(given)
-    return _with_constant(H, mu) if centered else H, float(given), loo
-
-
-def _with_constant(H: Array, mu: Array) -> Array:
-    """The inverse of [[C + λI, μ], [μᵀ, 1]] from that of the centred C + λI.
-
-    The constant is one more coordinate that is not regularised, which is centring with the mean
-    restored.
-    """
-    xp = namespace(H)
-    g = (H @ mu)[:, None]
-    corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
-    return xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])

@@ -96,3 +96,15 @@ class Spectrum:
                 stacklevel=5,
             )
         return grown
+
+
+def with_constant(H: Array, mu: Array) -> Array:
+    """The inverse of [[C + λI, μ], [μᵀ, 1]] from that of the centred C + λI.
+
+    The constant is one more coordinate that is not regularised, which is centring with the mean
+    restored.
+    """
+    xp = namespace(H)
+    g = (H @ mu)[:, None]
+    corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
+    return xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])

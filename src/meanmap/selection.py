@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from meanmap.arrays import Array, asarray, epsilon, namespace, take
 from meanmap.kernels import Kernel
-from meanmap.linalg import Spectrum
+from meanmap.linalg import Spectrum, with_constant
 
 GRID = np.logspace(-8, 1, 28)  # times the mean of k(x, x)
 BUDGET = 5e10  # floating-point operations that the grid may cost before rows are sampled
@@ -96,3 +96,31 @@ def leave_one_out(
         squared = xp.sum(residual * residual, axis=1) / (left * left) + outside
         errors.append(float(xp.sum(w * squared)) / total)
     return LeaveOneOut(np.asarray(grid, dtype=float), np.array(errors))
+
+
+def regularized_inverse(
+    psi_x: Array,
+    psi_y: Array,
+    norms: Array,
+    w: Array,
+    given: float | str,
+    centered: bool,
+    chosen: bool,
+) -> tuple[Array, float, LeaveOneOut]:
+    """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors if anything is to be chosen by them."""
+    mu = w @ psi_x
+    rows, targets = psi_x, psi_y
+    if centered:
+        mean_y = w @ psi_y
+        norms = norms - 2 * (psi_y @ mean_y) + mean_y @ mean_y
+        rows, targets = psi_x - mu, psi_y - mean_y
+    spectrum = Spectrum.of(rows.T @ (w[:, None] * rows))
+    loo = NOTHING_CHOSEN
+    if chosen:
+        grid = None if isinstance(given, str) else np.array([given])
+        loo = leave_one_out(spectrum, rows, targets, w, norms, centered, grid)
+    if isinstance(given, str):
+        given = loo.best
+    given = spectrum.sufficient(given)
+    H = spectrum.inverse(given)
+    return with_constant(H, mu) if centered else H, float(given), loo

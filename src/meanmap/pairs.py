@@ -1,0 +1,71 @@
+"""Paired samples on their way into a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import Array, Points, float_like, is_floating, namespace, to_library
+from meanmap.embeddings import same_kernel
+from meanmap.kernels import Kernel, TensorProduct, as_kernel, default_kernel
+from meanmap.spaces import Space
+
+
+def gate(points: Any, kernel: Any, basis: Any, name: str) -> tuple[Points, Kernel]:
+    """Points that passed their kernel's gate, and the kernel."""
+    if isinstance(basis, Space) and hasattr(basis, "kernel_") and kernel is None:
+        kernel = basis.kernel_
+    kernel = as_kernel(kernel, points, name)
+    like = basis._sample if isinstance(basis, Space) and hasattr(basis, "kernel_") else None
+    return kernel.check(points, name, like, "the fitted space"), kernel
+
+
+def alike(points_x: Points, points_y: Points) -> tuple[Points, Points]:
+    """Both sides in X's array library, and in one precision."""
+    points_y = to_library(points_y, points_x)
+    x, y = float_like(points_x), float_like(points_y)
+    if x.dtype == y.dtype:
+        return points_x, points_y
+    return double(points_x), double(points_y)
+
+
+def double(points: Points) -> Points:
+    """Floating points in double precision."""
+    if isinstance(points, tuple):
+        return tuple(double(part) for part in points)
+    xp = namespace(points)
+    return xp.astype(points, xp.float64) if is_floating(points) else points
+
+
+def reference_kernel(kernel: Kernel, points: Points) -> Kernel:
+    """A kernel to measure losses in that does not depend on the model's choice of one.
+
+    The default for the kind of points; for labels and indices, which have none, the model's own.
+    """
+    if isinstance(kernel, TensorProduct):
+        pairs = zip(kernel.kernels, points, strict=True)
+        return TensorProduct(*(reference_kernel(part, p) for part, p in pairs))
+    return kernel if points.ndim == 1 else default_kernel(points, "y")
+
+
+def as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:
+    """Y as points, and whether it was a 1-D array of numbers, which stands for one column."""
+    on_vectors = kernel is None or (isinstance(kernel, Kernel) and kernel.on_vectors)
+    if isinstance(Y, tuple) or not on_vectors:
+        return Y, False
+    array = checks.any_points(Y, "y")
+    text = isinstance(array, np.ndarray) and (
+        array.dtype.kind not in "fiuO" or any(isinstance(v, str) for v in array.flat)
+    )
+    return (array[:, None], True) if array.ndim == 1 and not text else (Y, False)
+
+
+def placed(kernel: Kernel, basis: Any, points: Points, w: Array) -> tuple[Space, Array]:
+    """A fitted space and the points' coordinates in it."""
+    if isinstance(basis, Space) and hasattr(basis, "kernel_"):
+        same_kernel(basis.kernel_, kernel)
+        return basis, basis._transform(points)
+    space = Space(kernel, basis)
+    return space, space._place(kernel, points, w)
