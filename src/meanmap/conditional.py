@@ -28,12 +28,16 @@ from meanmap.operators import ConditionalOperator, StreamedOperator
 from meanmap.pairs import alike, as_target, gate, placed, reference_kernel
 from meanmap.rules import Side
 from meanmap.selection import (
+    SCHEDULES,
     LeaveOneOut,
     bandwidth_candidates,
+    effective_size,
     leave_one_out,
+    marginal_consistency,
     regularized_inverse,
 )
 from meanmap.spaces import Space
+from meanmap.spectra import OperatorSpectrum, operator_spectrum
 from meanmap.streams import Frame, Reservoir, Sums, raw_total, require_same_space
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
@@ -51,9 +55,10 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         None chooses for the kind of points. `Gaussian("loo")` on X lets leave-one-out choose the
         bandwidth together with λ. A 1-D numeric Y is a target of numbers, as in
         scikit-learn; for labels pass `kernels.Delta()`.
-    regularization : "auto" or float
+    regularization : "auto", a schedule's name or float
         λ, on the operator's scale (for n points `K + nλI`); 0 is the pseudo-inverse. "auto" takes
-        the least closed-form leave-one-out error, measured in the space of Y.
+        the least closed-form leave-one-out error, measured in the space of Y. "song2009" is
+        n^(-1/2), "fukumizu2013" n^(-1/3), the rates of those papers' theorems.
     basis : a basis, a pair of them (x, y), or None
         How the spaces get their coordinates; fitted spaces are taken as they are.
     centered : bool
@@ -105,11 +110,12 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
                 "This estimator requires y to be passed, but the target y is None: "
                 "fit(X, Y) takes pairs."
             )
-        given = self.regularization
-        if not isinstance(given, str) or given != "auto":
-            given = checks.not_negative(
-                given, "regularization", 'Use "auto" or a number like 1e-3.'
-            )
+        given: float | str = self.regularization
+        if isinstance(given, str):
+            checks.option(given, "regularization", ["auto", *SCHEDULES])
+        else:
+            remedy = 'Use "auto" or a number like 1e-3.'
+            given = checks.not_negative(given, "regularization", remedy)
         bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
         if len(bases) != 2:
             raise ValueError(f"basis: expected one basis or a pair (x, y), got {len(bases)}.")
@@ -122,6 +128,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         keep = to_numpy(w) > 0
         if not keep.all():
             points_x, points_y, w = (take(part, keep) for part in (points_x, points_y, w))
+        if isinstance(given, str) and given != "auto":
+            given = SCHEDULES[given][0](effective_size(w))
         kernel_y = kernel_y.resolve(points_y, w)
         space_y, psi_y = placed(kernel_y, bases[1], points_y, w)
         norms = kernel_y._diagonal(points_y)
@@ -301,6 +309,26 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         """`x ↦ E[f(Y)|x]`, prepared so that a new x costs one inner product."""
         return self.fitted_operator().functional(f)
 
+    def spectrum(self, n: int | None = None, lag: float = 1.0) -> OperatorSpectrum:
+        """Eigenfunctions and timescales, where Y lives in the space of X: one r × r eigenproblem.
+
+        For pairs of states (x_t, x_{t + lag}) these are the slow modes of the dynamics.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import ConditionalEmbedding
+        >>> rng, x = np.random.default_rng(0), [0.0]
+        >>> for _ in range(3000):
+        ...     x.append(0.8 * x[-1] + 0.6 * rng.normal())
+        >>> x = np.array(x)[:, None]
+        >>> model = ConditionalEmbedding(regularization=1e-5).fit(x[:-1], x[1:])
+        >>> model.spectrum(3).eigenvalues.round(1)  # the truth is 1, 0.8, 0.64
+        array([1. , 0.8, 0.6])
+        """
+        operator = self.fitted_operator()
+        return operator_spectrum(operator, self.sides()[0].points, n, lag)
+
     # --- the rules ----------------------------------------------------------------------------
 
     def push(self, prior: Any) -> Embedding:
@@ -315,7 +343,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         self,
         prior: Any,
         method: str = "importance",
-        regularization: float | None = None,
+        regularization: float | str | None = None,
         form: str = "b",
         power: float = 1.0,
     ) -> ConditionalOperator:
@@ -339,8 +367,14 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             self._reverse = spectrum, loo
         return self._reverse
 
-    def posterior_regularization(self, method: str) -> float:
-        """The δ of `posterior(prior, method)` when none is given."""
+    def posterior_regularization(self, method: str, rule: str | None = None) -> float:
+        """The δ of `posterior(prior, method)` when none is given, or by a rule's name."""
+        if rule == "marginal":
+            return marginal_consistency(
+                *self.sides(), self.weights_, self.regularization_, method
+            ).best
+        if rule is not None:
+            return SCHEDULES[rule][1](effective_size(self.weights_))
         best = self._reversed()[1].best
         return best * best if method == "squared" else best
 

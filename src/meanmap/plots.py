@@ -49,6 +49,16 @@ def contours(
     return ax
 
 
+def eigenvalues(values: np.ndarray, ax: Any = None, **style: Any) -> Any:
+    """Numbers in the complex plane, with the unit circle."""
+    ax = axes(ax)
+    turn = np.linspace(0, 2 * np.pi, 200)
+    ax.plot(np.cos(turn), np.sin(turn), color=GREY, linewidth=1)
+    ax.plot(np.real(values), np.imag(values), "o", **{"color": BLUE, "markersize": 4, **style})
+    ax.set(xlabel="real part", ylabel="imaginary part", aspect="equal")
+    return ax
+
+
 def bars(labels: np.ndarray, values: np.ndarray, name: str, ax: Any = None, **style: Any) -> Any:
     """One bar a label."""
     ax = axes(ax)

@@ -16,6 +16,7 @@ from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding
 from meanmap.kernels import TensorProduct
 from meanmap.linalg import Spectrum
 from meanmap.operators import ConditionalOperator, ReweightedOperator, as_embedding
+from meanmap.selection import POSTERIOR_SCHEDULES
 from meanmap.spaces import Space
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def bayes_rule(
     conditional: ConditionalEmbedding,
     prior: Any,
     method: str = "importance",
-    regularization: float | None = None,
+    regularization: float | str | None = None,
     form: str = "b",
     power: float = 1.0,
 ) -> ConditionalOperator:
@@ -164,7 +165,10 @@ def bayes_rule(
     regularization : float or None
         δ, on the scale of C_WW² for "squared", of C_WW for "importance", of C_YY for "reweighted".
         None takes the λ that leave-one-out chooses for P(X|Y) on the training sample (its square
-        for "squared").
+        for "squared"). "marginal" takes the δ under which posteriors average best to the marginal
+        of X, by cross-validation in a fixed reference kernel (Fukumizu, Song and Gretton 2013,
+        section 4.2); "fukumizu2013" and "fukumizu2013-average" are the rates of their Theorems 6
+        and 7.
     form : "b" or "a"
         The chain rule that gives C_ZW; (a), for "squared" only, puts the posterior's weights on
         the prior's atoms.
@@ -197,8 +201,10 @@ def bayes_rule(
         )
     x, y = conditional.sides()
     tau = checks.not_negative(power, "power", "1 is Bayes' rule, 0 ignores the prior.")
-    if regularization is None:
-        delta = conditional.posterior_regularization(method)
+    if regularization is None or isinstance(regularization, str):
+        if isinstance(regularization, str):
+            checks.option(regularization, "regularization", ["marginal", *POSTERIOR_SCHEDULES])
+        delta = conditional.posterior_regularization(method, regularization)
     else:
         remedy = "Try 1e-3, or None to choose it."
         delta = checks.not_negative(regularization, "regularization", remedy)

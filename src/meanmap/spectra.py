@@ -1,0 +1,71 @@
+"""Eigenfunctions of a conditional distribution from a space to itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from meanmap import plots
+from meanmap.arrays import Array, Points, count, to_numpy
+from meanmap.operators import ConditionalOperator
+from meanmap.spaces import Space
+
+
+@dataclass(frozen=True)
+class OperatorSpectrum:
+    """Eigenvalues of `f ↦ E[f(Y)|x]`, largest first, and the timescales that they stand for.
+
+    Attributes
+    ----------
+    eigenvalues : complex where the process turns, real where it relaxes
+    timescales : `-lag / log|λ|`, infinite for what is conserved
+    """
+
+    eigenvalues: np.ndarray
+    timescales: np.ndarray
+    _space: Space = field(repr=False)
+    _vectors: np.ndarray = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.eigenvalues)
+
+    def functions(self, x: Any) -> np.ndarray:
+        """The eigenfunctions at rows of points, one a column, of mean square one on the sample."""
+        points = self._space.kernel_.check(x, "x", self._space._sample)
+        return to_numpy(self._space._transform(points)) @ self._vectors
+
+    def plot(self, ax: Any = None, **style: Any) -> Any:
+        """Draw the eigenvalues in the unit circle."""
+        return plots.eigenvalues(self.eigenvalues, ax, **style)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{value:.3g}" for value in self.eigenvalues[:4])
+        return f"OperatorSpectrum({len(self)} eigenvalues: {shown}{', …' if len(self) > 4 else ''})"
+
+
+def operator_spectrum(
+    operator: ConditionalOperator, sample: Points, n: int | None, lag: float
+) -> OperatorSpectrum:
+    """The spectrum of `f ↦ E[f(Y)|·]` on functions of the source's space, from an r × r matrix.
+
+    With f(y) = c·ψ(y), E[f(Y)|x] = c·A ψ(x) and A ψ(x) = E[ψ(Y)|x]: an eigenfunction has Aᵀc = λc.
+    """
+    space = operator.source
+    atoms: Array = space.kernel_.check(
+        operator.atoms, "the atoms of Y", space._sample, "the space of X"
+    )
+    A = to_numpy(operator._image(space._transform(atoms)))[:, : space.rank_]
+    values, vectors = np.linalg.eig(A.T)
+    order = np.argsort(-abs(values))[: len(values) if n is None else n]
+    values, vectors = values[order], vectors[:, order]
+    if abs(values.imag).max(initial=0.0) <= 1e-12 * abs(values).max(initial=1.0):
+        values, vectors = values.real, vectors.real
+    seen = to_numpy(space._transform(sample)) @ vectors
+    size = np.sqrt((abs(seen) ** 2).sum(axis=0) / count(sample))
+    vectors = vectors / np.where(size > 0, size, 1.0)
+    magnitude = np.clip(abs(values), 1e-300, None)
+    with np.errstate(divide="ignore"):
+        timescales = np.where(magnitude < 1, -lag / np.log(np.minimum(magnitude, 1.0)), np.inf)
+    return OperatorSpectrum(values, timescales, space, vectors)
