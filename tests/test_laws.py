@@ -780,11 +780,11 @@ def test_automatic_regularisation_is_brute_force_leave_one_out(kind, n, weighted
 
 
 def test_automatic_regularisation_of_a_posterior_is_that_of_the_reverse_regression():
-    """Where delta is not given, that of P(X|Y) on the training sample; squared, its square."""
+    """Where delta is not given, twice that of P(X|Y) on the sample; squared, the square of it."""
     kernel, x, y = pairs("gaussian", n=40)
     model = ConditionalEmbedding(kernel, kernel, 1e-2, FINE).fit(x, y)
     reverse = ConditionalEmbedding(kernel, kernel, basis=FINE).fit(y, x)
-    best = reverse.regularization_
+    best = 2 * reverse.regularization_
     for method in METHODS:
         delta = best**2 if method == "squared" else best
         automatic = model.posterior(x[:20], method).weights(y[:4])
