@@ -398,7 +398,7 @@ REFUSED: dict[str, Refusal] = {
     "regularization by another name": (
         fit(X, Y, regularization="cv"),
         ValueError,
-        ["regularization", "'cv'", '"auto"'],
+        ["regularization", "'cv'", "'auto'"],
     ),
     "several regularizations": (
         fit(X, Y, regularization=np.array([1.0, 2.0])),

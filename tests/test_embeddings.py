@@ -418,8 +418,8 @@ def test_modes_with_negative_weights_stay_near_the_data(rng: np.random.Generator
         assert e(e.mode()) >= 0.99 * e(grid).max()
 
 
-@pytest.mark.parametrize("kernel", [Laplace(1.0), Matern(1.5, 1.0), Polynomial(2)], ids=repr)
-def test_modes_of_other_kernels_are_atoms(kernel: Kernel, X: np.ndarray, w: np.ndarray) -> None:
+@pytest.mark.parametrize("kernel", [Laplace(1.0), Matern(0.5, 1.0)], ids=repr)
+def test_modes_of_kernels_that_are_not_smooth_are_atoms(kernel: Kernel, X: np.ndarray, w: np.ndarray) -> None:
     e = embed(X, kernel=kernel, weights=w)
     K = kernel(X)
     scores = [o.decoding_objective(w, K[:, i], K[i, i]) for i in range(40)]

@@ -5,6 +5,7 @@ from meanmap.conditional import ConditionalEmbedding
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.linalg import ConflictWarning, RegularizationWarning
 from meanmap.operators import ConditionalOperator
+from meanmap.persistence import load, save
 from meanmap.rules import bayes_rule, chain_rule, sum_rule
 from meanmap.spaces import ApproximationWarning
 
@@ -22,6 +23,8 @@ __all__ = [
     "chain_rule",
     "embed",
     "kernels",
+    "load",
+    "save",
     "spaces",
     "sum_rule",
 ]

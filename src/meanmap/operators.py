@@ -101,6 +101,12 @@ class ConditionalOperator:
         self._intercept = intercept  # one more coordinate, constantly 1, that is not regularised
         self._marginal = marginal  # of a posterior: the embedding of the source under the prior
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what is soon computed again is left out; the matrix stays, because without it a few
+        # answers are computed another way, which rounds differently
+        again = ("_coordinates", "_mass", "_means", "_has_mass", "_typical")
+        return {name: value for name, value in self.__dict__.items() if name not in again}
+
     # --- the operator -------------------------------------------------------------------------
 
     @cached_property

@@ -165,10 +165,10 @@ def bayes_rule(
     regularization : float or None
         δ, on the scale of C_WW² for "squared", of C_WW for "importance", of C_YY for "reweighted".
         None takes twice the λ that leave-one-out chooses for P(X|Y) on the training sample (the
-        square of that for "squared"). "marginal" takes the δ under which posteriors average best to the marginal
-        of X, by cross-validation in a fixed reference kernel (Fukumizu, Song and Gretton 2013,
-        section 4.2); "fukumizu2013" and "fukumizu2013-average" are the rates of their Theorems 6
-        and 7.
+        square of that for "squared"). "marginal" takes the δ under which posteriors average best to
+        the marginal of X, by cross-validation in a fixed reference kernel (Fukumizu, Song and
+        Gretton 2013, section 4.2); "fukumizu2013" and "fukumizu2013-average" are the rates of
+        their Theorems 6 and 7.
     form : "b" or "a"
         The chain rule that gives C_ZW; (a), for "squared" only, puts the posterior's weights on
         the prior's atoms.

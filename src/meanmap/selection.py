@@ -37,9 +37,12 @@ class LeaveOneOut:
         return float(np.min(self.errors))
 
 
-NOTHING_CHOSEN = LeaveOneOut(np.zeros(1), np.zeros(1))
-
 FACTORS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5)  # multiples of the median that "loo" tries
+
+
+def search_size(n: int) -> int:
+    """How many of n rows a search over bandwidths looks at."""
+    return min(n, max(200, min(1000, n // 2)))
 
 
 def bandwidth_candidates(kernel: Kernel) -> list[Kernel]:
@@ -93,7 +96,8 @@ def leave_one_out(
     total = float(xp.sum(w))
     errors = []
     for value in grid:
-        f = 1 / (xp.where(spectrum.values > 0, spectrum.values, 0 * spectrum.values) + float(value))
+        s = xp.where(spectrum.values > spectrum.cutoff, spectrum.values, 0 * spectrum.values)
+        f = xp.where(s + value > 0, 1 / xp.where(s + value > 0, s + value, 1 + 0 * s), 0 * s)
         residual = targets - (Z * f) @ A
         left = 1 - w * (squares @ f + (1.0 if centered else 0.0))
         left = xp.where(left > 1e-14, left, asarray(1e-14, left))
@@ -109,9 +113,8 @@ def regularized_inverse(
     w: Array,
     given: float | str,
     centered: bool,
-    chosen: bool,
 ) -> tuple[Array, float, LeaveOneOut]:
-    """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors if anything is to be chosen by them."""
+    """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors behind it."""
     mu = w @ psi_x
     rows, targets = psi_x, psi_y
     if centered:
@@ -119,10 +122,8 @@ def regularized_inverse(
         norms = norms - 2 * (psi_y @ mean_y) + mean_y @ mean_y
         rows, targets = psi_x - mu, psi_y - mean_y
     spectrum = Spectrum.of(rows.T @ (w[:, None] * rows))
-    loo = NOTHING_CHOSEN
-    if chosen:
-        grid = None if isinstance(given, str) else np.array([given])
-        loo = leave_one_out(spectrum, rows, targets, w, norms, centered, grid)
+    grid = None if isinstance(given, str) else np.array([given])
+    loo = leave_one_out(spectrum, rows, targets, w, norms, centered, grid)
     if isinstance(given, str):
         given = loo.best
     given = spectrum.sufficient(given)

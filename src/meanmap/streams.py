@@ -200,9 +200,10 @@ class RunningEmbedding(BaseEstimator):
     --------
     >>> import numpy as np
     >>> from meanmap import embed
+    >>> from meanmap.spaces import PivotedCholesky
     >>> from meanmap.streams import RunningEmbedding
     >>> X = np.random.default_rng(0).normal(size=(3000, 2))
-    >>> stream = RunningEmbedding()
+    >>> stream = RunningEmbedding(basis=PivotedCholesky(tol=1e-8))
     >>> for batch in np.array_split(X, 10):
     ...     stream = stream.partial_fit(batch)
     >>> whole = embed(X, basis=stream.space_)

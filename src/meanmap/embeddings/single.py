@@ -17,10 +17,10 @@ from meanmap.arrays import (
     assign,
     concatenate,
     count,
-    first_array,
     float_like,
     is_floating,
     namespace,
+    one_blas_thread,
     same_library,
     spans,
     take,
@@ -28,6 +28,7 @@ from meanmap.arrays import (
     transposed,
     weighted_sum,
 )
+from meanmap.decoding import quantiles, sampling
 from meanmap.embeddings.values import FactoredWeights, each_part, function_values, numeric, root
 from meanmap.kernels import Kernel
 from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
@@ -399,15 +400,187 @@ class Embedding:
 
         return each_part(p.atoms, deviation)
 
-    def mode(self) -> Points:
+    def quantile(self, q: Any) -> Any:
+        """Quantiles of each coordinate, by weights normalised to one.
+
+        They are values of atoms, as with `np.quantile(..., method="inverted_cdf")`. Where weights
+        are negative the distribution function is made one again: isotonic regression, clipped to
+        [0, 1]. As in NumPy an array q comes first: its shape, then the batch, then the point's own.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import embed
+        >>> e = embed(np.arange(1.0, 101.0)[:, None], weights=np.full(100, 0.01))
+        >>> e.quantile(0.5), e.quantile([0.05, 0.95]).shape
+        (array([50.]), (2, 1))
+        """
+        levels = quantiles.probabilities(q)
+
+        def of(distribution: quantiles.Distribution) -> Array:
+            values = distribution.quantile(levels.ravel())
+            batch = values.shape[1:] if self.is_batch else values.shape[2:]
+            return namespace(values).reshape(values, (*levels.shape, *batch))[()]
+
+        return each_part(self._distribution, of)
+
+    @cached_property
+    def _distribution(self) -> Any:
+        """The distribution function of every coordinate, sorted and made monotone once."""
+        each_part(self.atoms, quantiles.orderable)
+        weights = to_numpy(self.normalized()._weight_rows).astype(np.float64)
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        return each_part(self.atoms, lambda part: quantiles.Distribution(part, weights))
+
+    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """The central credible interval of each coordinate: its lower and its upper end.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import embed
+        >>> low, high = embed(np.random.default_rng(0).normal(size=(2000, 1))).interval(0.9)
+        >>> low.round(1), high.round(1)  # the truth is ±1.64
+        (array([-1.6]), array([1.6]))
+        """
+        tail = (1 - quantiles.level(level)) / 2
+        return self.quantile(tail), self.quantile(1 - tail)
+
+    @property
+    def _weight_rows(self) -> Array:
+        """The weights as a batch, (b, n) or (1, n)."""
+        return self.weights if self.is_batch else self.weights[None, :]
+
+    def mode(self, candidates: Any = None) -> Points:
         """The point whose feature is nearest to the embedding (Song et al. 2013, eq. 26).
 
-        For a Gaussian kernel over all of R^d; for other kernels over the atoms.
+        Over all of R^d for smooth kernels on vectors; over the permutations, or the rotations
+        SO(n), for the trace kernel on such atoms (and the chordal one on rotations); for other
+        kernels over the atoms. `candidates`, points of your own (a grid, strings), are searched
+        instead where given.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import embed
+        >>> from meanmap.kernels import Trace
+        >>> shifts = [np.eye(4)[[1, 0, 2, 3]], np.eye(4)[[0, 2, 1, 3]], np.eye(4)[[0, 1, 3, 2]]]
+        >>> embed(np.stack(shifts), kernel=Trace()).mode()  # none of the three
+        array([[1., 0., 0., 0.],
+               [0., 1., 0., 0.],
+               [0., 0., 1., 0.],
+               [0., 0., 0., 1.]])
         """
-        xp = namespace(first_array(self.weights))
-        weights = self.weights if self.is_batch else xp.reshape(self.weights, (1, -1))
-        points = decoding.mode(self.kernel, self.atoms, weights)
+        if candidates is not None:
+            points = self.kernel.check(candidates, "candidates", self._like_point, "the atoms")
+            values = self._evaluate(points)
+            values = values if self.is_batch else values[None, :]
+            points = decoding.best(self.kernel, points, values)
+        else:
+            points = decoding.mode(self.kernel, self.atoms, self._weight_rows)
         return points if self.is_batch else each_part(points, lambda part: part[0])
+
+    def project(self) -> Self:
+        """The nearest probability on the same atoms, in the norm of the space.
+
+        Weights p ≥ 0 that sum to one and make `‖Σ pᵢ k(xᵢ, ·) - e‖` least, to a certified duality
+        gap of 1e-10 sup k, that is, within about 1e-5 √(sup k) in norm.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import embed
+        >>> e = embed(np.array([[0.0], [0.1], [2.0]]), weights=[1.2, -0.4, 0.2])
+        >>> e.project().weights.round(2)
+        array([0.8, 0. , 0.2])
+        """
+        weights = to_numpy(self._weight_rows).astype(np.float64)
+        wrong = (weights < 0).any(axis=1) | (abs(weights.sum(axis=1) - 1) > 1e-12)
+        if not wrong.any():
+            return self
+        host, targets = (to_numpy(part).astype(np.float64) for part in self._placed())
+        p = weights.copy()
+        with one_blas_thread():
+            for i in np.flatnonzero(wrong):
+                p[i] = decoding.nearest_probability(host, targets[i], weights[i])
+        return self._like(asarray(p if self.is_batch else p[0], self.weights), None)
+
+    def _placed(self) -> tuple[Array, Array]:
+        """ψ of the atoms, and the elements (b, r), in coordinates that know these atoms."""
+        space = self.space
+        rows = space._transform(self.atoms)
+        xp = namespace(rows)
+        size = self.kernel._diagonal(self.atoms)
+        missed = float(xp.sum(size - xp.sum(rows * rows, axis=1)) / xp.sum(size))
+        if missed > max(1e-6, 10 * space.residual_):  # coordinates of some other sample
+            rows = Space(self.kernel, space.basis_)._place(self.kernel, *_uniform(self.atoms))
+        elif self._by_coordinates:
+            return rows, self.coordinates if self.is_batch else self.coordinates[None, :]
+        return rows, self._weight_rows @ rows
+
+    def sample(self, n: int, rng: Any = None) -> Points:
+        """Draw n atoms with replacement, with the probabilities of `project()`.
+
+        `rng` is a seed or a NumPy Generator. A batch gives (b, n, …).
+
+        Examples
+        --------
+        >>> from meanmap import embed
+        >>> embed(["a", "b", "b", "b"]).sample(5, rng=0)
+        array(['b', 'b', 'a', 'a', 'b'], dtype='<U1')
+        """
+        n, random = sampling.whole(n), sampling.generator(rng)
+        index = sampling.draw(to_numpy(self.project()._weight_rows).astype(np.float64), n, random)
+        return take(self.atoms, index if self.is_batch else index[0])
+
+    def herd(self, n: int) -> Points:
+        """n atoms, with repetition, whose plain average is near to the embedding: kernel herding.
+
+        Deterministic, and each next point mends what the ones before it missed (Chen, Welling and
+        Smola 2010), so that the distance falls faster than that of a random sample.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import embed
+        >>> e = embed(np.random.default_rng(0).normal(size=(500, 2)))
+        >>> herd, draw = (embed(X, kernel=e.kernel) for X in (e.herd(20), e.sample(20, rng=0)))
+        >>> bool(e.distance(herd) < e.distance(draw) / 2)
+        True
+        """
+        n, e = sampling.whole(n), self.normalized()
+        values = e._evaluate(e.atoms)
+        values = values if e.is_batch else values[None, :]
+        index = decoding.herd(e.kernel, e.atoms, values, n)
+        return take(e.atoms, index if e.is_batch else index[0])
+
+    def density(self, x: Any, bandwidth: Any = None) -> Array:
+        """A density estimate at the points x: (m,), or (b, m) for a batch.
+
+        Gaussians on the atoms, with the positive part of the weights and a bandwidth of their own,
+        a number or one a column; None is Silverman's rule. It integrates to one, unlike `e(x)`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import embed
+        >>> e = embed(np.random.default_rng(0).normal(size=(2000, 1)))
+        >>> e.density([0.0]).round(1), e.density([1.0]).round(2)  # the truth is 0.40 and 0.24
+        (np.float64(0.4), np.float64(0.24))
+        """
+        if not self.kernel.on_vectors:
+            raise TypeError(
+                f"a density needs points with coordinates, rows of (n, d); these are "
+                f"{checks.describe(self.atoms)} under {self.kernel!r}. The probability of a label "
+                "is e(label) under a delta kernel."
+            )
+        points, single = self.kernel.rows(x, self.atoms)
+        # the nearest probability would put its mass on fewer atoms, which is rougher to smooth
+        p = np.maximum(to_numpy(self.normalized()._weight_rows).astype(np.float64), 0.0)
+        p /= p.sum(axis=1, keepdims=True)
+        rows = [decoding.density(self.atoms, row, points, bandwidth) for row in p]
+        values = namespace(rows[0]).stack(rows) if self.is_batch else rows[0]
+        return values[..., 0] if single else values
 
     def support(self, x: Any) -> Array:
         """`‖ψ(x)‖²/k(x, x)`: 1 where the atoms surround x, near 0 far from all of them."""

@@ -165,8 +165,8 @@ class Product(Pair):
 
         return compare
 
-    # the tensor product of universal kernels is universal, and stays so on the pairs (x, x); that of
-    # characteristic ones need not be characteristic (Szabó and Sriperumbudur 2018)
+    # the tensor product of universal kernels is universal, and stays so on the pairs (x, x); that
+    # of characteristic ones need not be characteristic (Szabó and Sriperumbudur 2018)
 
     @property
     def characteristic(self) -> str | None:  # type: ignore[override]
@@ -321,8 +321,8 @@ class TensorProduct(Kernel):
         """Whether k(x, x) stays bounded on the whole domain."""
         return all(kernel.bounded for kernel in self.kernels)
 
-    # characteristic kernels may have a tensor product that is not; universal ones may not (Szabó
-    # and Sriperumbudur 2018)
+    # the tensor product of universal kernels is universal; that of characteristic ones need not be
+    # characteristic (Szabó and Sriperumbudur 2018)
 
     @property
     def characteristic(self) -> str | None:  # type: ignore[override]

@@ -1,14 +1,25 @@
-"""Kernels that users bring: a function, or a Gram matrix that was computed elsewhere."""
+"""Kernels that users bring: a function, scikit-learn's, or a Gram matrix computed elsewhere."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, asarray, count, float_like, is_array, namespace, take
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    count,
+    float_like,
+    is_array,
+    namespace,
+    take,
+    to_numpy,
+)
 from meanmap.kernels.base import Comparison, Kernel
 
 
@@ -108,3 +119,68 @@ class Precomputed(Kernel):
 
     def _diagonal(self, A: Points) -> Array:
         return asarray(self.gram, float_like(A))[A, A]
+
+
+def is_scikit_learn(kernel: Any) -> bool:
+    """Whether it is a kernel of `sklearn.gaussian_process.kernels` (that nobody else imports)."""
+    module = sys.modules.get("sklearn.gaussian_process.kernels")
+    return module is not None and isinstance(kernel, module.Kernel)
+
+
+class ScikitLearn(Kernel):
+    """A kernel of `sklearn.gaussian_process.kernels`, with its parameters as they are.
+
+    Wherever a kernel is asked for, scikit-learn's may be passed and is wrapped in this. It is taken
+    to be bounded if it is stationary. `WhiteKernel` is noise of a measurement and no function of
+    two points: it is refused, and its place is the regularisation.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from meanmap.kernels import Gaussian, ScikitLearn
+    >>> X = [[0.0], [1.0], [3.0]]
+    >>> bool(abs(ScikitLearn(RBF(2.0))(X) - Gaussian(2.0)(X)).max() < 1e-15)
+    True
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        """Whether k(x, x) stays bounded on the whole domain: where k is stationary."""
+        return bool(self._inner().is_stationary())
+
+    @property
+    def on_vectors(self) -> bool:  # type: ignore[override]
+        """Whether points are vectors, rows of a 2-D array of numbers."""
+        return bool(self._inner().requires_vector_input)
+
+    def _inner(self) -> Any:
+        if not is_scikit_learn(self.kernel):
+            raise TypeError(
+                "ScikitLearn takes a kernel of sklearn.gaussian_process.kernels, got "
+                f"{checks.describe(self.kernel)}."
+            )
+        parts = [self.kernel, *self.kernel.get_params().values()]
+        if any(type(part).__name__ == "WhiteKernel" for part in parts):
+            raise ValueError(
+                f"{self.kernel!r} contains a WhiteKernel, which is noise and no function of two "
+                "points. Leave it out; the regularisation takes its place."
+            )
+        return self.kernel
+
+    def _check(self, points: Any, name: str) -> Points:
+        check = checks.vectors if self.on_vectors else checks.any_points
+        return check(points, name)
+
+    def _against(self, B: Points) -> Comparison:
+        kernel, like = self._inner(), float_like(B)
+
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            return asarray(kernel(to_numpy(A), to_numpy(take(B, columns))), like)
+
+        return compare
+
+    def _diagonal(self, A: Points) -> Array:
+        return asarray(self._inner().diag(to_numpy(A)), float_like(A))

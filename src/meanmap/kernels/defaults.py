@@ -9,8 +9,9 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import is_array
 from meanmap.kernels.base import Kernel
+from meanmap.kernels.columns import Columns, all_numbers, bound, is_frame
 from meanmap.kernels.composite import TensorProduct
-from meanmap.kernels.custom import Function
+from meanmap.kernels.custom import Function, ScikitLearn, is_scikit_learn
 from meanmap.kernels.discrete import Delta
 from meanmap.kernels.matrices import Trace
 from meanmap.kernels.vectors import Gaussian
@@ -20,13 +21,21 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
     """A kernel for this kind of points.
 
     Rows of numbers get a Gaussian at the median distance, labels (strings, booleans) a delta
-    kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product.
+    kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product, a data frame
+    with columns that are no numbers the product of its columns' kernels.
     """
     if isinstance(points, tuple):
         if not points:
             raise ValueError(f"{name}: got an empty tuple; pass a sample, or a tuple (X, Y).")
         parts = [default_kernel(part, f"{name}[{i}]") for i, part in enumerate(points)]
         return TensorProduct(*parts)
+    if is_frame(points) and not all_numbers(points):
+        return Columns().bound(points, name)
+    if isinstance(points, list) and points and hasattr(points[0], "adj"):
+        raise TypeError(
+            f"{name}: graphs have no default kernel. Pass kernel=kernels.WeisfeilerLehman(), which "
+            "compares them by a label of their nodes (label=None by their degrees)."
+        )
     array = checks.any_points(points, name)
     if array.ndim == 1:
         if isinstance(array, np.ndarray) and array.dtype.kind in "USObT":
@@ -48,11 +57,13 @@ def _is_text(array: np.ndarray) -> bool:
 
 
 def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
-    """A kernel from what a user passed: None, a kernel, a function, a tuple for pairs."""
+    """A kernel from what a user passed: None, ours or scikit-learn's, a function, a tuple."""
     if kernel is None:
         return default_kernel(points, name)
     if isinstance(kernel, Kernel):
-        return kernel
+        return bound(kernel, points, name)
+    if is_scikit_learn(kernel):
+        return ScikitLearn(kernel)
     if isinstance(kernel, tuple) and isinstance(points, tuple) and len(kernel) == len(points):
         pairs = enumerate(zip(kernel, points, strict=True))
         return TensorProduct(*(as_kernel(k, part, f"{name}[{i}]") for i, (k, part) in pairs))
@@ -66,5 +77,6 @@ def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
     if callable(kernel):
         return Function(kernel)
     raise TypeError(
-        f"kernel: expected a kernel of meanmap.kernels, a function k(x, y) or None, got {kernel!r}."
+        "kernel: expected a kernel of meanmap.kernels (or of sklearn.gaussian_process), a function "
+        f"k(x, y) or None, got {kernel!r}."
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from meanmap import checks
-from meanmap.arrays import Array, Points, float_like, namespace
+from meanmap.arrays import Array, Points, apply, float_like, namespace, to_numpy
+from meanmap.kernels.bandwidths import median_distance, median_factor
 from meanmap.kernels.base import Comparison, Kernel
-from meanmap.kernels.features import FeatureMap, OneHot
+from meanmap.kernels.features import FeatureMap, OneHot, OneHotColumns
 
 
 def equal(A: Array, B: Array) -> Array:
@@ -34,6 +38,9 @@ class Delta(Kernel):
            [1., 1., 0.]])
     """
 
+    characteristic = "discrete sets"
+    universal = "discrete sets"
+
     def _check(self, points: Any, name: str) -> Points:
         return checks.labels(points, name)
 
@@ -48,3 +55,112 @@ class Delta(Kernel):
 
     def feature_map(self, points: Points) -> FeatureMap:
         return OneHot(points)
+
+
+def count_bandwidth(value: Any, median: Callable[[], float] | None = None) -> float:
+    """The bandwidth of a kernel exp(-count/bandwidth), chosen on data where asked to."""
+    if isinstance(value, str):
+        factor = median_factor(value)
+        if median is None:
+            raise ValueError(
+                f"bandwidth={value!r} has to be chosen on data first: use kernel.resolve(points), "
+                "or the kernel of a fitted model."
+            )
+        return factor * median()
+    value = value.item() if hasattr(value, "item") else value
+    return checks.positive(value, "bandwidth", 'Use bandwidth="median" or a positive number.')
+
+
+class Hamming(Kernel):
+    """exp(-h/σ) of the number h of columns in which two rows of labels differ.
+
+    Positive definite, bounded, and on finitely many categories characteristic and universal: it is
+    a product over the columns of 1 where they agree, exp(-1/σ) where they differ. The other form is
+    the share of columns that agree, 1 - h/d, which sees each column by itself and is neither.
+    Points are rows (n, d), or labels (n,) as one column.
+
+    Parameters
+    ----------
+    bandwidth : "median" or float
+        σ, in columns. "median" is the median number of columns in which two different rows differ.
+    form : "exponential" or "agreement"
+        Which of the two; the agreement has no bandwidth.
+
+    Examples
+    --------
+    >>> from meanmap.kernels import Hamming
+    >>> rows = [["red", "round"], ["red", "square"], ["blue", "square"]]
+    >>> Hamming(bandwidth=1.0)(rows).round(3)
+    array([[1.   , 0.368, 0.135],
+           [0.368, 1.   , 0.368],
+           [0.135, 0.368, 1.   ]])
+    >>> Hamming(form="agreement")(rows)
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0.5],
+           [0. , 0.5, 1. ]])
+    """
+
+    def __init__(self, bandwidth: Any = "median", form: str = "exponential") -> None:
+        self.bandwidth = bandwidth
+        self.form = form
+
+    @property
+    def characteristic(self) -> str | None:  # type: ignore[override]
+        """Where embeddings determine distributions."""
+        return None if self._agreement() else "rows of finitely many categories"
+
+    @property
+    def universal(self) -> str | None:  # type: ignore[override]
+        """Where the space holds every function."""
+        return self.characteristic
+
+    def _agreement(self) -> bool:
+        return checks.option(self.form, "form", ["exponential", "agreement"]) == "agreement"
+
+    def _check(self, points: Any, name: str) -> Points:
+        return checks.labels(points, name)
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Hamming:
+        if self._agreement():
+            return Hamming(self.bandwidth, self.form)
+
+        def median() -> float:
+            # rows as one-hot vectors: ‖·‖² is twice the number of columns that differ
+            table = _table(to_numpy(points))
+            codes = [np.unique(column, return_inverse=True)[1] for column in table.T]
+            hot = [code[:, None] == np.arange(code.max() + 1) for code in codes]
+            return median_distance(np.concatenate(hot, axis=1), weights) ** 2 / 2
+
+        return Hamming(count_bandwidth(self.bandwidth, median), self.form)
+
+    def _against(self, B: Points) -> Comparison:
+        b, like = _table(B), float_like(B)
+        agreement, d = self._agreement(), b.shape[1]
+        rate = 0.0 if agreement else -1 / count_bandwidth(self.bandwidth)
+        xp = namespace(like)
+
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            a, there = _table(A), b[columns]
+            differ = xp.zeros((a.shape[0], there.shape[0]), dtype=like.dtype)
+            for c in range(d):
+                differ += xp.astype(a[:, None, c] != there[None, :, c], like.dtype)
+            if agreement:
+                differ *= -1 / d
+                differ += 1
+                return differ
+            differ *= rate
+            return apply("exp", differ)
+
+        return compare
+
+    def _diagonal(self, A: Points) -> Array:
+        like = float_like(A)
+        return namespace(like).ones(A.shape[0], dtype=like.dtype)
+
+    def feature_map(self, points: Points) -> FeatureMap | None:
+        return OneHotColumns(_table(points)) if self._agreement() else None
+
+
+def _table(points: Array) -> Array:
+    """Labels as rows."""
+    return points if points.ndim == 2 else points[:, None]

@@ -61,6 +61,19 @@ class OneHot(FeatureMap):
         return xp.astype(equal(points, categories), like.dtype)
 
 
+class OneHotColumns(FeatureMap):
+    """The one-hot vectors of every column, side by side, over √d: the share of equal columns."""
+
+    def __init__(self, points: Points) -> None:
+        self.columns = [OneHot(points[:, c]) for c in range(points.shape[1])]
+        self.rank = sum(column.rank for column in self.columns)
+
+    def __call__(self, points: Points) -> Array:
+        table = points if points.ndim == 2 else points[:, None]
+        parts = [column(table[:, c]) for c, column in enumerate(self.columns)]
+        return namespace(*parts).concat(parts, axis=1) / sqrt(len(parts))
+
+
 class Monomials(FeatureMap):
     """The features of (⟨x, x'⟩ + c)^p: every monomial of degree ≤ p (exactly p if c = 0)."""
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from meanmap import checks
-from meanmap.arrays import Array, Points, matmul_into, namespace
+from meanmap.arrays import Array, Points, apply, asarray, device, matmul_into, namespace
+from meanmap.kernels.bandwidths import median_distance
 from meanmap.kernels.base import Comparison, Kernel
+from meanmap.kernels.discrete import count_bandwidth
 from meanmap.kernels.features import FeatureMap, Flat
+from meanmap.kernels.vectors import Gaussian
 
 
 class Trace(Kernel):
     """tr(AᵀB) on matrices: rotations, permutations (Song et al. 2009, sections 5 and 7).
 
     Its features are the matrix's entries. On orthogonal matrices it is bounded. It has no constant,
-    so that a conditional regresses through the origin: `Trace() + 1` adds one.
+    so that a conditional regresses through the origin: `Trace() + 1` adds one. An embedding is the
+    mean matrix, so it is not characteristic; `Chordal` and `Mallows` are.
 
     Examples
     --------
@@ -42,6 +48,108 @@ class Trace(Kernel):
 
     def feature_map(self, points: Points) -> FeatureMap:
         return Flat(prod(points.shape[1:]))
+
+
+class Chordal(Kernel):
+    """exp(-‖A - B‖_F²/2σ²), a Gaussian of the chordal distance between matrices.
+
+    Bounded; characteristic and universal on rotations, and on all matrices of one shape.
+
+    Parameters
+    ----------
+    bandwidth : "median" or float
+        σ, in the Frobenius norm: for rotations by an angle θ apart in a plane it is √8 |sin θ/2|.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import Chordal
+    >>> quarter = np.array([[0.0, -1.0], [1.0, 0.0]])
+    >>> Chordal(bandwidth=2.0)(np.stack([np.eye(2), quarter])).round(3)  # 2 apart
+    array([[1.   , 0.607],
+           [0.607, 1.   ]])
+    """
+
+    characteristic = "matrices of one shape, rotations among them"
+    universal = "matrices of one shape, rotations among them"
+
+    def __init__(self, bandwidth: Any = "median") -> None:
+        self.bandwidth = bandwidth
+
+    def _check(self, points: Any, name: str) -> Points:
+        return checks.matrices(points, name)
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Chordal:
+        return Chordal(Gaussian(self.bandwidth).resolve(_flat(points), weights).bandwidth)
+
+    def _against(self, B: Points) -> Comparison:
+        compare = Gaussian(self.bandwidth)._against(_flat(B))
+        return lambda A, columns, out: compare(_flat(A), columns, out)
+
+    def _diagonal(self, A: Points) -> Array:
+        return namespace(A).ones(A.shape[0], dtype=A.dtype)
+
+
+class Mallows(Kernel):
+    """exp(-τ/σ) of Kendall's τ, the number of pairs that two permutations put in another order.
+
+    Bounded; characteristic and universal on the permutations of p items (Mania et al. 2018). Points
+    are permutation matrices (n, p, p): row i has its 1 in the column that item i goes to. (In
+    Mallows' model, written exp(-λτ), λ is 1/σ.)
+
+    Parameters
+    ----------
+    bandwidth : "median" or float
+        σ, in pairs. "median" is the median τ between two different permutations of the sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import Mallows
+    >>> orders = np.array([[0, 1, 2], [1, 0, 2], [2, 1, 0]])  # τ from the first: 0, 1, 3
+    >>> Mallows(bandwidth=1.0)(np.eye(3)[orders])[0].round(3)
+    array([1.   , 0.368, 0.05 ])
+    """
+
+    characteristic = "permutations of p items"
+    universal = "permutations of p items"
+
+    def __init__(self, bandwidth: Any = "median") -> None:
+        self.bandwidth = bandwidth
+
+    def _check(self, points: Any, name: str) -> Points:
+        return checks.permutations(points, name)
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Mallows:
+        def median() -> float:
+            # signs of the pairs' orders: ‖·‖² is four times the number of pairs that differ
+            return median_distance(_orders(points), weights) ** 2 / 4
+
+        return Mallows(count_bandwidth(self.bandwidth, median))
+
+    def _against(self, B: Points) -> Comparison:
+        b, sigma = _orders(B), count_bandwidth(self.bandwidth)
+
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            # of m pairs, (m - ⟨signs, signs'⟩)/2 differ
+            same = matmul_into(_orders(A), b[columns].T, out)
+            same -= b.shape[1]
+            same /= 2 * sigma
+            return apply("exp", same)
+
+        return compare
+
+    def _diagonal(self, A: Points) -> Array:
+        return namespace(A).ones(A.shape[0], dtype=A.dtype)
+
+
+def _orders(A: Array) -> Array:
+    """Of every pair of items i < j, whether j comes after i: +1 or -1."""
+    xp = namespace(A)
+    p = A.shape[1]
+    place = A @ asarray(np.arange(float(p)), A)  # row i of the matrix says where item i goes
+    i, j = (xp.asarray(index, device=device(A)) for index in np.triu_indices(p, k=1))
+    return xp.sign(xp.take(place, j, axis=1) - xp.take(place, i, axis=1))
 
 
 def _flat(A: Array) -> Array:

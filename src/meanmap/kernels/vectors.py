@@ -421,7 +421,7 @@ class Energy(Rough):
     Examples
     --------
     >>> from meanmap import embed
-    >>> from meanmap.kernels.vectors import Energy
+    >>> from meanmap.kernels import Energy
     >>> P, Q = embed([[0.0], [1.0]], kernel=Energy()), embed([[3.0]], kernel=Energy())
     >>> P.distance(Q) ** 2  # (2 · 2.5 - 0.5 - 0)/2
     np.float64(2.25)

@@ -3,12 +3,16 @@
 | basis | ψ(x) | exact |
 |---|---|---|
 | `PivotedCholesky(tol, max_rank)` | L⁻¹ k(P, x) with pivots P | on the sample, to `tol` |
+| `Nystroem(n, sampling)` | the same with n sampled landmarks | no; `error_bound` says how far |
+| `RandomFourier(n)` | cosines and sines at random frequencies | no; as 1/√n |
 | `Explicit()` | the kernel's own finite features | yes |
 """
 
 from meanmap.spaces.bases import Basis, Coordinates
 from meanmap.spaces.cholesky import ApproximationWarning, PivotedCholesky
 from meanmap.spaces.explicit import Explicit
+from meanmap.spaces.fourier import RandomFourier
+from meanmap.spaces.nystroem import Nystroem
 from meanmap.spaces.space import Space
 
 __all__ = [
@@ -16,6 +20,8 @@ __all__ = [
     "Basis",
     "Coordinates",
     "Explicit",
+    "Nystroem",
     "PivotedCholesky",
+    "RandomFourier",
     "Space",
 ]

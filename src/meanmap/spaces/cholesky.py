@@ -11,6 +11,8 @@ always taking the largest residual does; where the rank is capped it leaves seve
 
 from __future__ import annotations
 
+import contextlib
+import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +24,12 @@ from meanmap.arrays import (
     TILE,
     Array,
     Points,
+    asarray,
     assign,
     count,
+    device,
     epsilon,
+    first_array,
     float_like,
     for_each_thread,
     matmul_into,
@@ -38,10 +43,12 @@ from meanmap.arrays import (
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.base import ALL, Comparison
-from meanmap.spaces.bases import Basis, Coordinates
+from meanmap.spaces.bases import Basis, Coordinates, Work
 
 MAX_RANK = 2000
 CANDIDATES = 128, 256  # points among which a block of pivots is drawn, at first and at most
+
+ROUNDING = 1e-12  # of the trace: what a landmark must add to be worth a coordinate
 
 LENIENCE = 8  # how much likelier a pivot is kept than in single draws
 
@@ -66,12 +73,46 @@ class Pivots(Coordinates):
     def transform(self, points: Points) -> Array:
         if count(points) * self.rank <= 8 * TILE:
             return self._block(points)
+        if isinstance(self.factor, np.ndarray):
+            rows = np.empty((self.rank, count(points)), dtype=self.factor.dtype)
+
+            def keep(thread: int, block: slice, psi: np.ndarray) -> None:
+                rows[:, block] = psi.T
+
+            self.for_each_block(points, keep)
+            return rows.T
         blocks = spans(count(points), max(1, 8 * TILE // self.rank))
         return namespace(self.factor).concat([self._block(take(points, i)) for i in blocks])
 
     def _block(self, points: Points) -> Array:
         gram = self._compare(points, ALL, None)
         return solve_triangular(self.factor, gram.T, overwrite=True).T
+
+    def for_each_block(self, points: Points, work: Work) -> None:
+        r, L = self.rank, self.factor
+        if not isinstance(L, np.ndarray) or r == 0:
+            return super().for_each_block(points, work)
+        blocks, compare = self._blocks(points), self.kernel._against(points)
+
+        def share(thread: int, of: int) -> None:
+            # fresh memory would cost more than what is computed in it
+            buffer = np.empty(r * blocks[0].stop, dtype=L.dtype)
+            known = np.empty(min(r, CANDIDATES[0]) * blocks[0].stop, dtype=L.dtype)
+            for block in blocks[thread::of]:
+                width = block.stop - block.start
+                rows = compare(self.points, block, buffer[: r * width].reshape(r, width))
+                # L⁻¹ by blocks: products let go of the interpreter lock, a solve does not
+                for J in spans(r, CANDIDATES[0]):
+                    if J.start:
+                        into = known[: (J.stop - J.start) * width].reshape(-1, width)
+                        rows[J] -= np.matmul(L[J, : J.start], rows[: J.start], out=into)
+                    rows[J] = solve_triangular(L[J, J], rows[J], overwrite=True)
+                work(thread, block, rows.T)
+
+        if len(blocks) > 1:
+            return for_each_thread(share)
+        with one_blas_thread():
+            return share(0, 1)
 
     @cached_property
     def _compare(self) -> Comparison:
@@ -122,23 +163,61 @@ class PivotedCholesky(Basis):
         if not isinstance(cap, int | np.integer) or cap < 1:
             raise ValueError(f"max_rank must be a whole number ≥ 1 or None, got {self.max_rank!r}.")
         with one_blas_thread():
-            rows, chosen, residual = factorize(kernel, points, weights, self.tol, min(n, int(cap)))
-        if len(chosen) == cap < n and residual > self.tol:
+            fitted, coordinates = pivoted(kernel, points, weights, self.tol, min(n, int(cap)))
+        left = fitted.residual
+        if fitted.rank == cap < n and left > self.tol:
             warnings.warn(
-                f"rank {cap} leaves {residual:.2g} of the kernel's trace on {n} points "
+                f"rank {cap} leaves {left:.2g} of the kernel's trace on {n} points "
                 f"(asked for {self.tol:.2g}). Raise max_rank, widen the bandwidth, or pass "
-                f"basis=PivotedCholesky(tol={residual:.1g}) to accept it.",
+                f"basis=PivotedCholesky(tol={left:.1g}) to accept it.",
                 ApproximationWarning,
                 stacklevel=2,
             )
-        L = take(rows.T, chosen)
-        return Pivots(kernel, take(points, chosen), L, residual), rows.T
+        return fitted, coordinates
+
+
+def pivoted(
+    kernel: Kernel,
+    points: Points,
+    weights: Array,
+    tol: float,
+    max_rank: int,
+    rng: np.random.Generator | None = None,
+) -> tuple[Pivots, Array]:
+    """Coordinates on pivots drawn from the sample, and the sample's own."""
+    rows, chosen, residual = factorize(kernel, points, weights, tol, max_rank, rng)
+    return Pivots(kernel, take(points, chosen), take(rows.T, chosen), residual), rows.T
+
+
+def spanned(kernel: Kernel, landmarks: Points) -> Pivots:
+    """Coordinates on the span of given landmarks; what they miss of a sample is not known yet.
+
+    Landmarks that the others already span, to rounding, are left out: the rank is decided by the
+    same factorisation as everywhere, run among the landmarks.
+    """
+    if isinstance(first_array(landmarks), np.ndarray):
+        gram = kernel._gram(landmarks, landmarks)
+        with contextlib.suppress(np.linalg.LinAlgError):
+            L = np.linalg.cholesky(gram)
+            if (L.diagonal() ** 2).min() > 1e3 * max(ROUNDING, epsilon(L)) * gram.diagonal().max():
+                return Pivots(kernel, landmarks, L, math.nan)  # plainly independent, and faster
+    even = checks.weights(None, landmarks, float_like(landmarks))
+    rows, chosen, _ = factorize(kernel, landmarks, even, ROUNDING, count(landmarks))
+    return Pivots(kernel, take(landmarks, chosen), take(rows.T, chosen), math.nan)
 
 
 def factorize(
-    kernel: Kernel, points: Points, weights: Array, tol: float, max_rank: int
+    kernel: Kernel,
+    points: Points,
+    weights: Array,
+    tol: float,
+    max_rank: int,
+    rng: np.random.Generator | None = None,
 ) -> tuple[Array, np.ndarray, float]:
-    """`K ≈ rowsᵀ rows` on a weighted sample, the pivots, and the relative residual trace."""
+    """`K ≈ rowsᵀ rows` on a weighted sample, the pivots, and the relative residual trace.
+
+    The pivots are drawn with `rng`; None is a fixed seed.
+    """
     n, like = count(points), float_like(points)
     xp = namespace(like)
     compare = kernel._against(points)
@@ -146,8 +225,8 @@ def factorize(
     residual = to_numpy(kernel._diagonal(points)).astype(np.float64).copy()
     total, largest = float(w @ residual), float(residual.max(initial=0.0))
     floor = 8 * epsilon(like) * largest  # below this a residual is rounding
-    rng = np.random.default_rng(0)
-    rows = xp.empty((min(max_rank, 64), n), dtype=like.dtype)
+    rng = np.random.default_rng(0) if rng is None else rng
+    rows = xp.empty((min(max_rank, 64), n), dtype=like.dtype, device=device(like))
     pivots = np.empty(0, dtype=int)
     width = CANDIDATES[0]
 
@@ -164,24 +243,37 @@ def factorize(
         order, L = choose_pivots(block, residual[candidates], floor, rng)
         new, L = candidates[order[: max_rank - k]], L[: max_rank - k, : max_rank - k]
         if k + len(new) > rows.shape[0]:
-            size = min(max_rank, max(2 * rows.shape[0], k + len(new)))
-            larger = xp.empty((size, n), dtype=like.dtype)
-            rows = assign(larger, slice(0, k), rows[:k])
+            rows = enlarged(rows, k, k + len(new), max_rank)
         left = float(w @ residual)
-        there = take(points, new)
-        L = xp.asarray(L, dtype=like.dtype)
+        there, L = take(points, new), asarray(L, like)
         rows, explained = extend(rows, k, new, there, compare, L, residual, w)
         enough = np.flatnonzero(left - np.cumsum(explained) <= tol * total)
         keep = int(enough[0]) + 1 if len(enough) else len(new)  # the tolerance may be met midway
         if keep < len(new):
-            surplus = to_numpy(rows[k + keep : k + len(new)])
-            residual += (surplus * surplus).sum(axis=0)
+            for row in range(k + keep, k + len(new)):
+                residual += to_numpy(rows[row]) ** 2
         pivots = np.concatenate([pivots, new[:keep]])
         residual[pivots] = 0.0
         # candidates that crowd together are wasted, candidates far apart are all taken
         if len(new) > len(candidates) // 4:
             width = min(2 * width, CANDIDATES[1])
+    if isinstance(rows, np.ndarray):
+        rows.resize((len(pivots), n), refcheck=False)  # gives back what was not needed
     return rows[: len(pivots)], pivots, float(w @ residual) / total if total > 0 else 0.0
+
+
+def enlarged(rows: Array, filled: int, size: int, limit: int) -> Array:
+    """Room for at least `size` rows, and for `limit` at most; the first `filled` are kept.
+
+    NumPy's memory grows where it is (the system moves pages, not numbers), so that a large sample
+    is never held twice; elsewhere room doubles.
+    """
+    if isinstance(rows, np.ndarray):
+        rows.resize((size, rows.shape[1]), refcheck=False)  # nobody else holds a view
+        return rows
+    size = min(limit, max(2 * rows.shape[0], size))
+    larger = namespace(rows).empty((size, rows.shape[1]), dtype=rows.dtype, device=device(rows))
+    return assign(larger, slice(0, filled), rows[:filled])
 
 
 def draw(residual: np.ndarray, width: int, rng: np.random.Generator) -> np.ndarray:
@@ -274,4 +366,4 @@ def extend(
     return rows, explained.sum(axis=0)
 
 
-__all__ = ["ApproximationWarning", "PivotedCholesky", "Pivots", "factorize"]
+__all__ = ["ApproximationWarning", "PivotedCholesky", "Pivots", "factorize", "pivoted", "spanned"]

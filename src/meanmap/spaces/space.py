@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, float_like, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, count, epsilon, float_like, namespace, take, to_numpy
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces.bases import Basis, Coordinates
 from meanmap.spaces.cholesky import MAX_RANK, PivotedCholesky
@@ -22,15 +22,17 @@ class Space(TransformerMixin, BaseEstimator):
     ----------
     kernel : Kernel, callable or None
         None chooses one for the kind of points.
-    basis : PivotedCholesky, Explicit or None
-        None takes the kernel's own features where it has few, else pivoted Cholesky.
+    basis : PivotedCholesky, Nystroem, RandomFourier, Explicit or None
+        None takes the kernel's own features where it has few, else pivoted Cholesky to tolerance,
+        of rank min(n, 2000) at most: no array is larger than n × rank.
 
     Attributes
     ----------
     kernel_ : the kernel with its bandwidth resolved
     basis_ : the basis that was used
     rank_ : the number of coordinates
-    residual_ : the part of the kernel's trace on the sample that the coordinates miss
+    residual_ : the part of the kernel's trace on the sample that the coordinates miss; for
+        RandomFourier, which is no projection, the mean error of k over pairs of the sample
 
     Examples
     --------
@@ -80,15 +82,29 @@ class Space(TransformerMixin, BaseEstimator):
         """Fit to points that passed the gate, with a resolved kernel; return their coordinates."""
         return self._keep(kernel, points, *self._placed(kernel, points, weights))
 
+    def _place_moments(
+        self, kernel: Kernel, points: Points, weights: Array, values: Array
+    ) -> tuple[Array, Array]:
+        """As `_place`, with the sample's moments `Σ wψψᵀ` and `Σ w v ψᵀ` for its coordinates."""
+        basis = self._basis(kernel, points)
+        fitted, C, B = basis.fit_moments(kernel, points, weights, values)
+        self._keep(kernel, points, basis, fitted, C)
+        return C, B
+
     def _placed(
         self, kernel: Kernel, points: Points, weights: Array
     ) -> tuple[Basis, Coordinates, Array]:
+        basis = self._basis(kernel, points)
+        return basis, *basis.fit(kernel, points, weights)
+
+    def _basis(self, kernel: Kernel, points: Points) -> Basis:
         basis = self.basis if self.basis is not None else choose_basis(kernel, points)
         if not isinstance(basis, Basis):
             raise TypeError(
-                f"basis: expected PivotedCholesky(), Explicit() or None, got {basis!r}."
+                "basis: expected PivotedCholesky(), Nystroem(n), RandomFourier(n), Explicit() or "
+                f"None, got {basis!r}."
             )
-        return basis, *basis.fit(kernel, points, weights)
+        return basis
 
     def _keep(
         self, kernel: Kernel, points: Points, basis: Basis, fitted: Coordinates, coordinates: Array
@@ -114,9 +130,68 @@ class Space(TransformerMixin, BaseEstimator):
     def _mean(self, points: Points, weights: Array) -> Array:
         return self._coordinates.mean(points, weights)
 
+    def error_bound(self, x: Any, x2: Any = None) -> Array:
+        """The largest error that ψ(x)·ψ(x') can have as a value of k(x, x').
+
+        Coordinates are k(x, ·) projected on a subspace. They miss k(x, x) - ‖ψ(x)‖² =: residual(x)
+        of it, and by Cauchy and Schwarz |k(x, x') - ψ(x)·ψ(x')| ≤ √(residual(x) residual(x')), up
+        to rounding.
+
+        Parameters
+        ----------
+        x : points, or a single one
+        x2 : points, a single one, or None
+            None is x' = x, point by point.
+
+        Returns
+        -------
+        array of shape (m,), or (m, m2) for every pair; a single point has no axis
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap.kernels import Gaussian
+        >>> from meanmap.spaces import Nystroem, Space
+        >>> X = np.random.default_rng(0).normal(size=(500, 2))
+        >>> space = Space(Gaussian(1.0), Nystroem(60, random_state=0)).fit(X)
+        >>> error = Gaussian(1.0)(X) - space.transform(X) @ space.transform(X).T
+        >>> bool((abs(error) <= space.error_bound(X, X)).all())
+        True
+        >>> bool(space.error_bound([0.0, 0.0]) < 0.01 < 0.9 < space.error_bound([9.0, 9.0]))
+        True
+        """
+        self._must_project("error_bound")
+        left, one = self._missed(x, "x")
+        if x2 is None:
+            return left[0] if one else left
+        xp = namespace(left)
+        right, other = self._missed(x2, "x2")
+        bound = xp.sqrt(left)[:, None] * xp.sqrt(right)[None, :]
+        bound = bound[:, 0] if other else bound
+        return bound[0] if one else bound
+
+    def _missed(self, x: Any, name: str) -> tuple[Array, bool]:
+        """k(x, x) - ‖ψ(x)‖², rounding added, and whether x was one single point."""
+        points, single = self.kernel_.rows(x, self._sample, name)
+        coordinates = self._transform(points)
+        xp = namespace(coordinates)
+        diagonal = self.kernel_._diagonal(points)
+        missed = diagonal - xp.sum(coordinates * coordinates, axis=1)
+        rounding = (8 + self.rank_) * epsilon(coordinates) * abs(diagonal)
+        return xp.where(missed > 0, missed, xp.zeros_like(missed)) + rounding, single
+
+    def _must_project(self, name: str) -> None:
+        check_is_fitted(self, "kernel_")
+        if not self._coordinates.projects:
+            raise TypeError(
+                f"{name} needs coordinates that are a projection, which {self.basis_!r} does not "
+                f"give: ‖ψ(x)‖² is k(x, x) everywhere. residual_ ({self.residual_:.2g}) is their "
+                "mean error; basis=Nystroem(n) gives a projection."
+            )
+
     def support(self, x: Any) -> Array:
         """‖ψ(x)‖²/k(x, x): 1 where the sample surrounds x, near 0 far from all of it."""
-        check_is_fitted(self, "kernel_")
+        self._must_project("support")
         points, single = self.kernel_.rows(x, self._sample)
         values = self._support(points, self._transform(points))
         return values[0] if single else values
@@ -138,7 +213,7 @@ class Space(TransformerMixin, BaseEstimator):
             return f"Space(kernel={self.kernel!r}, basis={self.basis!r})"
         return (
             f"Space({self.kernel_!r}, {self.basis_!r}: rank {self.rank_}, "
-            f"residual {self.residual_:.2g})"
+            f"{'residual' if self._coordinates.projects else 'mean error'} {self.residual_:.2g})"
         )
 
 

@@ -1,0 +1,304 @@
+"""Kernels on tables whose columns are of different kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from meanmap import checks
+from meanmap.arrays import Array, Points, is_array
+from meanmap.kernels.base import Kernel
+from meanmap.kernels.composite import Pair, Scaled, TensorProduct
+from meanmap.kernels.discrete import Delta
+from meanmap.kernels.vectors import Gaussian
+
+
+class Columns(TensorProduct):
+    """A product of kernels over the columns of a DataFrame, or of a dict of columns.
+
+    Points become the tuple of the columns, in the kernel's order: numbers as (n, 1), the rest as
+    labels (n,). A table must have exactly the columns that the kernel names.
+
+    Parameters
+    ----------
+    columns : dict from column to Kernel, or None
+        A kernel of None is the default for the column's dtype: a Gaussian at the median distance
+        for numbers, a delta kernel for text, categories and booleans. `Columns()` takes all
+        columns of the table that it meets first, by default.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from meanmap import embed
+    >>> from meanmap.kernels import Columns, Laplace
+    >>> people = pd.DataFrame({"age": [31.0, 45.0, 62.0], "city": ["Oslo", "Rome", "Oslo"]})
+    >>> embed(people, kernel=Columns()).kernel
+    Columns({'age': Gaussian(bandwidth=17.0), 'city': Delta()})
+    >>> kernel = Columns({"age": Laplace(20.0), "city": None}).resolve(people)
+    >>> kernel(people).round(2)
+    array([[1.  , 0.  , 0.21],
+           [0.  , 1.  , 0.  ],
+           [0.21, 0.  , 1.  ]])
+    """
+
+    def __init__(self, columns: Mapping[Any, Kernel | None] | None = None) -> None:
+        self.columns = columns
+
+    # --- which columns ------------------------------------------------------------------------
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernel of each column."""
+        known = self._named()
+        if self.columns is None or any(kernel is None for kernel in known.values()):
+            raise ValueError(
+                f"{self!r} does not know the kinds of its columns yet: use kernel.resolve(table), "
+                "or the kernel of a fitted model."
+            )
+        return tuple(kernel for kernel in known.values() if kernel is not None)
+
+    def _named(self) -> dict[Any, Kernel | None]:
+        """The kernels by column, checked."""
+        columns = {} if self.columns is None else self.columns
+        if not isinstance(columns, Mapping) or (self.columns is not None and not columns):
+            raise TypeError(
+                "Columns takes a dict from column names to kernels, or nothing for the default of "
+                f"every column; got {self.columns!r:.60}."
+            )
+        for name, kernel in columns.items():
+            if kernel is not None and not isinstance(kernel, Kernel):
+                raise TypeError(
+                    f"Columns: the kernel of column {name!r} must be a kernel of meanmap.kernels "
+                    f"or None, got {kernel!r:.60}. Functions go with kernels.Function(f), "
+                    "scikit-learn's kernels with kernels.ScikitLearn(kernel)."
+                )
+        return dict(columns)
+
+    def bound(self, points: Any, name: str = "points") -> Columns:
+        """A copy that names every column of a table; a tuple of columns tells no names."""
+        known = self._named()
+        if isinstance(points, tuple) or (known and None not in known.values()):
+            return self
+        table = _table(points, name)
+        if not known:
+            known = dict.fromkeys(table)
+        _same_names(known, table, name)
+        return Columns(
+            {
+                column: default_for(table[column], f"{name}[{column!r}]") if k is None else k
+                for column, k in known.items()
+            }
+        )
+
+    # --- points -------------------------------------------------------------------------------
+
+    def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
+        kernels = self.kernels
+        if not isinstance(points, tuple):
+            table = _table(points, name)
+            _same_names(self._named(), table, name)
+            points = tuple(
+                _values(table[column], kernel.on_vectors)
+                for column, kernel in zip(self._named(), kernels, strict=True)
+            )
+        labels = [f"{name}[{column!r}]" for column in self._named()]
+        parts = super()._parts(points, name)
+        return [(k, part, label) for (k, part, _), label in zip(parts, labels, strict=True)]
+
+    def _check(self, points: Any, name: str) -> Points:
+        kernel = self.bound(points, name)
+        return kernel._check(points, name) if kernel is not self else super()._check(points, name)
+
+    def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
+        if not hasattr(x, "columns") and hasattr(x, "to_dict"):
+            x = x.to_dict()  # a row of a frame
+        return super().rows(x, like, name)
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Columns:
+        kernel = self.bound(points)
+        points = points if isinstance(points, tuple) else kernel._check(points, "points")
+        triples = zip(kernel._named(), kernel.kernels, points, strict=True)
+        return Columns({column: k.resolve(part, weights) for column, k, part in triples})
+
+    # --- parameters ---------------------------------------------------------------------------
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        """Whether k(x, x) stays bounded on the whole domain; the default kernels are."""
+        return all(kernel.bounded for kernel in self._named().values() if kernel is not None)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The dict of kernels, and with `deep` each by its column, with its parameters."""
+        out: dict[str, Any] = {"columns": self.columns}
+        if deep:
+            for column, kernel in self._named().items():
+                out[str(column)] = kernel
+                if kernel is not None:
+                    out.update({f"{column}__{key}": v for key, v in kernel.get_params().items()})
+        return out
+
+    def set_params(self, **parameters: Any) -> Columns:
+        """Set all (`columns=`), a column's kernel (`age=`) or its parameter (`age__bandwidth=`)."""
+        if "columns" in parameters:
+            self.columns = parameters.pop("columns")
+        known = self._named()
+        for key, value in parameters.items():
+            if key in map(str, known):
+                column = next(column for column in known if str(column) == key)
+                known[column] = value
+                continue
+            column = next((c for c in known if key.startswith(f"{c}__")), None)
+            kernel = known.get(column)
+            if kernel is None:
+                names = ["columns", *map(str, known)]
+                raise ValueError(
+                    f"Invalid parameter {key!r} for {self!r}. Valid parameters are: {names!r}."
+                )
+            kernel.set_params(**{key.removeprefix(f"{column}__"): value})
+        if parameters:
+            self.columns = known
+        return self
+
+    def __sklearn_clone__(self) -> Columns:
+        if self.columns is None:
+            return Columns()
+        return Columns({c: clone(k) if k is not None else None for c, k in self._named().items()})
+
+    def __eq__(self, other: object) -> bool:
+        # in order: it is that of the tuples that points become
+        if not isinstance(other, Columns):
+            return False
+        if self.columns is None or other.columns is None:
+            return self.columns is other.columns
+        return list(self._named().items()) == list(other._named().items())
+
+    __hash__ = Kernel.__hash__
+
+    def __repr__(self) -> str:
+        return "Columns()" if self.columns is None else f"Columns({dict(self.columns)!r})"
+
+    def __matmul__(self, other: Kernel) -> Kernel:
+        return Kernel.__matmul__(self, other)  # a table stays one variable
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def is_frame(points: Any) -> bool:
+    """Whether it is a data frame: of pandas, polars, and their like."""
+    return hasattr(points, "columns") and hasattr(points, "to_numpy")
+
+
+def _table(points: Any, name: str) -> dict[Any, Any]:
+    """The columns of a frame or dict by name."""
+    if isinstance(points, Mapping):
+        return dict(points)
+    if not is_frame(points):
+        raise TypeError(
+            f"{name}: Columns takes a DataFrame or a dict of columns, got "
+            f"{checks.describe(points)}. Name the columns with pandas.DataFrame({name}, "
+            "columns=[...])."
+        )
+    names = list(points.columns)
+    twice = sorted({str(column) for column in names if names.count(column) > 1})
+    if twice:
+        raise ValueError(f"{name}: columns appear twice: {', '.join(twice)}. Rename them.")
+    return {column: points[column] for column in names}
+
+
+def _same_names(known: Mapping[Any, Any], table: Mapping[Any, Any], name: str) -> None:
+    """Refuse a table that lacks a column of the kernel's, or has one it does not name."""
+    missing = [repr(column) for column in known if column not in table]
+    if missing:
+        raise ValueError(
+            f"{name} lacks {_listed(missing)}, which the kernel compares. Its columns are "
+            f"{', '.join(map(repr, table))}."
+        )
+    unknown = [repr(column) for column in table if column not in known]
+    if unknown:
+        raise ValueError(
+            f"{name} has {_listed(unknown)} that the kernel does not name. Name a kernel for it, "
+            "Columns({column: None, ...}) for the default one, or drop it from the table."
+        )
+
+
+def _listed(columns: list[str]) -> str:
+    return ("column " if len(columns) == 1 else "columns ") + ", ".join(columns)
+
+
+def _values(column: Any, on_vectors: bool) -> Any:
+    """A column as points: (n, 1) for a kernel on vectors, (n,) for another; a cell as it is."""
+    if hasattr(column, "to_numpy") and not is_array(column):
+        column = column.to_numpy()
+    if not on_vectors:
+        return column
+    if isinstance(column, list | tuple):
+        column = np.asarray(column)
+    if is_array(column) and column.ndim == 1:
+        column = column[:, None]
+        if isinstance(column, np.ndarray) and column.dtype == np.float32:
+            return column.astype(np.float64)  # the columns of a table have one precision
+    return column
+
+
+def _kind(column: Any) -> str:
+    """What a column holds: "number", "label", or the dtype of something else."""
+    dtype = str(getattr(column, "dtype", "")).lower()
+    if dtype.startswith(("categor", "enum")):
+        return "label"
+    values = _values(column, False)
+    values = values if is_array(values) else np.asarray(values)
+    if not isinstance(values, np.ndarray):
+        return "number"
+    if values.dtype.kind in "fiu":
+        return "number"
+    if values.dtype.kind == "O" and dtype.startswith(("int", "uint", "float")):
+        return "number"  # a nullable column: its gate says what is missing
+    if values.dtype.kind in "bUST":
+        return "label"
+    plain = values.dtype.kind == "O" and all(
+        value is None or np.isscalar(value) or type(value).__name__ == "NAType" for value in values
+    )
+    return "label" if plain else str(values.dtype)
+
+
+def default_for(column: Any, name: str) -> Kernel:
+    """The kernel for a column by its dtype."""
+    kind = _kind(column)
+    if kind == "number":
+        return Gaussian()
+    if kind == "label":
+        return Delta()
+    raise TypeError(
+        f"{name}: there is no default kernel for a column of {kind}. Name one, such as "
+        "kernels.Delta() or one on strings, graphs or series, or turn the column into numbers "
+        "(dates into days since the first)."
+    )
+
+
+def all_numbers(frame: Any) -> bool:
+    """Whether every column of a frame holds numbers."""
+    return all(_kind(column) == "number" for column in _table(frame, "points").values())
+
+
+def bound(kernel: Kernel, points: Any, name: str = "points") -> Kernel:
+    """The kernel with every `Columns` in it naming the columns of the points."""
+    if isinstance(kernel, Columns):
+        return kernel.bound(points, name)
+    if isinstance(kernel, Pair):
+        left, right = bound(kernel.left, points, name), bound(kernel.right, points, name)
+        same = left is kernel.left and right is kernel.right
+        return kernel if same else type(kernel)(left, right)
+    if isinstance(kernel, Scaled):
+        inner = bound(kernel.kernel, points, name)
+        return kernel if inner is kernel.kernel else Scaled(inner, kernel.factor)
+    tuples = isinstance(points, tuple) and isinstance(kernel, TensorProduct)
+    if tuples and len(points) == len(kernel.kernels):
+        pairs = enumerate(zip(kernel.kernels, points, strict=True))
+        parts = [bound(k, part, f"{name}[{i}]") for i, (k, part) in pairs]
+        unchanged = all(a is b for a, b in zip(parts, kernel.kernels, strict=True))
+        return kernel if unchanged else TensorProduct(*parts)
+    return kernel

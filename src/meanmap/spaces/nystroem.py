@@ -1,0 +1,233 @@
+"""Nyström coordinates: a sample seen from a few landmarks, on any domain.
+
+With landmarks P and the Cholesky factor L of their Gram matrix, ψ(x) = L⁻¹ k(P, x), as for pivoted
+Cholesky; only the choice of P differs. Fitting reads n·m kernel values and keeps n·r numbers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from meanmap import checks
+from meanmap.arrays import (
+    TILE,
+    Array,
+    Points,
+    asarray,
+    count,
+    namespace,
+    one_blas_thread,
+    spans,
+    take,
+    to_numpy,
+)
+from meanmap.kernels import Kernel
+from meanmap.kernels.base import ALL, same_value
+from meanmap.linalg import symmetrized
+from meanmap.spaces.bases import Basis, Coordinates, generator, whole
+from meanmap.spaces.cholesky import ROUNDING, Pivots, pivoted, spanned
+
+SAMPLINGS = ("uniform", "kmeans", "leverage", "rpcholesky")
+
+
+@dataclass(frozen=True, eq=False)
+class Nystroem(Basis):
+    """Coordinates from n landmarks: approximate, at the cost of n·m kernel values.
+
+    Parameters
+    ----------
+    n : int
+        How many landmarks; not needed where they are given. Landmarks that the others already span
+        are dropped, so that the rank may be smaller.
+    sampling : "uniform", "kmeans", "leverage" or "rpcholesky"
+        Landmarks are points drawn from the sample: each as likely as its weight; by approximate
+        ridge leverage scores, which find small groups (Alaoui and Mahoney 2015); or in proportion
+        to what is not yet explained (Chen, Epperly, Tropp and Webber 2023), as `PivotedCholesky`
+        does. "kmeans" takes cluster centres instead, of vectors only (Zhang, Tsang and Kwok 2008).
+    landmarks : points or None
+        Your own landmarks, of the kernel's domain; they need not be in the sample.
+    random_state : int, generator or None
+        The seed of the draw.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import Gaussian
+    >>> from meanmap.spaces import Nystroem, Space
+    >>> X = np.random.default_rng(0).normal(size=(2000, 2))
+    >>> Space(Gaussian(2.0), Nystroem(50, random_state=0)).fit(X).residual_ < 1e-3
+    True
+    >>> grid = np.stack(np.meshgrid(np.linspace(-3, 3, 6), np.linspace(-3, 3, 6)), -1)
+    >>> space = Space(Gaussian(2.0), Nystroem(landmarks=grid.reshape(36, 2))).fit(X)
+    >>> space.rank_
+    36
+    """
+
+    n: int | None = None
+    sampling: str = "uniform"
+    landmarks: Any = None
+    random_state: Any = None
+
+    def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
+        with one_blas_thread():
+            if self.sampling == "rpcholesky" and self.landmarks is None:
+                m, rng = self._number(points), generator(self.random_state)
+                return pivoted(kernel, points, weights, ROUNDING, m, rng)
+            fitted = spanned(kernel, self._landmarks(kernel, points, weights))
+            coordinates = fitted.transform(points)
+            kept = 0.0
+            for block in fitted._blocks(points):
+                psi = coordinates[block]
+                kept += float(weights[block] @ namespace(psi).sum(psi * psi, axis=1))
+            return _measured(fitted, kernel, points, weights, kept), coordinates
+
+    def fit_moments(
+        self, kernel: Kernel, points: Points, weights: Array, values: Array
+    ) -> tuple[Coordinates, Array, Array]:
+        if self.sampling == "rpcholesky" and self.landmarks is None:
+            return super().fit_moments(kernel, points, weights, values)
+        with one_blas_thread():
+            fitted = spanned(kernel, self._landmarks(kernel, points, weights))
+            C, B = fitted.moments(points, weights, values)
+            kept = float(namespace(C).linalg.trace(C))
+            return _measured(fitted, kernel, points, weights, kept), C, B
+
+    def _landmarks(self, kernel: Kernel, points: Points, weights: Array) -> Points:
+        checks.option(self.sampling, "sampling", SAMPLINGS)
+        if self.landmarks is not None:
+            return self._given(kernel, points)
+        m, rng = self._number(points), generator(self.random_state)
+        if self.sampling == "kmeans":
+            return centres(kernel, points, weights, m, rng)
+        chances = abs(to_numpy(weights).astype(np.float64))
+        chances = chances / chances.sum()
+        if self.sampling == "leverage":
+            chances = leverage(kernel, points, chances, m, rng)
+        return take(points, without_replacement(chances, m, rng))
+
+    def _given(self, kernel: Kernel, points: Points) -> Points:
+        landmarks = kernel.check(self.landmarks, "landmarks", points)
+        if self.n is not None and self.n != count(landmarks):
+            raise ValueError(
+                f"Nystroem: n={self.n!r}, but {count(landmarks)} landmarks were given. Leave n out."
+            )
+        return landmarks
+
+    def _number(self, points: Points) -> int:
+        if self.n is None:
+            raise ValueError(
+                "Nystroem needs a number of landmarks, Nystroem(100), or the landmarks themselves, "
+                "Nystroem(landmarks=points)."
+            )
+        m, there = whole(self.n, "n", 1, "It is the number of landmarks."), count(points)
+        if m > there:
+            raise ValueError(
+                f"Nystroem: {m} landmarks were asked for, but the sample has {there} points. Ask "
+                f"for {there} at most, or use PivotedCholesky(), which finds the rank by itself."
+            )
+        return m
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Nystroem):
+            return NotImplemented
+        mine, theirs = vars(self), vars(other)
+        mine_at, at = mine["landmarks"], theirs["landmarks"]
+        if not (isinstance(mine_at, tuple) and isinstance(at, tuple)):
+            mine_at, at = (mine_at,), (at,)
+        return (
+            all(mine[name] == theirs[name] for name in ("n", "sampling", "random_state"))
+            and len(mine_at) == len(at)
+            and all(same_value(a, b) for a, b in zip(mine_at, at, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.n, self.sampling))
+
+    def __repr__(self) -> str:
+        if self.landmarks is not None:
+            known = hasattr(self.landmarks, "shape") or isinstance(self.landmarks, tuple)
+            number = count(self.landmarks) if known else len(self.landmarks)
+            return f"Nystroem(landmarks=<{number} points>)"
+        seed = "" if self.random_state is None else f", random_state={self.random_state!r}"
+        return f"Nystroem({self.n!r}, sampling={self.sampling!r}{seed})"
+
+
+def _measured(
+    fitted: Pivots, kernel: Kernel, points: Points, weights: Array, kept: float
+) -> Pivots:
+    """The coordinates with their residual: what `Σ wᵢ ‖ψ(xᵢ)‖²` lacks of `Σ wᵢ k(xᵢ, xᵢ)`."""
+    total = float(weights @ kernel._diagonal(points))
+    return replace(fitted, residual=max(total - kept, 0.0) / total if total > 0 else 0.0)
+
+
+def without_replacement(chances: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarray:
+    """m different indices, each as likely as its chance, in the order of the sample."""
+    # the smallest of exponential times: a draw without replacement (Efraimidis and Spirakis 2006)
+    times = rng.exponential(size=len(chances)) / np.maximum(chances, 1e-300)
+    return np.sort(np.argpartition(times, m - 1)[:m])
+
+
+def leverage(
+    kernel: Kernel, points: Points, w: np.ndarray, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Chances by approximate ridge leverage scores `wᵢ ψᵢᵀ (C + λI)⁻¹ ψᵢ`.
+
+    C is seen through a uniform sketch S of m points, `Σ_S ψψᵀ/m`, so that the score is
+    `wᵢ (k(xᵢ, xᵢ) - k_iS (K_SS + mλI)⁻¹ k_Si)/λ` (Musco and Musco 2017): large where the sketch
+    explains little. λ is their ridge for m landmarks: with s = m/(4 log m), the trace beyond the
+    first s eigenvalues, over s.
+    """
+    n = len(w)
+    sketch = without_replacement(w, m, rng)
+    S = take(points, sketch)
+    compare = kernel._against(S)
+    gram = compare(S, ALL, None)
+    # drawn by weight, each point of the sketch stands for 1/m of the mass
+    values, vectors = np.linalg.eigh(symmetrized(to_numpy(gram).astype(np.float64)) / m)
+    values = np.maximum(values, 0.0)
+    s = max(1, int(m / (4 * np.log(max(m, 2)))))
+    ridge = max(values[:-s].sum() / s, np.finfo(float).eps * values.sum(), 1e-300)
+    # k_i - k_iS (K_SS + mλI)⁻¹ k_Si, over λ
+    turn = asarray(
+        vectors / np.sqrt(m * (values + ridge)), compare(take(S, slice(0, 1)), ALL, None)
+    )
+    scores = np.empty(n)
+    for block in spans(n, max(1, 4 * TILE // m)):
+        part = take(points, block)
+        seen = to_numpy(compare(part, ALL, None) @ turn)
+        scores[block] = to_numpy(kernel._diagonal(part)) - (seen * seen).sum(axis=1)
+    scores = np.minimum(w * np.maximum(scores, 0.0) / ridge, 1.0)
+    # a share drawn by weight alone guards against what the sketch got wrong
+    return 0.9 * scores / max(scores.sum(), 1e-300) + 0.1 * w
+
+
+def centres(
+    kernel: Kernel, points: Points, weights: Array, m: int, rng: np.random.Generator
+) -> Array:
+    """Cluster centres of vectors, by mini-batch k-means in units of the bandwidths."""
+    if isinstance(points, tuple) or not kernel.on_vectors:
+        raise TypeError(
+            f'sampling="kmeans" averages points, which takes vectors; {kernel!r} compares points '
+            'of another kind. Use sampling="leverage", "rpcholesky" or "uniform".'
+        )
+    from sklearn.cluster import MiniBatchKMeans
+
+    X = to_numpy(points).astype(np.float64)
+    sigma = getattr(kernel, "bandwidth", 1.0)
+    units = np.asarray(sigma, dtype=float) if np.size(sigma) > 1 else np.ones(1)
+    means = MiniBatchKMeans(
+        m, random_state=int(rng.integers(2**31)), n_init=1, batch_size=max(1024, 2 * m)
+    )
+    with warnings.catch_warnings():
+        # fewer distinct points than clusters: equal centres are dropped later
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means.fit(X / units, sample_weight=abs(to_numpy(weights)))
+    return asarray(means.cluster_centers_ * units, points)
+
+
+__all__ = ["Nystroem"]
