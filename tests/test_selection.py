@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 import oracles as o
 from meanmap import ConditionalEmbedding, embed
 from meanmap.baselines import ConditionalKernelDensity
-from meanmap.kernels import Delta, Gaussian
+from meanmap.kernels import Delta, Gaussian, Laplace, Linear, RationalQuadratic
 from meanmap.selection import GRID, marginal_consistency
 from meanmap.spaces import PivotedCholesky
 
@@ -138,3 +138,40 @@ def test_the_conditional_density_baseline() -> None:
     assert_allclose(model.predict([[1.0]]), [[0.5]], atol=0.1)
     assert ConditionalKernelDensity(0.2).fit(x, y[:, 0]).predict([[1.0]]).shape == (1,)
     assert_allclose(model.weights([[50.0]]), model.weights_[None, :])  # far away: the marginal
+
+
+@pytest.mark.parametrize("n", [50, 800])
+def test_the_error_bound_holds(n: int) -> None:
+    """Against the closed form of a Gaussian's embedding: never exceeded, and not absurdly loose."""
+    mean, covariance = np.zeros(2), np.eye(2)
+    for seed in range(20):
+        X = np.random.default_rng(seed).normal(size=(n, 2))
+        e = embed(X, kernel=Gaussian(1.0))
+        square = o.distance_to_gaussian_squared(X, e.weights, mean, covariance, 1.0)
+        assert np.sqrt(square) < e.error_bound(0.05) < 12 * np.sqrt(square)
+    assert e.error_bound(0.05) == pytest.approx((2 + np.sqrt(np.log(40) / 2)) / np.sqrt(n))
+    assert e.error_bound(0.01) > e.error_bound(0.1)
+    for bad in (0, 1, -0.1, 2):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            e.error_bound(bad)
+    with pytest.raises(ValueError, match="bounded"):
+        embed(X, kernel=Linear()).error_bound()
+
+
+def test_gradients_and_modes_of_sums_and_products() -> None:
+    rng = np.random.default_rng(6)
+    X, x = rng.normal(size=(30, 2)), np.array([0.3, -0.2])
+    for kernel in [
+        Gaussian(0.7) + Gaussian(2.0),
+        Gaussian(0.7) * RationalQuadratic(1.0, 1.5),
+        2.0 * Gaussian(0.7) + 1,
+    ]:
+        steps = 1e-6 * np.eye(2)
+        numeric = [(kernel([x + h], X) - kernel([x - h], X))[0] / 2e-6 for h in steps]
+        assert_allclose(kernel.gradient(x, X), np.array(numeric).T, atol=1e-8)
+        e = embed(X, kernel=kernel)
+        axis = np.linspace(-3, 3, 121)
+        grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+        best = grid[np.argmax(2 * e(grid) - kernel.diagonal(grid))]
+        assert np.linalg.norm(e.mode() - best) < 0.1
+    assert not (Gaussian(1.0) + Laplace(1.0)).smooth

@@ -57,7 +57,7 @@ def mode(kernel: Kernel, atoms: Points, weights: Array) -> Points:
             return asarray(rotation_mode(to_numpy(atoms), to_numpy(weights)), atoms)
         if isinstance(kernel, Chordal) and are_rotations(to_numpy(atoms)):
             return asarray(chordal_mode(kernel, atoms, weights), atoms)
-        if getattr(kernel, "smooth", False) and hasattr(kernel, "_gradient"):
+        if kernel.smooth and kernel.on_vectors:
             return smooth_mode(kernel, atoms, weights)
     return best(kernel, atoms, transposed(kernel._matmul(atoms, atoms, weights.T)))
 

@@ -53,6 +53,9 @@ class Kernel(BaseEstimator):
     #: vanish at infinity); None where it is not, or nobody knows.
     universal: str | None = None
 
+    #: Whether k is differentiable everywhere, so that a mode can be climbed to.
+    smooth: bool = False
+
     #: Whether points are vectors, rows of a 2-D array of numbers.
     on_vectors: bool = False
 
@@ -166,6 +169,29 @@ class Kernel(BaseEstimator):
         else:
             for_each_thread(work)
         return out
+
+    def gradient(self, x: Any, B: Any) -> Array:
+        """∇ₓ k(x, b) for every point of B: shape (n, d), or (m, n, d) for rows of points x.
+
+        Where a kernel has a kink (`Laplace`, `Matern(0.5)` and `Energy` at x = b) it is 0.
+
+        Examples
+        --------
+        >>> from meanmap.kernels import Gaussian
+        >>> Gaussian(bandwidth=1.0).gradient([0.0], [[0.0], [1.0]]).round(3)
+        array([[0.   ],
+               [0.607]])
+        """
+        B = self.check(B, "B")
+        points, single = self.rows(x, B)
+        gradient = self._gradient(points, B)
+        return gradient[0] if single else gradient
+
+    def _gradient(self, A: Points, B: Points) -> Array:
+        """∇ₐ k(a, b), shape (m, n, d)."""
+        raise TypeError(
+            f"{type(self).__name__} has no gradient; modes are found over the atoms instead."
+        )
 
     # --- algebra ------------------------------------------------------------------------------
 

@@ -67,6 +67,11 @@ class Constant(Kernel):
         like = float_like(A)
         return namespace(like).full(count(A), float(self.value), dtype=like.dtype)
 
+    smooth = True
+
+    def _gradient(self, A: Points, B: Points) -> Array:
+        return namespace(A).zeros((A.shape[0], *B.shape), dtype=A.dtype)
+
     def feature_map(self, points: Points) -> FeatureMap:
         return Ones(float(self.value))
 
@@ -85,6 +90,11 @@ class Pair(Kernel):
     def bounded(self) -> bool:  # type: ignore[override]
         """Whether k(x, x) stays bounded on the whole domain."""
         return self.left.bounded and self.right.bounded
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether k is differentiable everywhere, so that a mode can be climbed to."""
+        return self.left.smooth and self.right.smooth
 
     @property
     def _strict(self) -> Kernel:
@@ -147,6 +157,9 @@ class Sum(Pair):
     def _diagonal(self, A: Points) -> Array:
         return self.left._diagonal(A) + self.right._diagonal(A)
 
+    def _gradient(self, A: Points, B: Points) -> Array:
+        return self.left._gradient(A, B) + self.right._gradient(A, B)
+
     def feature_map(self, points: Points) -> FeatureMap | None:
         maps = self.left.feature_map(points), self.right.feature_map(points)
         return None if maps[0] is None or maps[1] is None else Stacked((maps[0], maps[1]))
@@ -188,6 +201,10 @@ class Product(Pair):
     def _diagonal(self, A: Points) -> Array:
         return self.left._diagonal(A) * self.right._diagonal(A)
 
+    def _gradient(self, A: Points, B: Points) -> Array:
+        left, right = self.left._gram(A, B)[:, :, None], self.right._gram(A, B)[:, :, None]
+        return left * self.right._gradient(A, B) + right * self.left._gradient(A, B)
+
     def feature_map(self, points: Points) -> FeatureMap | None:
         maps = self.left.feature_map(points), self.right.feature_map(points)
         return None if maps[0] is None or maps[1] is None else Crossed((maps[0], maps[1]), False)
@@ -214,6 +231,11 @@ class Scaled(Kernel):
     def universal(self) -> str | None:  # type: ignore[override]
         """Where the space is dense in the continuous functions: the kernel's own is the same."""
         return self.kernel.universal
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether k is differentiable everywhere, so that a mode can be climbed to."""
+        return self.kernel.smooth
 
     @property
     def on_vectors(self) -> bool:  # type: ignore[override]
@@ -250,6 +272,9 @@ class Scaled(Kernel):
 
     def _diagonal(self, A: Points) -> Array:
         return self._factor() * self.kernel._diagonal(A)
+
+    def _gradient(self, A: Points, B: Points) -> Array:
+        return self._factor() * self.kernel._gradient(A, B)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         inner = self.kernel.feature_map(points)

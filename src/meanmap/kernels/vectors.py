@@ -19,32 +19,10 @@ class VectorKernel(Kernel):
 
     on_vectors = True
 
-    #: Whether k is differentiable everywhere, so that a mode can be climbed to.
-    smooth: bool = True
+    smooth = True
 
     def _check(self, points: Any, name: str) -> Points:
         return checks.vectors(points, name)
-
-    def gradient(self, x: Any, B: Any) -> Array:
-        """∇ₓ k(x, b) for every point of B: shape (n, d), or (m, n, d) for rows of points x.
-
-        Where a kernel has a kink (`Laplace`, `Matern(0.5)` and `Energy` at x = b) it is 0.
-
-        Examples
-        --------
-        >>> from meanmap.kernels import Gaussian
-        >>> Gaussian(bandwidth=1.0).gradient([0.0], [[0.0], [1.0]]).round(3)
-        array([[0.   ],
-               [0.607]])
-        """
-        B = self.check(B, "B")
-        points, single = self.rows(x, B)
-        gradient = self._gradient(points, B)
-        return gradient[0] if single else gradient
-
-    def _gradient(self, A: Points, B: Points) -> Array:
-        """∇ₐ k(a, b), shape (m, n, d)."""
-        raise TypeError(f"{type(self).__name__} does not say what its gradient is.")
 
 
 class Radial(VectorKernel):

@@ -14,10 +14,12 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
+import scipy.linalg
 
 from meanmap import checks
 from meanmap.arrays import (
@@ -43,12 +45,15 @@ from meanmap.arrays import (
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.base import ALL, Comparison
-from meanmap.spaces.bases import Basis, Coordinates, Work
+from meanmap.linalg import symmetrized
+from meanmap.spaces.bases import Basis, Coordinates, Work, summed
 
 MAX_RANK = 2000
 CANDIDATES = 128, 256  # points among which a block of pivots is drawn, at first and at most
 
 ROUNDING = 1e-12  # of the trace: what a landmark must add to be worth a coordinate
+
+DELAYED = 1e-11  # what rounding may cost, of the kernel's size, where a solve is put off
 
 LENIENCE = 8  # how much likelier a pivot is kept than in single draws
 
@@ -88,8 +93,10 @@ class Pivots(Coordinates):
         gram = self._compare(points, ALL, None)
         return solve_triangular(self.factor, gram.T, overwrite=True).T
 
-    def for_each_block(self, points: Points, work: Work) -> None:
+    def for_each_block(self, points: Points, work: Work, solved: int | None = None) -> None:
+        """As it is for all coordinates; those beyond `solved` are left as they are before L⁻¹."""
         r, L = self.rank, self.factor
+        solved = r if solved is None else solved
         if not isinstance(L, np.ndarray) or r == 0:
             return super().for_each_block(points, work)
         blocks, compare = self._blocks(points), self.kernel._against(points)
@@ -103,10 +110,12 @@ class Pivots(Coordinates):
                 rows = compare(self.points, block, buffer[: r * width].reshape(r, width))
                 # L⁻¹ by blocks: products let go of the interpreter lock, a solve does not
                 for J in spans(r, CANDIDATES[0]):
-                    if J.start:
+                    k = min(J.start, solved)
+                    if k:
                         into = known[: (J.stop - J.start) * width].reshape(-1, width)
-                        rows[J] -= np.matmul(L[J, : J.start], rows[: J.start], out=into)
-                    rows[J] = solve_triangular(L[J, J], rows[J], overwrite=True)
+                        rows[J] -= np.matmul(L[J, :k], rows[:k], out=into)
+                    if J.start < solved:
+                        rows[J] = solve_triangular(L[J, J], rows[J], overwrite=True)
                 work(thread, block, rows.T)
 
         if len(blocks) > 1:
@@ -114,12 +123,51 @@ class Pivots(Coordinates):
         with one_blas_thread():
             return share(0, 1)
 
+    def moments(self, points: Points, weights: Array, values: Array) -> tuple[Array, Array]:
+        # Half the work of ψ is L⁻¹, for every point. Past the first few pivots L⁻¹ can wait until
+        # the sums are taken, and then costs no more than the sums of a single block.
+        k, L = self._must_solve, self.factor
+        each = self.for_each_block if k == self.rank else partial(self.for_each_block, solved=k)
+        C, B = summed(each, points, weights, values)
+        if k < self.rank:
+            later, first = slice(k, None), slice(0, k)
+            B[:, later] = solve_triangular(L[later, later], B[:, later].T).T
+            C[later] = solve_triangular(L[later, later], C[later])
+            C[first, later] = C[later, first].T
+            C[later, later] = solve_triangular(L[later, later], C[later, later].T)
+            C[later, later] = symmetrized(C[later, later])
+        return C, B
+
+    @cached_property
+    def _must_solve(self) -> int:
+        """How many coordinates must be solved for before they are summed, for sums to `DELAYED`.
+
+        With S the residual kernel among the pivots beyond k, rounding leaves ε ‖S‖²/(r - k) in sums
+        of its rows, and `L⁻¹ · L⁻ᵀ` magnifies that by ‖L⁻¹‖²: a lot for k = 0, where it is the
+        textbook's normal equations, and little once the first pivots took the large part of S.
+        """
+        r, L = self.rank, self.factor
+        if not isinstance(L, np.ndarray) or r <= 2 * CANDIDATES[0]:
+            return r
+        solve = partial(scipy.linalg.solve_triangular, L, lower=True, check_finite=False)
+        magnified = largest_square(lambda v: solve(solve(v), trans=1), r)
+        largest = float(np.square(L).sum(axis=1).max())  # k(p, p)
+        k = CANDIDATES[0]
+        while 2 * k <= r:
+            S = largest_square(lambda v, T=L[k:, k:]: T @ (v @ T), r - k)  # type: ignore[misc]
+            # the norms are estimates from below, 30 is for that
+            if 30 * epsilon(L) * S * S / (r - k) * magnified <= DELAYED * largest:
+                return k
+            k *= 2
+        return r
+
     @cached_property
     def _compare(self) -> Comparison:
         return self.kernel._against(self.points)
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name != "_compare"}
+        cached = ("_compare", "_must_solve")
+        return {name: value for name, value in self.__dict__.items() if name not in cached}
 
     def mean(self, points: Points, weights: Array) -> Array:
         # L⁻¹ Σ wᵢ k(P, xᵢ): one solve for the sum instead of one for each point
@@ -174,6 +222,14 @@ class PivotedCholesky(Basis):
                 stacklevel=2,
             )
         return fitted, coordinates
+
+
+def largest_square(apply: Callable[[np.ndarray], np.ndarray], size: int) -> float:
+    """About the norm of a positive operator, by a few steps of power iteration."""
+    v = np.random.default_rng(0).normal(size=size)
+    for _ in range(3):
+        v = apply(v / np.linalg.norm(v))
+    return float(np.linalg.norm(v))
 
 
 def pivoted(
