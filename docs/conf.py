@@ -82,6 +82,15 @@ def list_attributes(
     lines[:] = (text[: match.start()] + listed + text[match.end() :]).split("\n")
 
 
+def escape_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """`|x - y|` in a docstring is an absolute value, not a substitution of reStructuredText."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = re.split(r"(`+[^`]*`+)", line)  # what stands in backticks stays
+            parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
+            lines[i] = "".join(parts)
+
+
 def skip_plumbing(
     app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
 ) -> bool | None:
@@ -92,4 +101,5 @@ def skip_plumbing(
 def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", drop_module_docstring)
     app.connect("autodoc-process-docstring", list_attributes, priority=100)  # before napoleon
+    app.connect("autodoc-process-docstring", escape_bars)
     app.connect("autodoc-skip-member", skip_plumbing)

@@ -1,8 +1,10 @@
 """One suite over every kernel × basis × array library.
 
 Everything a kernel and a basis must be good for, against the papers' dense formulas: embedding,
-geometry, conditioning, the three rules, copying, and answers in the caller's array library. A new
-kernel, basis or library is one more entry in `KERNELS`, `BASES` or `LIBRARIES`.
+geometry, conditioning, the three rules, copying, and answers in the caller's array library. Bases
+that approximate are held to what they claim, and with all of them files and streams give back what
+went in. A new kernel, basis or library is one more entry in `KERNELS`, `BASES` or `SPACES`, and
+`LIBRARIES`.
 """
 
 from __future__ import annotations
@@ -11,31 +13,46 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF
 
 import oracles as o
-from meanmap import ConditionalEmbedding, embed
+from meanmap import ConditionalEmbedding, embed, kernels, load, save
 from meanmap.kernels import (
+    Chordal,
+    Columns,
     Constant,
     Delta,
+    Energy,
+    Expected,
     Function,
     Gaussian,
+    GlobalAlignment,
+    Hamming,
     Kernel,
     Laplace,
     Linear,
+    Mallows,
     Matern,
     Polynomial,
     Precomputed,
     RationalQuadratic,
+    ScikitLearn,
+    Spectrum,
+    TensorProduct,
     Trace,
+    WeisfeilerLehman,
 )
-from meanmap.spaces import Basis, Explicit, PivotedCholesky
+from meanmap.spaces import Basis, Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
+from meanmap.streams import RunningEmbedding
 
 try:
     import torch
@@ -71,8 +88,37 @@ def rotations(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.stack([np.stack([c, -s], axis=-1), np.stack([s, c], axis=-1)], axis=-2)
 
 
+def shuffles(rng: np.random.Generator, n: int) -> np.ndarray:
+    return np.eye(4)[np.array([rng.permutation(4) for _ in range(n)])]
+
+
 def indices(rng: np.random.Generator, n: int) -> np.ndarray:
     return rng.integers(0, 20, size=n)
+
+
+def words(rng: np.random.Generator, n: int) -> np.ndarray:
+    sizes = rng.integers(4, 8, size=n)
+    return SPECTRUM.check(["".join(rng.choice(list("abc"), size=size)) for size in sizes])
+
+
+def molecules(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Random graphs whose nodes have labels."""
+    graphs = [
+        nx.gnp_random_graph(int(rng.integers(3, 6)), 0.5, int(rng.integers(99))) for _ in range(n)
+    ]
+    for graph in graphs:
+        nx.set_node_attributes(graph, {node: "CO"[int(rng.integers(2))] for node in graph}, "label")
+    return SUBTREES.check(graphs)
+
+
+def series(rng: np.random.Generator, n: int) -> np.ndarray:
+    return ALIGNMENT.check([rng.normal(size=(int(m), 1)) for m in rng.integers(3, 6, size=n)])
+
+
+def bags(rng: np.random.Generator, n: int) -> np.ndarray:
+    centres, sizes = rng.normal(size=(n, 2)), rng.integers(2, 5, size=n)
+    pairs = zip(centres, sizes, strict=True)
+    return EXPECTED.check([centre + rng.normal(size=(int(size), 2)) for centre, size in pairs])
 
 
 def overlap(x: Any, y: Any) -> float:
@@ -86,6 +132,9 @@ def inner_products(A: Any, B: Any) -> Any:
 
 
 GRAM = o.laplace(*2 * (np.random.default_rng(3).normal(size=(20, 2)),), 1.0)
+
+SPECTRUM, SUBTREES = Spectrum(2), WeisfeilerLehman(1)
+ALIGNMENT, EXPECTED = GlobalAlignment(4.0), Expected(Gaussian(1.0))
 
 KERNELS: dict[str, tuple[Kernel, Draw]] = {
     "gaussian": (Gaussian(0.8), vectors),
@@ -114,10 +163,37 @@ KERNELS: dict[str, tuple[Kernel, Draw]] = {
         Laplace(1.0) @ Delta() @ (Trace() + 1),
         lambda rng, n: (vectors(rng, n), labels(rng, n), rotations(rng, n)),
     ),
+    "energy": (Energy(), vectors),
+    "scikit-learn": (ScikitLearn(RBF(0.8)), vectors),
+    "hamming": (Hamming(1.5), rows),
+    "agreement": (Hamming(form="agreement"), rows),
+    "chordal": (Chordal(1.2), rotations),
+    "mallows": (Mallows(2.0), shuffles),
+    "columns": (
+        Columns({"a": Gaussian(0.8), "b": Delta()}),
+        lambda rng, n: (vectors(rng, n)[:, :1], labels(rng, n)),
+    ),
+    "spectrum": (SPECTRUM, words),
+    "weisfeiler-lehman": (SUBTREES, molecules),
+    "global-alignment": (ALIGNMENT, series),
+    "expected": (EXPECTED, bags),
 }
 
+# points that are strings or objects, which only NumPy holds
+OBJECTS = {"spectrum", "weisfeiler-lehman", "global-alignment", "expected"}
+
+# exact on the sample: held to the papers' dense formulas
 BASES: dict[str, Basis] = {
     "pivoted-cholesky": PivotedCholesky(tol=1e-12),
+    "explicit": Explicit(),
+}
+
+# every basis, for what must hold whatever coordinates miss. Coordinates amplify rounding by one
+# over the root of the tolerance: with these sums agree to 1e-10.
+SPACES: dict[str, Basis] = {
+    "pivoted-cholesky": PivotedCholesky(tol=1e-8),
+    "nystroem": Nystroem(10, random_state=0),
+    "random-fourier": RandomFourier(16, random_state=0),
     "explicit": Explicit(),
 }
 
@@ -165,6 +241,8 @@ class Problem:
         draw = KERNELS[self.name][1]
         X, prior = draw(rng, N), draw(rng, M)
         drift = X if isinstance(X, np.ndarray) else X[0]
+        if drift.dtype.kind in "OU":
+            drift = KERNELS[self.name][0].resolve(X)(X, X[:1])
         Y = np.stack([drift.reshape(N, -1).sum(axis=1), rng.normal(size=N)], axis=1)
         Y = Y + 0.3 * rng.normal(size=Y.shape)
         w, alpha = rng.uniform(0.5, 1.5, size=N), rng.uniform(0.5, 1.5, size=M)
@@ -209,6 +287,11 @@ class Problem:
     def queries(self, points: Any) -> Any:
         return each(points, lambda part: part[-Q:])
 
+    @cached_property
+    def fitted(self) -> ConditionalEmbedding:
+        """A model that tests share: they ask and do not change it."""
+        return self.model()
+
     def model(self, regularization: Any = LAMBDA, **options: Any) -> ConditionalEmbedding:
         y_basis = PivotedCholesky(tol=1e-12)
         return ConditionalEmbedding(
@@ -232,25 +315,49 @@ class Problem:
             assert o.rkhs_relative_error(row, column, gram) < TOL
 
 
+@cache
 def applies(name: str, basis: str) -> bool:
     kernel, draw = KERNELS[name]
+    if basis == "random-fourier":
+        return isinstance(kernel, Gaussian | Laplace | Matern)
     points = draw(np.random.default_rng(0), N)
     return basis != "explicit" or kernel.resolve(points).feature_map(points) is not None
 
 
-CASES = [(name, basis) for name in KERNELS for basis in BASES if applies(name, basis)]
+def cases(bases: dict[str, Basis]) -> list[tuple[str, str, str]]:
+    """Every kernel × basis × array library that go together."""
+    return [
+        (name, basis, library)
+        for name in KERNELS
+        for basis in bases
+        if applies(name, basis)
+        for library in LIBRARIES
+        if library == "numpy" or name not in OBJECTS
+    ]
 
 
-@pytest.fixture(scope="module", params=CASES, ids="-".join)
-def case(request: pytest.FixtureRequest) -> tuple[str, str]:
-    return request.param
-
-
-@pytest.fixture(scope="module", params=LIBRARIES)
-def problem(request: pytest.FixtureRequest, case: tuple[str, str]) -> Problem:
-    if request.param == "torch" and torch is None:
+def posed(case: tuple[str, str, str], bases: dict[str, Basis]) -> Problem:
+    name, basis, library = case
+    if library == "torch" and torch is None:
         pytest.skip(NO_TORCH)
-    return Problem(case[0], BASES[case[1]], request.param)
+    return Problem(name, bases[basis], library)
+
+
+@pytest.fixture(scope="module", params=cases(BASES), ids="-".join)
+def problem(request: pytest.FixtureRequest) -> Problem:
+    return posed(request.param, BASES)
+
+
+@pytest.fixture(scope="module", params=cases(SPACES), ids="-".join)
+def spaced(request: pytest.FixtureRequest) -> Problem:
+    """A problem in coordinates of any basis, exact or not."""
+    return posed(request.param, SPACES)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for the suite: to make hundreds takes longer than what is written to them."""
+    return tmp_path_factory.mktemp("files")
 
 
 @pytest.fixture(autouse=True)
@@ -308,8 +415,8 @@ def test_decode(problem: Problem) -> None:
     K, _, _ = problem.grams
     e = embed(problem.X, kernel=problem.kernel, weights=problem.w)
     mode = e.mode()
-    assert belongs(mode, problem.library)
-    at = each(mode, lambda part: part[None])
+    assert isinstance(mode, nx.Graph) or belongs(mode, problem.library)
+    at = problem.kernel.rows(mode, e.atoms)[0]
     value = float(host(-2 * e(at) + problem.kernel.diagonal(at))[0])
     assert value <= (-2 * K @ problem.w + np.diag(K)).min() + 1e-9
     if problem.kernel.on_vectors:
@@ -321,7 +428,7 @@ def test_decode(problem: Problem) -> None:
 
 def test_conditional(problem: Problem) -> None:
     K, _, G = problem.grams
-    Y, model = problem.host_points[2], problem.model()
+    Y, model = problem.host_points[2], problem.fitted
     at = problem.queries(problem.X)
     truth = o.conditional_weights(K, K[:, -Q:], LAMBDA, problem.w)
     given = model.given(at)
@@ -383,7 +490,7 @@ def test_single_precision_chooses_as_double_does(library: str, centered: bool) -
 
 def test_push_and_joint(problem: Problem) -> None:
     K, K_prior, G = problem.grams
-    model, prior, alpha = problem.model(), problem.prior, problem.alpha
+    model, prior, alpha = problem.fitted, problem.prior, problem.alpha
     u = o.sum_rule_weights(K, K_prior, alpha, LAMBDA, problem.w)
     problem.check_weights(model.push(prior).weights, u, G)
     psi_x = host(model.space_x_.transform(problem.X))
@@ -412,7 +519,7 @@ def test_posterior(problem: Problem, method: str) -> None:
     K, K_prior, G = problem.grams
     arguments = K, G, K_prior, problem.alpha, G[:, -Q:], LAMBDA, DELTA
     truth = BAYES[method](*arguments, w=problem.w)
-    posterior = problem.model().posterior(problem.prior, method=method, regularization=DELTA)
+    posterior = problem.fitted.posterior(problem.prior, method=method, regularization=DELTA)
     at = problem.queries(problem.Y)
     given = posterior.given(at)
     problem.check_weights(given.weights, truth, K)
@@ -437,7 +544,7 @@ def test_posterior_on_the_atoms_of_the_prior(problem: Problem) -> None:
     K, K_prior, G = problem.grams
     arguments = K, G, K_prior, problem.alpha, G[:, -Q:], LAMBDA, DELTA
     truth = o.bayes_squared_a(*arguments, w=problem.w)
-    posterior = problem.model().posterior(
+    posterior = problem.fitted.posterior(
         problem.prior, method="squared", regularization=DELTA, form="a"
     )
     K_atoms = problem.kernel(problem.host_points[1])
@@ -472,7 +579,7 @@ def test_score_of_these_points(problem: Problem) -> None:
 
 
 def test_pickling(problem: Problem) -> None:
-    model = problem.model()
+    model = problem.fitted
     at = problem.queries(problem.X)
     copy = pickle.loads(pickle.dumps(model))
     problem.check(copy.predict(at), host(model.predict(at)), rtol=1e-12)
@@ -489,7 +596,7 @@ def test_pickling(problem: Problem) -> None:
 
 
 def test_cloning(problem: Problem) -> None:
-    model = problem.model()
+    model = problem.fitted
     copy = clone(model)
     assert not hasattr(copy, "operator_")
     mine, theirs = model.get_params(deep=False), copy.get_params(deep=False)
@@ -504,16 +611,249 @@ def test_cloning(problem: Problem) -> None:
 def test_specifications_are_never_changed(problem: Problem) -> None:
     given = KERNELS[problem.name][0]
     before = clone(given)
-    model = problem.model()
+    model = problem.fitted
     assert model.kernel_x is given
     assert given == before
     assert model.basis == (problem.basis, PivotedCholesky(tol=1e-12))
 
 
+# --- every basis: coordinates, files, streams ----------------------------------------------------
+
+
+def test_every_kernel_and_every_basis_is_here() -> None:
+    """What the package shows, this suite covers."""
+    shown = {
+        cls
+        for cls in (getattr(kernels, name) for name in kernels.__all__)
+        if isinstance(cls, type) and issubclass(cls, Kernel) and cls is not Kernel
+    }
+    assert shown <= {type(kernel) for kernel, _ in KERNELS.values()}
+    assert {type(basis) for basis in SPACES.values()} == set(Basis.__subclasses__())
+
+
+def test_coordinates_miss_what_they_say(spaced: Problem) -> None:
+    K, K_prior, _ = spaced.grams
+    space = Space(spaced.kernel, spaced.basis)
+    psi = space.fit_transform(spaced.X, sample_weight=spaced.w)
+    atoms = spaced.prior.atoms
+    spaced.check(space.transform(spaced.X), host(psi), rtol=1e-10, atol=1e-10)
+    assert psi.shape == (N, space.rank_)
+    error = abs(host(psi @ space.transform(atoms).T) - K_prior)
+    scale = np.diag(K).max()
+    if isinstance(spaced.basis, RandomFourier):  # ‖ψ(x)‖² is k(x, x), other pairs are near
+        assert_allclose((host(space.transform(atoms)) ** 2).sum(axis=1), 1.0, rtol=1e-12)
+        sample_error = abs(host(psi @ psi.T) - K)[np.triu_indices(N, 1)]
+        assert space.residual_ == pytest.approx(sample_error.mean(), rel=1e-9)
+        assert space.residual_ < 0.5
+        return
+    assert (error <= host(space.error_bound(spaced.X, atoms)) + 1e-9 * scale).all()
+    missed = spaced.w @ (np.diag(K) - (host(psi) ** 2).sum(axis=1)) / (spaced.w @ np.diag(K))
+    assert space.residual_ == pytest.approx(missed, abs=1e-9)
+    if not isinstance(spaced.basis, Nystroem):
+        assert space.residual_ <= 1e-8
+        spaced.check(psi @ psi.T, K, rtol=0, atol=1e-7 * scale)
+
+
+def test_conditional_in_coordinates(spaced: Problem) -> None:
+    """`C_YX (C_XX + λI)⁻¹ ψ(x)`, in whatever coordinates there are."""
+    X, _, Y, w, _ = spaced.host_points
+    model, at = spaced.fitted, spaced.queries(spaced.X)
+    psi, phi = (
+        host(s.transform(p)) for s, p in zip(spaces_of(model), (spaced.X, spaced.Y), strict=True)
+    )
+    inverse = np.linalg.inv((psi.T * w) @ psi + LAMBDA * np.eye(psi.shape[1]))
+    truth = inverse @ host(model.space_x_.transform(at)).T
+    spaced.check(model.given(at).coordinates, ((phi.T * w) @ psi @ truth).T)
+    spaced.check(model.predict(at), ((Y.T * w) @ psi @ truth).T)
+
+
+def spaces_of(model: ConditionalEmbedding) -> tuple[Space, Space]:
+    return model.space_x_, model.space_y_
+
+
+def answers(model: ConditionalEmbedding, problem: Problem) -> dict[str, Any]:
+    at, y = problem.queries(problem.X), problem.queries(problem.Y)
+    given, posterior = model.given(at), model.posterior(problem.prior, regularization=DELTA)
+    return {
+        "weights": given.weights,
+        "coordinates": given.coordinates,
+        "predict": model.predict(at),
+        "push": model.push(problem.prior).coordinates,
+        "posterior": posterior.weights(y),
+    }
+
+
+def assert_same(copy: Any, original: Any, library: str) -> None:
+    """To the last bit, in the same library."""
+    assert copy.keys() == original.keys()
+    for name, value in original.items():
+        assert belongs(copy[name], library), name
+        np.testing.assert_array_equal(host(copy[name]), host(value), err_msg=name)
+
+
+def test_saving(spaced: Problem, folder: Path) -> None:
+    path = folder / f"{spaced.name.replace('/', '-')}.npz"
+    model = spaced.fitted
+    e = embed(spaced.X, kernel=spaced.kernel, weights=spaced.w, basis=spaced.basis)
+    everything = {
+        "kernel": spaced.kernel,
+        "basis": spaced.basis,
+        "space": model.space_x_,
+        "embedding": e,
+        "conditional": model,
+        "posterior": model.posterior(spaced.prior, regularization=DELTA),
+    }
+    if "function" in spaced.name:  # a file holds no code
+        for part in everything.values():
+            if part is not spaced.basis:
+                with pytest.raises(TypeError, match="function"):
+                    save(part, path)
+        assert not any(path.stem in file.name for file in folder.iterdir())
+        return
+    save(everything, path)
+    copy = load(path)
+    assert copy["kernel"] == spaced.kernel and copy["basis"] == spaced.basis
+    assert copy["conditional"].space_x_ is copy["space"]  # what is shared stays shared
+    X, library = spaced.X, spaced.library
+    psi = {"psi": copy["space"].transform(X)}
+    assert_same(psi, {"psi": model.space_x_.transform(X)}, library)
+    said = ({"w": a.weights, "m": a.coordinates, "at": a(X)} for a in (copy["embedding"], e))
+    assert_same(*said, library)
+    assert_same(answers(copy["conditional"], spaced), answers(model, spaced), library)
+    at = spaced.queries(spaced.Y)
+    given = (m["posterior"].given(at)(X) for m in (copy, everything))
+    assert_same(*({"posterior": value} for value in given), library)
+
+
+BATCHES = [slice(0, 7), slice(7, 8), slice(8, N)]
+
+
+def some(points: Any, batch: slice) -> Any:
+    return each(points, lambda part: part[batch])
+
+
+def anew(model: ConditionalEmbedding) -> ConditionalEmbedding:
+    """A model that is not fitted, with the kernels and the spaces of one that is."""
+    kernels = {"kernel_x": model.kernel_x_, "kernel_y": model.kernel_y_}
+    return clone(model).set_params(basis=spaces_of(model), **kernels)
+
+
+def streamed(model: ConditionalEmbedding, X: Any, Y: Any, w: Any) -> ConditionalEmbedding:
+    """A model of fitted spaces that sees one batch after the other."""
+    stream = anew(model)
+    for batch in BATCHES:
+        stream.partial_fit(some(X, batch), some(Y, batch), sample_weight=w[batch])
+    return stream
+
+
+def test_streaming(spaced: Problem) -> None:
+    """Batches add up to the batch fit, given the same spaces."""
+    X, Y, w = spaced.X, spaced.Y, spaced.w
+    whole = spaced.fitted
+    stream = streamed(whole, X, Y, w)
+    at = spaced.queries(X)
+    tolerance = {"rtol": 1e-10, "atol": 1e-10}
+    spaced.check(stream.operator_.matrix, host(whole.operator_.matrix), **tolerance)
+    answer, truth = stream.given(at), whole.given(at)
+    spaced.check(answer.coordinates, host(truth.coordinates), **tolerance)
+    spaced.check(answer(Y), host(truth(Y)), **tolerance)
+    spaced.check(stream.predict(at), host(whole.predict(at)), **tolerance)
+    spaced.check(
+        stream.push(spaced.prior).coordinates,
+        host(whole.push(spaced.prior).coordinates),
+        **tolerance,
+    )
+
+
+def test_streaming_centred(spaced: Problem) -> None:
+    whole, at = spaced.model(centered=True), spaced.queries(spaced.X)
+    stream = streamed(whole, spaced.X, spaced.Y, spaced.w)
+    spaced.check(stream.predict(at), host(whole.predict(at)), rtol=1e-10, atol=1e-10)
+
+
+def test_streaming_to_these_points(spaced: Problem) -> None:
+    """P(X|Y): answers in the coordinates under test, on points that span them."""
+    whole = ConditionalEmbedding(
+        spaced.kernel_y,
+        KERNELS[spaced.name][0],
+        LAMBDA,
+        basis=(PivotedCholesky(tol=1e-8), spaced.basis),
+    ).fit(spaced.Y, spaced.X, sample_weight=spaced.w)
+    stream = streamed(whole, spaced.Y, spaced.X, spaced.w)
+    at = spaced.queries(spaced.Y)
+    tolerance = {"rtol": 1e-10, "atol": 1e-10}
+    answer, truth = stream.given(at), whole.given(at)
+    spaced.check(answer.coordinates, host(truth.coordinates), **tolerance)
+    spaced.check(answer(spaced.X), host(truth(spaced.X)), **tolerance)
+    assert belongs(answer.atoms, spaced.library)
+
+
+def test_running_embeddings(spaced: Problem, folder: Path) -> None:
+    """Batches, merged streams and a stream that was saved on its way give the batch's embedding."""
+    X, w = spaced.X, spaced.w
+    if isinstance(spaced.kernel, TensorProduct):
+        pytest.skip("streams of pairs are covariance operators: see test_running_operators")
+    space = spaced.fitted.space_x_
+    truth = embed(X, weights=w, basis=space)
+    tolerance = {"rtol": 1e-10, "atol": 1e-10}
+
+    def running(*batches: slice) -> RunningEmbedding:
+        stream = RunningEmbedding(basis=space)
+        for batch in batches:
+            stream.partial_fit(some(X, batch), sample_weight=w[batch])
+        return stream
+
+    first, *others = BATCHES
+    streams = [running(*BATCHES), running(first).merge(running(*others))]
+    if "function" not in spaced.name:
+        save(running(first), folder / "stream.npz")
+        stream = load(folder / "stream.npz")
+        for batch in others:
+            stream.partial_fit(some(X, batch), sample_weight=w[batch])
+        streams.append(stream)
+    for stream in streams:
+        assert stream.total_ == pytest.approx(1.0)
+        spaced.check(stream.embedding_.coordinates, host(truth.coordinates), **tolerance)
+        spaced.check(
+            stream.embedding_(X), host(space.transform(X) @ truth.coordinates), **tolerance
+        )
+
+
+def test_running_operators(spaced: Problem) -> None:
+    """The covariance operator of a stream of pairs."""
+    X, Y, w = spaced.X, spaced.Y, spaced.w
+    model = spaced.fitted
+    psi, phi = (host(s.transform(p)) for s, p in zip(spaces_of(model), (X, Y), strict=True))
+    stream = RunningEmbedding(basis=spaces_of(model))
+    for batch in BATCHES:
+        stream.partial_fit((some(X, batch), some(Y, batch)), sample_weight=w[batch])
+    spaced.check(stream.operator_, (psi.T * w) @ phi, rtol=1e-10, atol=1e-10)
+
+
+def test_a_stream_goes_on_after_loading(spaced: Problem, folder: Path) -> None:
+    if "function" in spaced.name:
+        pytest.skip("a Python function is not saved")
+    X, Y, w = spaced.X, spaced.Y, spaced.w
+    path, at, (first, second, third) = folder / "stream.npz", spaced.queries(X), BATCHES
+    stream = anew(spaced.fitted)
+    stream.fit(some(X, first), some(Y, first), sample_weight=w[first])
+    stream.partial_fit(some(X, second), some(Y, second), sample_weight=w[second])
+    save(stream, path)
+    said = []
+    for model in (load(path), stream):
+        model.partial_fit(some(X, third), some(Y, third), sample_weight=w[third])
+        said.append({"m": model.given(at).coordinates, "mean": model.predict(at)})
+    assert_same(*said, spaced.library)
+
+
 # --- libraries -----------------------------------------------------------------------------------
 
 
+TORCH = [case[:2] for case in cases(BASES) if case[2] == "torch"]
+
+
 @pytest.mark.skipif(torch is None, reason=NO_TORCH)
+@pytest.mark.parametrize("case", TORCH, ids="-".join)
 def test_torch_equals_numpy(case: tuple[str, str]) -> None:
     answers = []
     for library in LIBRARIES:

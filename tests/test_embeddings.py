@@ -419,7 +419,9 @@ def test_modes_with_negative_weights_stay_near_the_data(rng: np.random.Generator
 
 
 @pytest.mark.parametrize("kernel", [Laplace(1.0), Matern(0.5, 1.0)], ids=repr)
-def test_modes_of_kernels_that_are_not_smooth_are_atoms(kernel: Kernel, X: np.ndarray, w: np.ndarray) -> None:
+def test_modes_of_kernels_that_are_not_smooth_are_atoms(
+    kernel: Kernel, X: np.ndarray, w: np.ndarray
+) -> None:
     e = embed(X, kernel=kernel, weights=w)
     K = kernel(X)
     scores = [o.decoding_objective(w, K[:, i], K[i, i]) for i in range(40)]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from meanmap import ConditionalEmbedding, embed
+from meanmap import ConditionalEmbedding, conditional, embed
+from meanmap.embeddings import Deferred
 from meanmap.kernels import Delta, Gaussian, Linear, Polynomial, Trace
-from meanmap.spaces import PivotedCholesky, Space
+from meanmap.spaces import Nystroem, PivotedCholesky, Space
 from meanmap.streams import RunningEmbedding
 
 BATCHES = 5
@@ -167,3 +168,37 @@ def test_multiples_of_the_median() -> None:
     for bad in ["-1*median", "x*median", "2*mean", "median*2"]:
         with pytest.raises(ValueError, match="bandwidth must be"):
             Gaussian(bad).resolve(X)
+
+
+@pytest.mark.parametrize("centered", [False, True], ids=["uncentred", "centred"])
+@pytest.mark.parametrize("regularization", [1e-3, "auto"])
+@pytest.mark.parametrize("one_column", [False, True], ids=["two columns", "one column"])
+def test_a_fit_that_keeps_no_coordinates_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, centered: bool, regularization: float | str, one_column: bool
+) -> None:
+    X, Y, w = sample(400)
+    Y = Y[:, 0] if one_column else Y
+    settings = {
+        "kernel_x": Gaussian(1.5),
+        "basis": (Nystroem(40, random_state=0), None),
+        "centered": centered,
+        "regularization": regularization,
+    }
+    kept = ConditionalEmbedding(**settings).fit(X, Y, w)
+    monkeypatch.setattr(conditional, "LARGE", 0)
+    large = ConditionalEmbedding(**settings).fit(X, Y, w)
+    assert isinstance(large.sides()[0].known, Deferred)
+    assert large.regularization_ == pytest.approx(kept.regularization_, rel=1e-12)
+    at = np.random.default_rng(7).normal(size=(9, 2))
+    assert_allclose(large.predict(at), kept.predict(at), atol=1e-8)
+    assert_allclose(large.given(at).weights, kept.given(at).weights, atol=1e-8)
+    assert_allclose(large.given(at).coordinates, kept.given(at).coordinates, atol=1e-8)
+    assert_allclose(large.given(at).mean(), kept.given(at).mean(), atol=1e-8)
+    assert_allclose(large.given(at[0]).std(), kept.given(at[0]).std(), atol=1e-8)
+    prior, seen = embed(X[:50] + 0.2), np.reshape(Y[:4], (4, -1))
+    assert_allclose(large.push(prior).coordinates, kept.push(prior).coordinates, atol=1e-8)
+    for method in ("importance", "squared", "reweighted"):
+        mine, theirs = (m.posterior(prior, method, 1e-2).given(seen) for m in (large, kept))
+        assert_allclose(mine.weights, theirs.weights, atol=1e-7)
+    more = large.partial_fit(X[:20], Y[:20])
+    assert_allclose(more.predict(at), kept.partial_fit(X[:20], Y[:20]).predict(at), atol=1e-8)

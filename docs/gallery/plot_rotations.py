@@ -39,15 +39,8 @@ R, R_test = rotations(n), rotations(500)
 sensors = {"gravity and magnetic field": (down, north), "gravity alone": (down,)}
 
 # %%
-# ``Trace() + 1`` adds the constant function, which the trace kernel lacks. ``predict`` returns
-# matrices; the nearest rotation comes from a singular value decomposition.
-
-
-def nearest_rotation(A):
-    U, _, Vt = np.linalg.svd(A)
-    signs = np.ones((len(A), 3))
-    signs[:, 2] = np.linalg.det(U @ Vt)
-    return (U * signs[:, None, :]) @ Vt
+# ``Trace() + 1`` adds the constant function, which the trace kernel lacks. ``mean`` returns
+# matrices, ``mode`` the rotations nearest to them.
 
 
 def angle(A, B):
@@ -58,8 +51,9 @@ def angle(A, B):
 predicted, errors = {}, {}
 for name, fields in sensors.items():
     model = ConditionalEmbedding(kernel_y=Trace() + 1).fit(measure(R, fields), R)
-    predicted[name] = model.predict(measure(R_test, fields))
-    errors[name] = angle(nearest_rotation(predicted[name]), R_test)
+    answers = model.given(measure(R_test, fields))
+    predicted[name] = answers.mean()
+    errors[name] = angle(answers.mode(), R_test)
     print(f"{name}: median error {np.median(errors[name]):.1f}°")
 
 # %%

@@ -79,7 +79,7 @@ def _numbers(value: Any, name: str) -> Array:
         if array.dtype.kind not in "fiub":
             try:
                 array = array.astype(np.float64)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 text = "argument must be" in str(error) or "not" in str(error)
                 kind = TypeError if text and not isinstance(error, ValueError) else ValueError
                 raise kind(
@@ -298,17 +298,25 @@ def same_length(named: Sequence[tuple[str, Points]]) -> int:
     return lengths[0]
 
 
+def is_finite(value: Real) -> bool:
+    """Whether a number is finite, and not a whole number beyond all floats."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def number(value: Any, name: str) -> float:
     """A finite number."""
     value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
-    if not isinstance(value, Real) or not math.isfinite(value):
+    if not isinstance(value, Real) or not is_finite(value):
         raise TypeError(f"{name} must be a finite number, got {value!r:.60}.")
     return float(value)
 
 
 def positive(value: Any, name: str, remedy: str) -> float:
     """A positive finite number."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, Real) or isinstance(value, bool) or not is_finite(value):
         raise ValueError(f"{name} must be a positive number, got {value!r}. {remedy}")
     if value <= 0:
         raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")
@@ -317,7 +325,7 @@ def positive(value: Any, name: str, remedy: str) -> float:
 
 def not_negative(value: Any, name: str, remedy: str) -> float:
     """A finite number that is zero or more."""
-    ok = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    ok = isinstance(value, Real) and not isinstance(value, bool) and is_finite(value)
     if not ok or float(value) < 0:
         raise ValueError(f"{name} must be a number ≥ 0, got {value!r}. {remedy}")
     return float(value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, Self
+from itertools import pairwise
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -21,18 +22,27 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.embeddings import Embedding, JointEmbedding
+from meanmap.embeddings import Deferred, Embedding, JointEmbedding
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.kernels.base import same_value
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.operators import ConditionalOperator, StreamedOperator
-from meanmap.pairs import alike, as_target, gate, placed, reference_kernel
+from meanmap.pairs import (
+    alike,
+    as_target,
+    gate,
+    known_rank,
+    placed,
+    placed_moments,
+    reference_kernel,
+)
 from meanmap.rules import Side
 from meanmap.selection import (
     SCHEDULES,
     LeaveOneOut,
     bandwidth_candidates,
     effective_size,
+    inverse_from_moments,
     leave_one_out,
     marginal_consistency,
     regularized_inverse,
@@ -40,9 +50,9 @@ from meanmap.selection import (
 )
 from meanmap.spaces import Space
 from meanmap.spectra import OperatorSpectrum, operator_spectrum
-from meanmap.streams import Frame, Reservoir, Sums, raw_total, require_same_space
+from meanmap.streams import Frame, Reservoir, Sums, raw_total, require_same_space, value_columns
 
-SMALL = 256  # up to this rank one BLAS thread is faster than several
+LARGE = 1 << 23  # coordinates of a sample that are more than this are not kept
 
 
 class ConditionalEmbedding(RegressorMixin, BaseEstimator):
@@ -72,7 +82,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     kernel_x_, kernel_y_ : the kernels, bandwidths resolved
     space_x_, space_y_ : their spaces
     regularization_ : λ
-    leave_one_out_ : the leave-one-out errors, over the grid of an automatic λ or at the given one
+    leave_one_out_ : the errors behind an automatic λ, or None
     operator_ : the ConditionalOperator
 
     Examples
@@ -87,6 +97,10 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     >>> at.mean().round(1), at.std().round(1)  # the truth is 1.0 and 0.2
     (array([1.]), array([0.2]))
     """
+
+    _batches: int
+    _frame: Frame
+    _reservoir: Reservoir
 
     def __init__(
         self,
@@ -136,20 +150,30 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         space_y, psi_y = placed(kernel_y, bases[1], points_y, w)
         norms = kernel_y._diagonal(points_y)
 
-        def solve(kernel: Kernel, rows: Any) -> tuple[Space, Array, Array, float, LeaveOneOut]:
+        def solve(
+            kernel: Kernel, rows: Any, search: bool
+        ) -> tuple[Space, Any, Array, float, LeaveOneOut | None]:
             X, phi, k, v = (take(part, rows) for part in (points_x, psi_y, norms, w))
             v = v / namespace(v).sum(v)
             space, psi = placed(kernel.resolve(X, v), bases[0], X, v)
-            with one_blas_thread(psi.shape[1] < SMALL):
-                return space, psi, *regularized_inverse(psi, phi, k, v, given, self.centered)
+            with one_blas_thread():  # two threads take many times as long to decompose
+                solved = regularized_inverse(psi, phi, k, v, given, self.centered, search)
+            return space, psi, *solved
 
         tried = bandwidth_candidates(kernel_x)
-        if (
-            len(tried) > 1
-        ):  # half of the rows tell as much of the bandwidth at a fraction of the cost
+        if len(tried) > 1:
+            # half of the rows tell as much of the bandwidth, at a fraction of the cost
             some = np.linspace(0, len(w) - 1, search_size(len(w))).astype(int)
-            kernel_x = min(tried, key=lambda kernel: solve(kernel, some)[4].least)
-        space_x, psi_x, inverse, regularization, loo = solve(kernel_x, slice(None))
+            errors = [cast(LeaveOneOut, solve(kernel, some, True)[4]).least for kernel in tried]
+            kernel_x = tried[int(np.argmin(errors))]
+        sums = None
+        if known_rank(bases[0]) * count(points_x) > LARGE:
+            space_x, inverse, regularization, loo, sums = self._large(
+                kernel_x.resolve(points_x, w), bases[0], points_x, points_y, psi_y, norms, w, given
+            )
+            psi_x: Any = Deferred(space_x, points_x)
+        else:
+            space_x, psi_x, inverse, regularization, loo = solve(kernel_x, slice(None), False)
 
         # nothing is set before everything has worked
         if not isinstance(points_x, tuple) and points_x.ndim == 2:
@@ -164,21 +188,60 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         self._reverse: tuple[Spectrum, LeaveOneOut] | None = None
         self._sums: Sums | None = None
         self._raw_total = raw_total(sample_weight, len(keep))
-        rows = psi_x
-        if self.centered:
-            xp = namespace(psi_x)
-            rows = xp.concat([psi_x, xp.ones((count(psi_x), 1), dtype=psi_x.dtype)], axis=1)
-        self._operator: ConditionalOperator | None = ConditionalOperator(
-            space_x,
-            space_y,
-            points_y,
-            psi_y,
-            rows,
-            w,
-            inverse,
-            intercept=self.centered,
-        )
+        arguments = (space_x, space_y, points_y, psi_y)
+        if sums is None:
+            rows = psi_x
+            if self.centered:
+                xp = namespace(psi_x)
+                rows = xp.concat([psi_x, xp.ones((count(psi_x), 1), dtype=psi_x.dtype)], axis=1)
+            self._operator: ConditionalOperator | None = ConditionalOperator(
+                *arguments, rows, w, inverse, intercept=self.centered
+            )
+        else:
+            rows = Deferred(space_x, points_x, self.centered)
+            self._operator = StreamedOperator(
+                *arguments,
+                rows,
+                w,
+                inverse,
+                intercept=self.centered,
+                cross=sums[0],
+                moments=sums[1],
+            )
         return self
+
+    def _large(
+        self,
+        kernel: Kernel,
+        basis: Any,
+        points_x: Points,
+        points_y: Points,
+        psi_y: Array,
+        norms: Array,
+        w: Array,
+        given: float | str,
+    ) -> tuple[Space, Array, float, LeaveOneOut | None, tuple[Array, list[Array]]]:
+        """The fit without the sample's coordinates, which would be too many to keep."""
+        xp = namespace(psi_y)
+        columns = [psi_y, xp.ones_like(psi_y[:, :1]), *value_columns(points_y)]
+        ends = np.cumsum([column.shape[1] for column in columns])
+        values = xp.concat(columns, axis=1)
+        space, C, B = placed_moments(kernel, basis, points_x, w, values)
+        cross, mu = B[: ends[0]], B[ends[0]]
+        nu = w @ psi_y
+        size = min(count(points_x), 2000 if isinstance(given, str) else 200)
+        some = np.linspace(0, count(points_x) - 1, size).astype(int)
+        rows = space._transform(take(points_x, some))
+        sample = (rows, *(take(part, some) for part in (psi_y, w, norms)))
+        with one_blas_thread():
+            solved = inverse_from_moments(C, cross, mu, nu, sample, given, self.centered)
+        moments = [B[i:j] for i, j in pairwise(ends[1:])]
+        if self.centered:
+            cross = xp.concat([cross, nu[:, None]], axis=1)
+            totals = [w @ column for column in columns[2:]]
+            pairs = zip(moments, totals, strict=True)
+            moments = [xp.concat([m, total[:, None]], axis=1) for m, total in pairs]
+        return space, *solved, (cross, moments)
 
     # --- streams ------------------------------------------------------------------------------
 
@@ -203,17 +266,29 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         w = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         batch = Sums.over(x.space, y.space, points_x, points_y, w)
         rows = Reservoir.of((points_x, points_y), w, seed=self._batches)
+        self._frame = self._frame.extended(y.space, points_y)
         self._absorb(batch, rows, 1)
         return self
 
     def merge(self, other: ConditionalEmbedding) -> Self:
         """Add what another model of the same spaces and λ has seen."""
+        if not isinstance(other, ConditionalEmbedding):
+            raise TypeError(f"expected a ConditionalEmbedding, got {checks.describe(other)}.")
         for model in (self, other):
             check_is_fitted(model)
-            model._start_stream()
+        for name in ("regularization_", "centered"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise ValueError(
+                    f"the two models have different {name}, {mine!r} and {theirs!r}. Give both the "
+                    "same settings and spaces."
+                )
         require_same_space(self.space_x_, other.space_x_, "X")
         require_same_space(self.space_y_, other.space_y_, "Y")
+        for model in (self, other):
+            model._start_stream()
         assert other._sums is not None
+        self._frame = self._frame.extended(self.space_y_, other._frame.points)
         self._absorb(other._sums, other._reservoir, other._batches)
         return self
 
@@ -272,6 +347,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             xp.ones_like(rows[:, 0]),
             with_constant(H, mu) if self.centered else H,
             intercept=self.centered,
+            cross=C_YX,
             moments=moments,
         )
 
@@ -367,7 +443,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         if self._reverse is None:
             x, y = self.sides()
             w = self.weights_
-            with one_blas_thread(y.coordinates.shape[1] < SMALL):
+            with one_blas_thread():
                 spectrum = Spectrum.of(y.coordinates.T @ (w[:, None] * y.coordinates))
                 norms = self.kernel_x_._diagonal(x.points)
                 loo = leave_one_out(spectrum, y.coordinates, x.coordinates, w, norms)
@@ -381,7 +457,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
                 *self.sides(), self.weights_, self.regularization_, method
             ).best
         if rule is not None:
-            return SCHEDULES[rule][1](effective_size(self.weights_))
+            delta = SCHEDULES[rule][1](effective_size(self.weights_))  # on the scale of C_WW²
+            return delta if method == "squared" else delta**0.5
         # twice what leave-one-out chooses for the training sample, since the prior's weights are
         # estimated too: on linear-Gaussian models of 2 to 32 dimensions with 200 to 1,000 points
         # this lowers the error of the posterior mean by 5 to 28%, with each method but one case

@@ -34,8 +34,10 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.embeddings import (
+    Deferred,
     Embedding,
     FactoredWeights,
+    as_rows,
     embed,
     embedding_of,
     function_values,
@@ -82,7 +84,7 @@ class ConditionalOperator:
         target: Space,
         atoms: Points,
         coordinates: Array | None,
-        rows: Array,
+        rows: Any,
         scale: Array,
         inverse: Array,
         *,
@@ -95,7 +97,7 @@ class ConditionalOperator:
         # ψ of the atoms, if the target's space was fitted to them; None if it only projects them,
         # so that answers are atoms first
         self._known_coordinates = coordinates
-        self._rows = rows
+        self._known_rows = rows
         self._scale = scale
         self._inverse = inverse
         self._intercept = intercept  # one more coordinate, constantly 1, that is not regularised
@@ -114,6 +116,10 @@ class ConditionalOperator:
         known = self._known_coordinates
         return self.target._transform(self.atoms) if known is None else known
 
+    @property
+    def _rows(self) -> Array:
+        return as_rows(self._known_rows)
+
     @cached_property
     def matrix(self) -> Array:
         """The operator in coordinates; with an intercept its last column is the constant's."""
@@ -121,11 +127,13 @@ class ConditionalOperator:
 
     def _image(self, values: Array) -> Array:
         """`valuesᵀ diag(scale) rows H`: any function of the atoms, as one of the query."""
-        return (values.T @ (self._scale[:, None] * self._rows)) @ self._inverse
+        if isinstance(self._known_rows, Deferred):
+            return self._known_rows.weighted(self._scale, values) @ self._inverse
+        return (values.T @ (self._scale[:, None] * self._known_rows)) @ self._inverse
 
     @cached_property
     def _mass(self) -> Array:
-        return (self._scale @ self._rows) @ self._inverse
+        return self._image(namespace(self._scale).ones_like(self._scale)[:, None])[0]
 
     @cached_property
     def _means(self) -> list[Functional]:
@@ -148,6 +156,8 @@ class ConditionalOperator:
         return xp.concat([coordinates, one if mass is None else one * mass[..., None]], axis=-1)
 
     def _warn_if_far(self, points: Points, coordinates: Array) -> None:
+        if not self.source._coordinates.projects:
+            return  # then ‖ψ(x)‖² says nothing of where x lies
         size = namespace(coordinates).sum(coordinates * coordinates, axis=1)
         far = to_numpy(size < FAR * self.source.kernel_._diagonal(points))
         if far.any():
@@ -224,14 +234,17 @@ class ConditionalOperator:
 
     def _embedding(self, features: Array) -> Embedding:
         """The element with these features of the source, its coordinates left until needed."""
-        weights = FactoredWeights(self._scale, self._rows, features @ self._inverse.T)
+        weights = FactoredWeights(self._scale, self._known_rows, features @ self._inverse.T)
         exact = self._known_coordinates is not None
         coordinates = partial(self._target_coordinates, features, weights) if exact else None
         return embedding_of(self.target, self.target.kernel_, self.atoms, weights, coordinates)
 
     def _target_coordinates(self, features: Array, weights: FactoredWeights) -> Array:
         few = features.ndim == 1 or features.shape[0] < self._coordinates.shape[1] // 8
-        if few and "matrix" not in self.__dict__:  # the operator costs more than a few answers
+        kept = not isinstance(self._known_rows, Deferred)
+        if (
+            few and kept and "matrix" not in self.__dict__
+        ):  # the operator costs more than a few answers
             return weights.dense() @ self._coordinates
         return features @ self.matrix.T
 
@@ -322,14 +335,19 @@ class Functional:
 
 
 class StreamedOperator(ConditionalOperator):
-    """A conditional known by sums over rows that are gone.
+    """A conditional known by sums over rows that are gone, or too many to keep.
 
-    Its atoms span the target's space, and the means come from sums of their own.
+    Where they are gone its atoms span the target's space; the means come from sums of their own.
     """
 
-    def __init__(self, *arguments: Any, moments: list[Array], **options: Any) -> None:
+    def __init__(self, *arguments: Any, cross: Array, moments: list[Array], **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._cross = cross  # C_YX
         self._moments = moments  # Σ w y ψ(x)ᵀ for each variable, over the total weight
+
+    @cached_property
+    def matrix(self) -> Array:
+        return self._cross @ self._inverse
 
     @cached_property
     def _means(self) -> list[Functional]:
@@ -351,7 +369,7 @@ class ReweightedOperator(ConditionalOperator):
             plain.target,
             plain.atoms,
             plain._coordinates,
-            plain._rows,
+            plain._known_rows,
             plain._scale,
             plain._inverse,
             marginal=marginal,

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, float_like, is_floating, namespace, to_library
+from meanmap.arrays import Array, Points, count, float_like, is_floating, namespace, to_library
 from meanmap.embeddings import same_kernel
 from meanmap.kernels import Kernel, TensorProduct, as_kernel, default_kernel
-from meanmap.spaces import Space
+from meanmap.spaces import Nystroem, RandomFourier, Space
 
 
 def gate(points: Any, kernel: Any, basis: Any, name: str) -> tuple[Points, Kernel]:
@@ -69,3 +69,23 @@ def placed(kernel: Kernel, basis: Any, points: Points, w: Array) -> tuple[Space,
         return basis, basis._transform(points)
     space = Space(kernel, basis)
     return space, space._place(kernel, points, w)
+
+
+def known_rank(basis: Any) -> int:
+    """The rank of a basis that knows it before it is fitted and reads blocks of rows, else 0."""
+    if isinstance(basis, Space):
+        return int(basis.rank_) if hasattr(basis, "kernel_") else 0
+    if isinstance(basis, Nystroem) and basis.sampling != "rpcholesky":
+        return count(basis.landmarks) if basis.landmarks is not None else basis.n or 0
+    return basis.n if isinstance(basis, RandomFourier) else 0
+
+
+def placed_moments(
+    kernel: Kernel, basis: Any, points: Points, w: Array, values: Array
+) -> tuple[Space, Array, Array]:
+    """A fitted space, `Σ wψψᵀ` and `Σ w v ψᵀ`, without ψ of every point."""
+    if isinstance(basis, Space):
+        same_kernel(basis.kernel_, kernel)
+        return basis, *basis._coordinates.moments(points, w, values)
+    space = Space(kernel, basis)
+    return space, *space._place_moments(kernel, points, w, values)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, namespace, one_blas_thread
-from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding
+from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, as_rows
 from meanmap.kernels import TensorProduct
 from meanmap.linalg import Spectrum
 from meanmap.operators import ConditionalOperator, ReweightedOperator, as_embedding
@@ -31,7 +31,12 @@ class Side:
 
     space: Space
     points: Points
-    coordinates: Array
+    known: Any  # their coordinates, or Deferred where they are too many to keep
+
+    @property
+    def coordinates(self) -> Array:
+        """ψ of every point, a row each."""
+        return as_rows(self.known)
 
     def operator(
         self, source: Side, scale: Array, inverse: Array, marginal: Array | None = None
@@ -42,7 +47,7 @@ class Side:
             self.space,
             self.points,
             self.coordinates,
-            source.coordinates,
+            source.known,
             scale,
             inverse,
             marginal=marginal,

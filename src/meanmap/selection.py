@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from meanmap.arrays import Array, asarray, epsilon, namespace, take
 from meanmap.kernels import Kernel
-from meanmap.linalg import Spectrum, with_constant
+from meanmap.linalg import Spectrum, ridge_inverse, with_constant
 from meanmap.pairs import reference_kernel
 from meanmap.spaces import Space
 
@@ -68,6 +68,7 @@ def leave_one_out(
     norms: Array,
     centered: bool = False,
     grid: np.ndarray | None = None,
+    cross: Array | None = None,
 ) -> LeaveOneOut:
     """Σ wᵢ ‖φ(yᵢ) - μ̂₋ᵢ(xᵢ)‖² for every λ of a grid, from one eigendecomposition.
 
@@ -77,14 +78,17 @@ def leave_one_out(
 
     `rows` (n × r) are the sample's coordinates on the side we condition on and `targets` (n × s) on
     the other, `norms` is k(yᵢ, yᵢ). Where the grid would cost too much, evenly spaced rows stand
-    for all.
+    for all; where `cross`, C_YX, is given they do already.
     """
     xp = namespace(rows)
     n, r, s = rows.shape[0], rows.shape[1], targets.shape[1]
     if grid is None:
         scale = float(xp.sum(spectrum.values)) or 1.0
         grid = scale * np.maximum(GRID, epsilon(rows))
-    A = (rows @ spectrum.vectors).T @ (w[:, None] * targets)  # Vᵀ C_XY
+    if cross is None:
+        A = (rows @ spectrum.vectors).T @ (w[:, None] * targets)  # Vᵀ C_XY
+    else:
+        A = spectrum.vectors.T @ cross.T
     count = max(500, int(BUDGET / (2.0 * max(r * s, 1) * len(grid))))
     if count < n:
         chosen = np.linspace(0, n - 1, count).astype(int)
@@ -113,22 +117,61 @@ def regularized_inverse(
     w: Array,
     given: float | str,
     centered: bool,
-) -> tuple[Array, float, LeaveOneOut]:
-    """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors behind it."""
+    search: bool = False,
+) -> tuple[Array, float, LeaveOneOut | None]:
+    """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors where something is chosen by them.
+
+    `search` asks for the error of a given λ too, to compare kernels by it.
+    """
     mu = w @ psi_x
     rows, targets = psi_x, psi_y
     if centered:
         mean_y = w @ psi_y
         norms = norms - 2 * (psi_y @ mean_y) + mean_y @ mean_y
         rows, targets = psi_x - mu, psi_y - mean_y
-    spectrum = Spectrum.of(rows.T @ (w[:, None] * rows))
-    grid = None if isinstance(given, str) else np.array([given])
-    loo = leave_one_out(spectrum, rows, targets, w, norms, centered, grid)
-    if isinstance(given, str):
-        given = loo.best
-    given = spectrum.sufficient(given)
-    H = spectrum.inverse(given)
+    C = rows.T @ (w[:, None] * rows)
+    return _chosen(C, mu, (rows, targets, w, norms), given, centered, None, search)
+
+
+def _chosen(
+    C: Array,
+    mu: Array,
+    sample: tuple[Array, Array, Array, Array],
+    given: float | str,
+    centered: bool,
+    cross: Array | None,
+    search: bool,
+) -> tuple[Array, float, LeaveOneOut | None]:
+    loo, H = None, None
+    if not search and not isinstance(given, str):
+        H = ridge_inverse(C, given)
+    if H is None:
+        spectrum = Spectrum.of(C)
+        if search or isinstance(given, str):
+            grid = None if isinstance(given, str) else np.array([given])
+            loo = leave_one_out(spectrum, *sample, centered, grid, cross)
+            given = loo.best
+        given = spectrum.sufficient(given)
+        H = spectrum.inverse(given)
     return with_constant(H, mu) if centered else H, float(given), loo
+
+
+def inverse_from_moments(
+    C: Array,
+    cross: Array,
+    mu: Array,
+    nu: Array,
+    sample: tuple[Array, Array, Array, Array],
+    given: float | str,
+    centered: bool,
+) -> tuple[Array, float, LeaveOneOut | None]:
+    """As `regularized_inverse`, from `C_XX`, `C_YX` and the means, and a sample of the rows."""
+    rows, targets, w, norms = sample
+    if centered:
+        C, cross = C - mu[:, None] * mu[None, :], cross - nu[:, None] * mu[None, :]
+        norms = norms - 2 * (targets @ nu) + nu @ nu
+        rows, targets = rows - mu, targets - nu
+    return _chosen(C, mu, (rows, targets, w, norms), given, centered, cross, False)
 
 
 # --- schedules: what the papers' theorems ask for as n grows --------------------------------------

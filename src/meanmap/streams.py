@@ -6,7 +6,9 @@ pass over all rows would give. Rules that need rows themselves get a small weigh
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -21,14 +23,16 @@ from meanmap.arrays import (
     asarray,
     concatenate,
     count,
+    first_array,
     float_like,
+    is_array,
     namespace,
     solve_triangular,
     spans,
     take,
     to_numpy,
 )
-from meanmap.embeddings import Embedding, embedding_of, numeric
+from meanmap.embeddings import Embedding, embedding_of, numeric, same_kernel
 from meanmap.kernels import Kernel, TensorProduct, as_kernel
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Space
@@ -106,22 +110,33 @@ class Frame:
 
     @classmethod
     def of(cls, space: Space, points: Points) -> Frame:
-        """The pivots of a space; for other coordinates, as many of the points as span it."""
+        """The pivots of a space; for other coordinates, as many of the points as it takes."""
         fitted = space._coordinates
         if isinstance(fitted, Pivots):
             return cls(fitted.points, fitted.factor)
-        psi = space._transform(points)
-        rank = min(psi.shape)
-        _, order = scipy.linalg.qr(to_numpy(psi).T, mode="r", pivoting=True)
-        chosen = np.sort(order[:rank])
+        return cls._spanning(points, space._transform(points))
+
+    @classmethod
+    def _spanning(cls, points: Points, psi: Array) -> Frame:
+        R, order = scipy.linalg.qr(to_numpy(psi).T, mode="r", pivoting=True)
+        sizes = abs(np.diagonal(R))
+        needed = int((sizes > 1e-10 * max(sizes.max(initial=0.0), 1e-300)).sum())
+        chosen = np.sort(order[: max(needed, 1)])
         return cls(take(points, chosen), take(psi, chosen))
+
+    def extended(self, space: Space, points: Points) -> Frame:
+        """This frame, with some of the points added while it does not span the whole space."""
+        if self.coordinates.shape[0] >= space.rank_:
+            return self
+        psi = namespace(self.coordinates).concat([self.coordinates, space._transform(points)])
+        return self._spanning(concatenate([self.points, points]), psi)
 
     def weights(self, coordinates: Array) -> Array:
         """Weights on the points, a column for each column of coordinates."""
         F = self.coordinates
-        rows, rank = F.shape
-        lower = rows == rank and not bool(np.triu(to_numpy(F), 1).any())
-        if lower:
+        host = to_numpy(F)
+        square = host.shape[0] == host.shape[1]
+        if square and not np.triu(host, 1).any() and (np.diagonal(host) != 0).all():
             return solve_triangular(F, coordinates, transpose=True)
         return F @ (Spectrum.of(F.T @ F).inverse(0) @ coordinates)
 
@@ -138,7 +153,7 @@ class Reservoir:
         """The rows of one batch, each with a key whose largest values are kept."""
         n = count(points[0])
         w = np.ones(n) if weights is None else weights
-        draws = np.random.default_rng(seed).uniform(size=n)
+        draws = np.random.default_rng([seed, n, _fingerprint(points[0])]).uniform(size=n)
         keys = np.where(w > 0, np.log(draws) / np.where(w > 0, w, 1.0), -np.inf)
         return cls(points, keys).trimmed()
 
@@ -153,17 +168,49 @@ class Reservoir:
         return Reservoir(points, np.concatenate([self.keys, other.keys])).trimmed()
 
 
+def _fingerprint(points: Points) -> int:
+    """A number that differs from batch to batch, so that streams draw apart before they merge."""
+    array = to_numpy(first_array(points))
+    return 0 if array.dtype.kind == "O" else zlib.crc32(np.ascontiguousarray(array).tobytes())
+
+
 def same_space(a: Space, b: Space) -> bool:
     """Whether two spaces have the same kernel and the same coordinates."""
+    return a is b or (a.kernel_ == b.kernel_ and same_state(a._coordinates, b._coordinates))
+
+
+def same_state(a: Any, b: Any) -> bool:
+    """Whether two values are built alike, arrays and nested objects included."""
     if a is b:
         return True
-    mine, theirs = a._coordinates, b._coordinates
-    if a.kernel_ != b.kernel_ or a.rank_ != b.rank_ or type(mine) is not type(theirs):
+    if is_array(a) and is_array(b):
+        return bool(np.array_equal(to_numpy(a), to_numpy(b)))
+    if type(a) is not type(b):
         return False
-    if isinstance(mine, Pivots) and isinstance(theirs, Pivots):
-        return bool(np.array_equal(to_numpy(mine.factor), to_numpy(theirs.factor)))
-    probe = a._sample
-    return bool(np.array_equal(to_numpy(a._transform(probe)), to_numpy(b._transform(probe))))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_state(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        pairs = zip(a, b, strict=False)
+        return len(a) == len(b) and all(same_state(x, y) for x, y in pairs)
+    if (
+        isinstance(a, Kernel)
+        or not hasattr(a, "__dict__")
+        or callable(getattr(a, "__wrapped__", 0))
+    ):
+        return bool(a == b)
+    mine, theirs = (_essence(value) for value in (a, b))
+    return same_state(mine, theirs) if mine or theirs else bool(a == b)
+
+
+def _essence(value: Any) -> dict[str, Any]:
+    """What an object is made of, without what it has computed for later."""
+    cached = {
+        name
+        for kind in type(value).__mro__
+        for name, item in vars(kind).items()
+        if isinstance(item, cached_property)
+    }
+    return {name: item for name, item in vars(value).items() if name not in cached}
 
 
 def require_same_space(a: Space, b: Space, name: str) -> None:
@@ -227,42 +274,57 @@ class RunningEmbedding(BaseEstimator):
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add a batch: points, or a tuple of samples for a covariance operator."""
-        if not hasattr(self, "total_"):
-            kernel = as_kernel(self._given_kernel(), X, "X")
-            points = kernel.check(X, "X")
-        else:
-            kernel = self.kernel_
-            points = kernel.check(X, "X", self._frame_points())
+        first = not hasattr(self, "total_")
+        kernel = as_kernel(self._given_kernel(), X, "X") if first else self.kernel_
+        points = kernel.check(X, "X", None if first else self._frame_points())
         w = checks.sample_weights(sample_weight, points, float_like(points))
         total = raw_total(sample_weight, count(points))
-        if hasattr(self, "total_"):
-            self._sum = self._sum + total * self._sum_over(points, w)
-            self.total_ += total
+        if first:
+            kernel = kernel.resolve(points, w)
+            spaces = self._placed(kernel, points, w)
+            pairs = zip(spaces, self._parts(kernel, points), strict=True)
+            frames = tuple(Frame.of(space, part) for space, part in pairs)
+            added = total * self._sum_over(kernel, spaces, points, w)
+            self.kernel_, self.spaces_, self._frames = kernel, spaces, frames
+            self._sum, self.total_ = added, total
             return self
-        resolved = kernel.resolve(points, w)
-        spaces = self._placed(resolved, points, w)
-        frames = tuple(
-            Frame.of(space, part) for space, part in zip(spaces, _parts(points), strict=True)
-        )
-        self.kernel_, self.spaces_, self._frames = resolved, spaces, frames
-        self._sum = total * self._sum_over(points, w)
-        self.total_ = total
+        added = total * self._sum_over(kernel, self.spaces_, points, w)
+        triples = zip(self._frames, self.spaces_, self._parts(kernel, points), strict=True)
+        self._frames = tuple(frame.extended(space, part) for frame, space, part in triples)
+        self._sum, self.total_ = self._sum + added, self.total_ + total
         return self
 
+    def _bases(self) -> tuple[Any, ...]:
+        return self.basis if isinstance(self.basis, tuple) else (self.basis,)
+
     def _given_kernel(self) -> Any:
-        bases = self.basis if isinstance(self.basis, tuple) else (self.basis,)
-        if self.kernel is None and all(isinstance(b, Space) for b in bases):
-            kernels = [b.kernel_ for b in bases]
-            return kernels[0] if len(kernels) == 1 else TensorProduct(*kernels)
-        return self.kernel
+        bases = self._bases()
+        if self.kernel is not None or not all(isinstance(basis, Space) for basis in bases):
+            return self.kernel
+        for basis in bases:
+            check_is_fitted(basis)
+        kernels = [basis.kernel_ for basis in bases]
+        return kernels[0] if len(kernels) == 1 else TensorProduct(*kernels)
+
+    def _parts(self, kernel: Kernel, points: Points) -> tuple[Points, ...]:
+        """The variables: those of a plain tensor product, unless one Space holds them all."""
+        split = type(kernel) is TensorProduct and not isinstance(self.basis, Space)
+        return points if split else (points,)
 
     def _placed(self, kernel: Kernel, points: Points, w: Array) -> tuple[Space, ...]:
-        parts = _parts(points)
-        kernels = kernel.kernels if isinstance(kernel, TensorProduct) else (kernel,)
-        bases = self.basis if isinstance(self.basis, tuple) else (self.basis,) * len(parts)
+        parts = self._parts(kernel, points)
+        kernels = kernel.kernels if len(parts) > 1 else (kernel,)
+        if len(parts) > 2:
+            raise ValueError(f"a stream of {len(parts)} variables; one or two are supported.")
+        bases = self._bases() if isinstance(self.basis, tuple) else self._bases() * len(parts)
+        if len(bases) != len(parts):
+            raise ValueError(f"basis: expected {len(parts)}, one a variable, got {len(bases)}.")
         spaces = []
         for k, basis, part in zip(kernels, bases, parts, strict=True):
             if isinstance(basis, Space):
+                check_is_fitted(basis)
+                same_kernel(basis.kernel_, k)
+                k.check(part, "X", basis._sample, "the given space")
                 spaces.append(basis)
                 continue
             space = Space(k, basis)
@@ -271,29 +333,33 @@ class RunningEmbedding(BaseEstimator):
         return tuple(spaces)
 
     def _frame_points(self) -> Points:
-        points = tuple(frame.points for frame in self._frames)
+        points = tuple(take(frame.points, slice(0, 1)) for frame in self._frames)
         return points if len(points) > 1 else points[0]
 
-    def _sum_over(self, points: Points, w: Array) -> Array:
-        parts = _parts(points)
-        if len(parts) == 1:
-            return self.spaces_[0]._mean(points, w)
-        blocks = spans(count(points), BLOCK)
-        sums = [self._joint(tuple(take(part, i) for part in parts), w[i]) for i in blocks]
+    def _sum_over(
+        self, kernel: Kernel, spaces: tuple[Space, ...], points: Points, w: Array
+    ) -> Array:
+        if len(spaces) == 1:
+            return spaces[0]._mean(points, w)
+        sums = []
+        for block in spans(count(points), BLOCK):
+            pairs = zip(spaces, take(points, block), strict=True)
+            left, right = (space._transform(part) for space, part in pairs)
+            sums.append(left.T @ (w[block][:, None] * right))
         return sum(sums[1:], sums[0])
-
-    def _joint(self, parts: tuple[Points, ...], w: Array) -> Array:
-        psi = [space._transform(part) for space, part in zip(self.spaces_, parts, strict=True)]
-        if len(psi) != 2:
-            raise ValueError(f"a stream of {len(psi)} variables; one or two are supported.")
-        return psi[0].T @ (w[:, None] * psi[1])
 
     def merge(self, other: RunningEmbedding) -> Self:
         """Add what another stream has seen, given the same coordinates."""
+        if not isinstance(other, RunningEmbedding):
+            raise TypeError(f"expected a RunningEmbedding, got {checks.describe(other)}.")
         check_is_fitted(self, "total_")
         check_is_fitted(other, "total_")
+        if len(self.spaces_) != len(other.spaces_):
+            raise ValueError("the two streams have different numbers of variables.")
         for i, (mine, theirs) in enumerate(zip(self.spaces_, other.spaces_, strict=True)):
             require_same_space(mine, theirs, f"variable {i}")
+        triples = zip(self._frames, self.spaces_, other._frames, strict=True)
+        self._frames = tuple(f.extended(space, g.points) for f, space, g in triples)
         self._sum = self._sum + other._sum
         self.total_ += other.total_
         return self
@@ -319,7 +385,3 @@ class RunningEmbedding(BaseEstimator):
         coordinates = self._sum / self.total_
         weights = self._frames[0].weights(coordinates)
         return embedding_of(self.space_, self.kernel_, self._frames[0].points, weights, coordinates)
-
-
-def _parts(points: Points) -> tuple[Points, ...]:
-    return points if isinstance(points, tuple) else (points,)

@@ -423,6 +423,34 @@ def test_moments_are_those_of_the_coordinates(basis: Any, even: bool) -> None:
     assert_array_equal(streamed.transform(X[:20]), stored.transform(X[:20]))
 
 
+X600 = sample(0, 600)
+PAIRS = np.concatenate([X600[:300], X600[:300] + 1e-5])  # nearly equal landmarks cost digits
+
+
+@pytest.mark.parametrize(
+    ("kernel", "landmarks", "delayed"),
+    [
+        (Gaussian(1.5), sample(0, 600, 5), True),
+        (Laplace(1.0), X600, True),
+        (Gaussian(0.1), PAIRS, False),
+    ],
+)
+def test_moments_put_off_a_solve_only_where_it_costs_no_digits(
+    kernel: Kernel, landmarks: np.ndarray, delayed: bool
+) -> None:
+    X, w = sample(1, 3_000, landmarks.shape[1]), np.full(3_000, 1 / 3_000)
+    space = Space(kernel, Nystroem(landmarks=landmarks))
+    Z = space._place(kernel, X, w)
+    fitted = space._coordinates
+    C, B = fitted.moments(X, w, X)
+    assert space.rank_ > 500
+    assert (fitted._must_solve < space.rank_) == delayed
+    # no more than the rounding of ψ itself, which L⁻¹ magnifies
+    rounding = np.finfo(float).eps * np.linalg.norm(np.linalg.inv(np.tril(fitted.factor)), 2)
+    assert_allclose(C, Z.T @ Z / 3_000, rtol=0, atol=rounding)
+    assert_allclose(B, X.T @ Z / 3_000, rtol=0, atol=rounding)
+
+
 # --- the same model, other people's machinery ----------------------------------------------------
 
 

@@ -46,7 +46,7 @@ def given(bandwidth: Any, d: int) -> list[float]:
     remedy = "It is the standard deviation of the smoothing; None chooses it."
     if np.ndim(bandwidth) == 0:
         return [checks.positive(bandwidth, "bandwidth", remedy)] * d
-    numbers = [checks.positive(float(value), "bandwidth", remedy) for value in bandwidth]
+    numbers = [checks.positive(value, "bandwidth", remedy) for value in np.asarray(bandwidth)]
     if len(numbers) != d:
         raise ValueError(f"bandwidth has {len(numbers)} entries for {d} columns. {remedy}")
     return numbers

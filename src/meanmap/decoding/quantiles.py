@@ -72,7 +72,7 @@ def probabilities(q: Any) -> np.ndarray:
     """Numbers in [0, 1], of any shape."""
     try:
         array = np.asarray(to_numpy(q) if hasattr(q, "shape") else q, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"q must be a probability or an array of them, got {q!r:.60}.") from error
     if not ((array >= 0) & (array <= 1)).all():
         wrong = array[~((array >= 0) & (array <= 1))]

@@ -3,13 +3,21 @@
 from meanmap.embeddings.joint import GridEmbedding, JointEmbedding
 from meanmap.embeddings.make import embed, embedding_of
 from meanmap.embeddings.single import Embedding, same_kernel
-from meanmap.embeddings.values import FactoredWeights, function_values, numeric
+from meanmap.embeddings.values import (
+    Deferred,
+    FactoredWeights,
+    as_rows,
+    function_values,
+    numeric,
+)
 
 __all__ = [
+    "Deferred",
     "Embedding",
     "FactoredWeights",
     "GridEmbedding",
     "JointEmbedding",
+    "as_rows",
     "embed",
     "embedding_of",
     "function_values",

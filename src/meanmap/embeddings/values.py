@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, asarray, count, float_like, is_array, namespace
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    count,
+    first_array,
+    float_like,
+    is_array,
+    namespace,
+    spans,
+    take,
+)
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A large sample's coordinates, which nobody keeps: computed a block at a time."""
+
+    space: Any
+    points: Points
+    intercept: bool = False  # one more coordinate, constantly 1
+
+    def array(self) -> Array:
+        """All of them at once."""
+        return namespace(first_array(self.points)).concat([rows for _, rows in self.blocks()])
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Stretches of the sample and their coordinates."""
+        for block in spans(count(self.points), 1 << 12):
+            psi = self.space._transform(take(self.points, block))
+            if self.intercept:
+                xp = namespace(psi)
+                psi = xp.concat([psi, xp.ones_like(psi[:, :1])], axis=1)
+            yield block, psi
+
+    def weighted(self, scale: Array, values: Array) -> Array:
+        """`valuesᵀ diag(scale) rows`."""
+        parts = [values[b].T @ (scale[b][:, None] * rows) for b, rows in self.blocks()]
+        return sum(parts[1:], parts[0])
+
+
+def as_rows(rows: Any) -> Array:
+    """Coordinates as an array, whether they were kept or not."""
+    return rows.array() if isinstance(rows, Deferred) else rows
 
 
 @dataclass(frozen=True)
@@ -17,7 +60,7 @@ class FactoredWeights:
     """Weights `scale ∘ (rows · vector)`, kept as factors: n × r and r numbers, never n × batch."""
 
     scale: Array
-    rows: Array
+    rows: Any  # an array, or Deferred
     vector: Array  # (r,) or (b, r)
 
     @property
@@ -29,10 +72,12 @@ class FactoredWeights:
         return int(self.vector.ndim)
 
     def dense(self) -> Array:
-        return self.scale * (self.vector @ self.rows.T)
+        return self.scale * (self.vector @ as_rows(self.rows).T)
 
     def apply(self, values: Array) -> Array:
         """`Σᵢ wᵢ valuesᵢ` for values (n, q)."""
+        if isinstance(self.rows, Deferred):
+            return self.vector @ self.rows.weighted(self.scale, values).T
         return self.vector @ (self.rows.T @ (self.scale[:, None] * values))
 
     def __getitem__(self, index: Any) -> FactoredWeights:

@@ -51,7 +51,7 @@ class Coordinates:
 
     def _blocks(self, points: Points) -> list[slice]:
         """Stretches of a sample, long enough that r × r sums cost little beside their products."""
-        return list(spans(count(points), max(4 * TILE // max(self.rank, 1), 2 * self.rank)))
+        return list(spans(count(points), max(4 * TILE // max(self.rank, 1), self.rank)))
 
     def for_each_block(self, points: Points, work: Work) -> None:
         """Call `work(thread, block, ψ of the block)` for every stretch of a sample, a row a point.
@@ -99,9 +99,14 @@ def summed(
         sums[thread] = squared, crossed
 
     for_each_block(points, work)
-    parts, factor = list(sums.values()), scale if even else 1.0
-    C, B = (sum(column[1:], column[0]) for column in zip(*parts, strict=True))
-    return factor * C, factor * B
+    (C, B), *others = sums.values()
+    for squared, crossed in others:
+        C += squared
+        B += crossed
+    if even:
+        C *= scale
+        B *= scale
+    return C, B
 
 
 @dataclass(frozen=True)
