@@ -49,9 +49,11 @@ from meanmap.selection import (
     search_size,
 )
 from meanmap.spaces import Space
+from meanmap.spaces.cholesky import Pivots
 from meanmap.spectra import OperatorSpectrum, operator_spectrum
 from meanmap.streams import Frame, Reservoir, Sums, raw_total, require_same_space, value_columns
 
+SMALL = 256  # up to this rank one BLAS thread is faster than several
 LARGE = 1 << 23  # coordinates of a sample that are more than this are not kept
 
 
@@ -156,8 +158,9 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             X, phi, k, v = (take(part, rows) for part in (points_x, psi_y, norms, w))
             v = v / namespace(v).sum(v)
             space, psi = placed(kernel.resolve(X, v), bases[0], X, v)
-            with one_blas_thread():  # two threads take many times as long to decompose
-                solved = regularized_inverse(psi, phi, k, v, given, self.centered, search)
+            nested = isinstance(space._coordinates, Pivots)
+            with one_blas_thread(psi.shape[1] < SMALL):
+                solved = regularized_inverse(psi, phi, k, v, given, self.centered, nested, search)
             return space, psi, *solved
 
         tried = bandwidth_candidates(kernel_x)
@@ -229,12 +232,12 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         space, C, B = placed_moments(kernel, basis, points_x, w, values)
         cross, mu = B[: ends[0]], B[ends[0]]
         nu = w @ psi_y
-        size = min(count(points_x), 2000 if isinstance(given, str) else 200)
+        size = min(count(points_x), 2000 if isinstance(given, str) else 1)
         some = np.linspace(0, count(points_x) - 1, size).astype(int)
         rows = space._transform(take(points_x, some))
         sample = (rows, *(take(part, some) for part in (psi_y, w, norms)))
-        with one_blas_thread():
-            solved = inverse_from_moments(C, cross, mu, nu, sample, given, self.centered)
+        nested = isinstance(space._coordinates, Pivots)
+        solved = inverse_from_moments(C, cross, mu, nu, sample, given, self.centered, nested)
         moments = [B[i:j] for i, j in pairwise(ends[1:])]
         if self.centered:
             cross = xp.concat([cross, nu[:, None]], axis=1)
@@ -443,7 +446,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         if self._reverse is None:
             x, y = self.sides()
             w = self.weights_
-            with one_blas_thread():
+            with one_blas_thread(y.coordinates.shape[1] < SMALL):
                 spectrum = Spectrum.of(y.coordinates.T @ (w[:, None] * y.coordinates))
                 norms = self.kernel_x_._diagonal(x.points)
                 loo = leave_one_out(spectrum, y.coordinates, x.coordinates, w, norms)

@@ -11,7 +11,14 @@ import math
 import warnings
 from dataclasses import dataclass
 
-from meanmap.arrays import Array, device, epsilon, namespace, solve_triangular
+from meanmap.arrays import (
+    Array,
+    device,
+    epsilon,
+    namespace,
+    one_blas_thread,
+    solve_triangular,
+)
 
 
 class RegularizationWarning(UserWarning):
@@ -48,7 +55,8 @@ class Spectrum:
         xp = namespace(matrix)
         if not bool(xp.all(xp.isfinite(matrix))):
             raise too_large()
-        values, vectors = xp.linalg.eigh(symmetrized(matrix))
+        with one_blas_thread():  # two threads can take many times as long
+            values, vectors = xp.linalg.eigh(symmetrized(matrix))
         return cls(values, vectors)
 
     @property

@@ -57,7 +57,8 @@ def as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:
         return Y, False
     array = checks.any_points(Y, "y")
     text = isinstance(array, np.ndarray) and (
-        array.dtype.kind not in "fiuO" or any(isinstance(v, str) for v in array.flat)
+        array.dtype.kind not in "fiuO"
+        or (array.dtype.kind == "O" and any(isinstance(v, str) for v in array.flat))
     )
     return (array[:, None], True) if array.ndim == 1 and not text else (Y, False)
 
