@@ -1,6 +1,12 @@
 """Probability as linear algebra: kernel embeddings of distributions and their rules."""
 
 from meanmap import kernels, spaces
+from meanmap.comparison import (
+    TestResult,
+    independence_test,
+    joint_independence_test,
+    two_sample_test,
+)
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.linalg import ConflictWarning, RegularizationWarning
@@ -8,6 +14,7 @@ from meanmap.operators import ConditionalOperator
 from meanmap.persistence import load, save
 from meanmap.rules import bayes_rule, chain_rule, sum_rule
 from meanmap.spaces import ApproximationWarning
+from meanmap.statistics import hsic, joint_hsic, mmd
 
 __version__ = "0.1.0"
 
@@ -19,12 +26,19 @@ __all__ = [
     "Embedding",
     "JointEmbedding",
     "RegularizationWarning",
+    "TestResult",
     "bayes_rule",
     "chain_rule",
     "embed",
+    "hsic",
+    "independence_test",
+    "joint_hsic",
+    "joint_independence_test",
     "kernels",
     "load",
+    "mmd",
     "save",
     "spaces",
     "sum_rule",
+    "two_sample_test",
 ]

@@ -83,3 +83,96 @@ def image(
     ax.figure.colorbar(drawn, ax=ax)
     ax.set(xlabel="second variable", ylabel="first variable")
     return ax
+
+
+def panels(given: Any, count: int) -> list[Any]:
+    """Axes to draw on: those given, or `count` new ones side by side."""
+    if given is not None:
+        return list(np.ravel(np.asarray(given, dtype=object)))
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'meanmap[plot]'") from error
+    return list(np.ravel(plt.subplots(1, count, figsize=(5 * count, 4), layout="constrained")[1]))
+
+
+def null(
+    values: np.ndarray,
+    density: np.ndarray | None,
+    statistic: float,
+    pvalue: float,
+    ax: Any = None,
+) -> Any:
+    """A null distribution, draws or a density, with the observed statistic."""
+    ax = axes(ax)
+    if density is None:
+        ax.hist(values, bins=40, density=True, color=GREY, alpha=0.6, label="if nothing is there")
+    else:
+        ax.fill_between(values, density, color=GREY, alpha=0.6, label="if nothing is there")
+    ax.axvline(statistic, color=ORANGE, linewidth=2, label=f"observed, p = {pvalue:.3g}")
+    ax.set(xlabel="statistic", ylabel="density", yticks=[])
+    ax.legend(loc="upper right")
+    return ax
+
+
+def against(x: np.ndarray, y: np.ndarray, names: tuple[str, str], ax: Any = None) -> Any:
+    """Two variables, a point a row."""
+    ax = axes(ax)
+    ax.plot(x, y, ".", color=BLUE, markersize=3, alpha=0.6)
+    ax.set(xlabel=names[0], ylabel=names[1])
+    return ax
+
+
+def witness_curve(
+    x: np.ndarray, values: np.ndarray, first: np.ndarray, second: np.ndarray, ax: Any = None
+) -> Any:
+    """The witness of two samples of numbers, with both samples as histograms behind it."""
+    ax = axes(ax)
+    behind = ax.twinx()
+    edges = np.histogram_bin_edges(np.concatenate([first, second]), bins=40)
+    for sample, colour, name in ((first, BLUE, "X"), (second, ORANGE, "Y")):
+        behind.hist(sample, bins=edges, density=True, color=colour, alpha=0.3, label=name)
+    behind.set(yticks=[])
+    behind.legend(loc="upper right")
+    ax.plot(x, values, color="black")
+    ax.axhline(0, color=GREY, linewidth=1)
+    ax.set(xlabel="x", ylabel="witness: X more above 0")
+    ax.set_zorder(behind.get_zorder() + 1)
+    ax.patch.set_visible(False)
+    return ax
+
+
+def witness_map(
+    x: np.ndarray,
+    y: np.ndarray,
+    values: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    ax: Any = None,
+) -> Any:
+    """The witness of two samples in the plane, with their points."""
+    ax = _diverging(x, y, values, "witness: X more above 0", ax)
+    for sample, colour, name in ((first, BLUE, "X"), (second, ORANGE, "Y")):
+        ax.plot(sample[:, 0], sample[:, 1], ".", color=colour, markersize=2, alpha=0.6, label=name)
+    ax.legend(loc="upper right", markerscale=4)
+    ax.set(xlabel="x₁", ylabel="x₂")
+    return ax
+
+
+def dependence_map(
+    x: np.ndarray, y: np.ndarray, values: np.ndarray, points: np.ndarray, ax: Any = None
+) -> Any:
+    """Where two numbers go together more (or less) often than independence allows."""
+    ax = _diverging(x, y, values, "more often than independent above 0", ax)
+    ax.plot(points[:, 0], points[:, 1], ".", color="black", markersize=2, alpha=0.5)
+    ax.set(xlabel="x", ylabel="y")
+    return ax
+
+
+def _diverging(x: np.ndarray, y: np.ndarray, values: np.ndarray, name: str, ax: Any) -> Any:
+    ax = axes(ax)
+    top = float(np.max(np.abs(values))) or 1.0
+    levels = np.linspace(-top, top, 15)
+    drawn = ax.contourf(x, y, values, levels=levels, cmap="PuOr_r", alpha=0.8)
+    ax.figure.colorbar(drawn, ax=ax, label=name)
+    return ax

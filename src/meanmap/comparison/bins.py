@@ -1,0 +1,211 @@
+"""Points gathered in bins, so that exchanging bins stands for exchanging points.
+
+A permutation test stays exact when only a group of permutations is used, and permutations of equal
+bins are one (Domingo-Enrich, Dwivedi and Mackey, "Cheap permutation testing", 2025). One pass over
+the Gram matrix leaves Σ k between every two bins; each permutation is then a product with an s × s
+matrix, whatever the number of points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from meanmap.arrays import Points, for_each_thread, one_blas_thread, spans, take
+from meanmap.spaces import Space
+from meanmap.statistics.tiles import SIDE, Buffers, Family, Sums, progress_bar
+
+BINS = 512  # bins of both samples together: more gain next to no power
+FEWEST = 32  # bins that the smaller sample should have
+MOST = 2048  # an s × s matrix of these is 32 MiB a kernel
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which points make up which bin.
+
+    `layers[j]` holds the j-th point of every bin that has so many; bins are in order of their size,
+    so that a layer is a row of the first few bins. The first `movable` bins are exchanged, what is
+    left over beside them stays where it is.
+    """
+
+    layers: tuple[np.ndarray, ...]
+    labels: np.ndarray  # 1 for a bin of X, 0 for one of Y
+    movable: int
+
+    @property
+    def bins(self) -> int:
+        """How many there are."""
+        return len(self.labels)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many points every bin holds."""
+        sizes = np.zeros(self.bins)
+        for layer in self.layers:
+            sizes[: len(layer)] += 1
+        return sizes
+
+    def strips(self) -> list[tuple[slice, slice]]:
+        """Stretches of points in layered order, each with the bins it goes to."""
+        found, start = [], 0
+        for layer in self.layers:
+            for span in spans(len(layer), SIDE):
+                found.append((slice(start + span.start, start + span.stop), span))
+            start += len(layer)
+        return found
+
+    def arranged(self, points: Points) -> Points:
+        """The points, layer after layer."""
+        return take(points, np.concatenate(self.layers))
+
+
+def bin_size(n: int, m: int, n_bins: int | None = None) -> int:
+    """Points a bin, so that there are about `n_bins` and little is left over."""
+    total = n + m
+    if n_bins is not None:
+        size = max(1, total // n_bins)
+        return min(size, n, m)
+    if total <= 2 * BINS:
+        return 1
+    largest = min(total // BINS, max(min(n, m) // FEWEST, total // MOST))
+    largest = max(1, min(largest, n, m))
+    # a little smaller where that divides both samples better
+    sizes = range(max(1, (2 * largest + 2) // 3), largest + 1)
+    return min(sizes, key=lambda size: ((n % size) / n + (m % size) / m, -size))
+
+
+def random_bins(n: int, m: int, size: int, rng: np.random.Generator) -> Layout:
+    """Bins of `size` random points each, X's and Y's apart."""
+    if size == 1:
+        return Layout((np.arange(n + m),), np.repeat([1.0, 0.0], [n, m]), n + m)
+    return _layout(rng.permutation(n), n + rng.permutation(m), size, consecutive=False)
+
+
+def consecutive_bins(n: int, m: int, size: int) -> Layout:
+    """Bins of `size` rows that follow each other, for samples that are time series."""
+    return _layout(np.arange(n), n + np.arange(m), size, consecutive=True)
+
+
+def _layout(x: np.ndarray, y: np.ndarray, size: int, consecutive: bool) -> Layout:
+    parts, left = [], []
+    for order in (x, y):
+        whole = len(order) // size * size
+        bins = order[:whole]
+        parts.append(bins.reshape(-1, size).T if consecutive else bins.reshape(size, -1))
+        left.append(order[whole:])
+    labels = np.repeat([1.0, 0.0], [parts[0].shape[1], parts[1].shape[1]])
+    # the longer rest first, so that every layer is a row of the first bins
+    rests = sorted(zip(left, (1.0, 0.0), strict=True), key=lambda rest: -len(rest[0]))
+    rests = [(rest, label) for rest, label in rests if len(rest)]
+    layers = [
+        np.concatenate([parts[0][j], parts[1][j], *(rest[j : j + 1] for rest, _ in rests)])
+        for j in range(size)
+    ]
+    fixed = [label for _, label in rests]
+    return Layout(tuple(layers), np.concatenate([labels, fixed]), len(labels))
+
+
+def clusters(of_x: np.ndarray, of_y: np.ndarray) -> Layout:
+    """A bin a cluster, whatever its size; every cluster lies in one sample."""
+    shared = np.intersect1d(of_x, of_y)
+    if shared.size:
+        raise ValueError(
+            f"groups: {shared.size} groups have rows in both samples (the first is {shared[0]!r}). "
+            "Whole groups are exchanged, so each must lie in one sample; give the rows of X and of "
+            "Y groups of their own."
+        )
+    n = len(of_x)
+    rows = [np.flatnonzero(of_x == g) for g in np.unique(of_x)]
+    labels = [1.0] * len(rows)
+    rows += [n + np.flatnonzero(of_y == g) for g in np.unique(of_y)]
+    labels += [0.0] * (len(rows) - len(labels))
+    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+    rows = [rows[i] for i in order]
+    layers = [
+        np.array([row[j] for row in rows if len(row) > j], dtype=int) for j in range(len(rows[0]))
+    ]
+    return Layout(tuple(layers), np.array([labels[i] for i in order]), len(rows))
+
+
+@dataclass(frozen=True)
+class BinnedGram:
+    """Σ k over the pairs of points of every two bins, one matrix a kernel."""
+
+    sums: np.ndarray  # (kernels, s, s)
+    diagonal: np.ndarray  # (kernels, s): Σ k(x, x)
+    squares: np.ndarray  # (kernels,): Σ k² over all pairs
+
+    @classmethod
+    def of(
+        cls, family: Family, points: Points, layout: Layout, progress: bool = False
+    ) -> BinnedGram:
+        """One pass over the upper half of the Gram matrix, tile by tile."""
+        arranged, strips, s = layout.arranged(points), layout.strips(), layout.bins
+        tiles, buffers = family.against(arranged), Buffers(arranged)
+        sums = Sums((len(family), s, s), (len(family),))
+
+        def share(thread: int, of: int) -> None:
+            upper, squares = sums.of(thread)
+            pairs = ((p, q) for p in range(len(strips)) for q in range(p, len(strips)))
+            for p, q in islice(pairs, thread, None, of):
+                (rows, here), (columns, there) = strips[p], strips[q]
+                (buffer,) = buffers.of(thread, rows, columns)
+                for i, tile in tiles(take(arranged, rows), columns, buffer):
+                    upper[i, here, there] += tile / 2 if p == q else tile
+                    flat = tile.ravel()
+                    squares[i] += (1 if p == q else 2) * (flat @ flat)
+                done(1)
+
+        total = len(strips) * (len(strips) + 1) // 2
+        with progress_bar(total, "Gram matrix", progress) as done:
+            if len(strips) == 1:
+                share(0, 1)
+            else:
+                for_each_thread(share)
+        upper, squares = sums.total()
+        upper += upper.swapaxes(1, 2).copy()
+        diagonal = np.zeros((len(family), s))
+        where = np.concatenate([np.arange(len(layer)) for layer in layout.layers])
+        for i, values in enumerate(family.diagonals(arranged)):
+            diagonal[i] = np.bincount(where, weights=values, minlength=s)
+        return cls(upper, diagonal, squares)
+
+    @classmethod
+    def in_coordinates(cls, space: Space, points: Points, layout: Layout) -> BinnedGram:
+        """The same from coordinates: each bin is the sum of its points' ψ, in O(n r)."""
+        arranged = layout.arranged(points)
+        where = np.concatenate([np.arange(len(layer)) for layer in layout.layers])
+        s, r = layout.bins, space.rank_
+        sums = Sums((s, r), (s,), (r, r))
+
+        def work(thread: int, block: slice, psi: np.ndarray) -> None:
+            bins, diagonal, second = sums.of(thread)
+            here = where[block]
+            for run in _runs(here):
+                bins[here[run]] += psi[run]
+            diagonal += np.bincount(here, weights=np.sum(psi * psi, axis=1), minlength=s)
+            second += psi.T @ psi
+
+        space._coordinates.for_each_block(arranged, work)
+        bins, diagonal, second = sums.total()
+        return cls((bins @ bins.T)[None], diagonal[None], np.array([np.sum(second**2)]))
+
+
+def _runs(where: np.ndarray) -> list[slice]:
+    """Stretches in which no bin comes twice."""
+    starts = np.flatnonzero(np.diff(where, prepend=where[:1]) <= 0)
+    edges = [*starts.tolist(), len(where)]
+    edges = edges if edges[0] == 0 else [0, *edges]
+    return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+
+
+def pair_sums(gram: BinnedGram, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """wᵀGw and gᵀw for columns of weights on bins, a row a kernel; g are the row sums of G."""
+    quadratic = np.empty((len(gram.sums), weights.shape[1]))
+    with one_blas_thread(len(weights) < 1000):
+        for i, G in enumerate(gram.sums):
+            quadratic[i] = np.sum(weights * (G @ weights), axis=0)
+    return quadratic, gram.sums.sum(axis=2) @ weights

@@ -1,0 +1,123 @@
+"""Which kernels a test tries, when it is not told one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import Points, concatenate, count, take
+from meanmap.kernels import Energy, Gaussian, Kernel, Laplace, as_kernel, default_kernel
+from meanmap.kernels.bandwidths import median_distance
+
+RULES = ("median", "collection", "optimized")
+#: Narrow kernels see fine detail and pay for it on everything else: what they must be ahead by, in
+#: standard deviations, to be heard.
+HANDICAP = 0.5
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Kernels as given, or a rule that makes them from the data."""
+
+    kernels: tuple[Kernel, ...]
+    rule: str = ""
+
+    @classmethod
+    def of(cls, kernel: Any, points: Any, single: bool, name: str) -> Candidates:
+        """What the user asked for; one kernel only where `single` says so."""
+        if isinstance(kernel, str):
+            if kernel not in RULES:
+                raise ValueError(
+                    f"kernel: the words are {', '.join(map(repr, RULES))}; got {kernel!r}. "
+                    "Or pass a kernel, for example kernels.Gaussian()."
+                )
+            default = default_kernel(points, name)
+            rule = "" if kernel == "median" else kernel
+            if rule and not isinstance(default, Gaussian):
+                raise ValueError(
+                    f"kernel={kernel!r} chooses among widths, for rows of numbers; {name} has the "
+                    f"kernel {default!r}. Pass a list of kernels instead."
+                )
+            if rule == "collection" and single:
+                _refuse_many("the collection")
+            return cls((default,), rule)
+        if isinstance(kernel, list):
+            if not kernel:
+                raise ValueError("kernel: got an empty list; pass one kernel or more.")
+            if single and len(kernel) > 1:
+                _refuse_many(f"{len(kernel)}")
+            return cls(tuple(as_kernel(k, points, name) for k in kernel))
+        found = as_kernel(kernel, points, name)
+        rule = "collection" if kernel is None and type(found) is Gaussian and not single else ""
+        return cls((found,), rule)
+
+    def resolved(self, points: Points, paired: bool = False) -> tuple[list[Kernel], np.ndarray]:
+        """The kernels with their widths, resolved on points, and the handicap of each."""
+        if self.rule == "collection":
+            return collection(points, paired)
+        kernels = [kernel.resolve(points) for kernel in self.kernels]
+        return kernels, np.zeros(len(kernels))
+
+
+def _refuse_many(what: str) -> None:
+    raise ValueError(
+        f"kernel: {what} kernels were given, and this null, estimator, basis= or sequential= takes "
+        'one. Pass kernel="median" or a kernel, or use null="permutation".'
+    )
+
+
+def collection(points: np.ndarray, paired: bool) -> tuple[list[Kernel], np.ndarray]:
+    """A wide, a middling and narrow kernels for rows of numbers, each with its handicap.
+
+    The Gaussians' variances are powers of two of each other, so that one exponential serves all.
+    For dependence (`paired`) the wide one is the energy kernel, which is at its best on lines, and
+    the finest is left out, since two variables square the number of kernels.
+    """
+    median = median_distance(points)
+    middling, narrow, fine = (Gaussian(median * 2.0**power) for power in (-0.5, -2, -4))
+    if paired:
+        centre = tuple(float(v) for v in points.mean(axis=0))
+        return [Energy(centre), middling, narrow], np.array([0.0, 0.0, HANDICAP / 2])
+    wide = Laplace(2 * median)
+    return [wide, middling, narrow, fine], np.array([0.0, 0.0, HANDICAP, HANDICAP])
+
+
+def optimized(X: Points, Y: Points, rng: np.random.Generator) -> tuple[Kernel, Points, Points]:
+    """A Gaussian whose width promises most power on half of the data, and the other halves.
+
+    Power grows with MMD over its standard deviation under the alternative (Sutherland et al. 2017,
+    eq. 3), which is estimated on the first halves.
+    """
+    halves = []
+    for points in (X, Y):
+        order = rng.permutation(count(points))
+        cut = max(2, len(order) // 2)
+        if len(order) - cut < 2:
+            raise ValueError(
+                f'kernel="optimized" tests on half of the data and needs 4 points a sample, got '
+                f"{len(order)}. Use kernel=None, which splits nothing."
+            )
+        halves.append((take(points, order[:cut]), take(points, order[cut:])))
+    (A, X), (B, Y) = halves
+    median = median_distance(concatenate([A, B]))
+    n = min(count(A), count(B))
+    A, B = take(A, slice(0, n)), take(B, slice(0, n))
+    ratios = []
+    grid = [Gaussian(median * 2.0**power) for power in np.arange(-5, 2.01, 0.5)]
+    for kernel in grid:
+        H = kernel._gram(A, A) + kernel._gram(B, B)
+        cross = kernel._gram(A, B)
+        H -= cross + cross.T
+        ratios.append(_power_ratio(H))
+    return grid[int(np.argmax(ratios))], X, Y
+
+
+def _power_ratio(H: np.ndarray) -> float:
+    """MMD over its standard deviation under the alternative, from hᵢⱼ (Liu et al. 2020, eq. 5)."""
+    n = len(H)
+    mmd = (H.sum() - np.trace(H)) / (n * (n - 1)) if n > 1 else 0.0
+    rows = H.mean(axis=1)
+    variance = 4 * (np.mean(rows**2) - rows.mean() ** 2)
+    return float(mmd / np.sqrt(max(variance, 0.0) + 1e-8))

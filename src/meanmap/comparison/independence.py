@@ -1,0 +1,452 @@
+"""Do two variables depend on each other?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import Points, count, for_each_thread, one_blas_thread, take
+from meanmap.comparison import nulls, shifts
+from meanmap.comparison.candidates import Candidates
+from meanmap.comparison.results import ALTERNATIVES, Draws, Null, TestResult, describe
+from meanmap.comparison.two_sample import length_of_block
+from meanmap.comparison.witness import Dependence
+from meanmap.kernels import Kernel
+from meanmap.spaces import Basis
+from meanmap.statistics import dependence
+from meanmap.statistics.gates import paired_samples
+from meanmap.statistics.tiles import Buffers, Family, Sums, for_each_tile, memory_limit
+
+NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
+HYPOTHESIS = "the two variables depend on each other"
+WEIGHTS = 300  # eigenvalues of each variable that the limit distribution is made of
+BINS = 512  # bins that are shifted, at least, where there are as many rows
+
+
+def independence_test(
+    X: Any,
+    Y: Any,
+    kernel_x: Any = None,
+    kernel_y: Any = None,
+    null: str = "permutation",
+    n_permutations: int = 999,
+    rng: Any = None,
+    *,
+    estimator: str = "U",
+    combine: str = "max",
+    n_bins: int | None = None,
+    block_length: int | None = None,
+    groups: Any = None,
+    basis: Basis | tuple[Basis | None, Basis | None] | None = None,
+    alternative: str = "greater",
+    sequential: bool = False,
+    max_memory: Any = None,
+    progress: bool = False,
+) -> TestResult:
+    """Test whether two variables are independent, by their Hilbert-Schmidt criterion.
+
+    Parameters
+    ----------
+    X, Y : samples of n points each, of any kinds; row i of one goes with row i of the other
+    kernel_x, kernel_y : None, Kernel, callable, list of kernels, "median" or "collection"
+        None is "collection" for rows of numbers: the energy kernel and two Gaussians, every pair of
+        them for the two variables, combined with exact level; other points get their default
+        kernel. "median" is one Gaussian at the median distance. Lists are combined likewise.
+    null : {"permutation", "full", "block", "wild", "gamma", "spectral"}
+        "permutation" puts the rows in random order and shifts Y against X, by all shifts at once;
+        "full" permutes rows at random, one permutation at a time: both are exact. "block" does the
+        former with stretches of `block_length` rows and "wild" gives stretches random signs, for
+        time series. "gamma" fits the first two moments over all permutations and "spectral" draws
+        from the limit distribution: both approximate, and of the "V" estimate.
+    n_permutations : int
+        How many permutations, signs or draws, at least: shifts come in rounds of n (or of the
+        number of bins), and all of a round are used.
+    rng : int, numpy Generator or None
+    estimator : {"U", "V"}
+        See `hsic`. With `basis` it is "V".
+    combine : {"max", "fuse", "min-p"}
+        How several kernels make one statistic: the largest in standard deviations of its own
+        permutations, a soft maximum, or the least p-value of HSICAgg.
+    n_bins : int or None
+        Bins of rows that are shifted with null="permutation"; n_permutations + 1 by default, at
+        least 512, or n if there are fewer rows.
+    block_length : int or None
+        Rows that belong together, for "block" and "wild"; ∛n by default.
+    groups : labels of shape (n,)
+        Clusters of one size each: whole clusters of Y change places (with null="permutation").
+    basis : a basis, a pair of them, or None
+        Compute in coordinates, in O(n r_x r_y) a permutation. One kernel a variable only.
+    alternative : {"greater", "less", "two-sided"}
+        "greater": dependence. "less": less than chance allows.
+    sequential : bool
+        Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991),
+        with null="full". One kernel a variable only.
+    max_memory : int, str like "500MB", or None
+        Up to which "full" keeps the two Gram matrices; a quarter of the free memory by default.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    TestResult
+        Unpacks to statistic, pvalue; `.witness(x, y)` says where the variables go together,
+        `.plot()` draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import independence_test
+    >>> rng = np.random.default_rng(0)
+    >>> angle = rng.uniform(0, 2 * np.pi, size=(200, 1))
+    >>> X = np.cos(angle) + 0.2 * rng.normal(size=(200, 1))
+    >>> Y = np.sin(angle) + 0.2 * rng.normal(size=(200, 1))  # uncorrelated, and dependent
+    >>> independence_test(X, Y, rng=0).pvalue
+    0.001
+    >>> independence_test(X, rng.permutation(Y), rng=0).pvalue > 0.05
+    True
+    """
+    checks.option(null, "null", NULLS)
+    checks.option(alternative, "alternative", ALTERNATIVES)
+    checks.option(combine, "combine", nulls.COMBINATIONS)
+    checks.option(estimator, "estimator", ("U", "V"))
+    draws, rng, memory = nulls.how_many(n_permutations), nulls.as_rng(rng), memory_limit(max_memory)
+    null = "full" if sequential and null == "permutation" else null
+    simple = null in ("gamma", "spectral", "wild") or basis is not None or sequential
+    candidates = [
+        Candidates.of(kernel, points, simple, name)
+        for kernel, points, name in ((kernel_x, X, "X"), (kernel_y, Y, "Y"))
+    ]
+    given = [("X", X, candidates[0].kernels[0]), ("Y", Y, candidates[1].kernels[0])]
+    _, (X, Y) = paired_samples(given, 4 if estimator == "U" else 2)
+    for one, name in zip(candidates, ("kernel_x", "kernel_y"), strict=True):
+        if one.rule == "optimized":
+            raise ValueError(
+                f'{name}="optimized" is for two samples; use "collection", "median" or a kernel.'
+            )
+    n = count(X)
+    (kernels_x, handicap_x), (kernels_y, handicap_y) = (
+        one.resolved(points, paired=True) for one, points in zip(candidates, (X, Y), strict=True)
+    )
+
+    best, notes = 0, []
+    found: Null
+    if null in ("gamma", "spectral"):
+        estimator = "V"
+        statistic, found = _limit(null, kernels_x[0], kernels_y[0], X, Y, draws, basis, rng)
+    else:
+        families = Family(kernels_x), Family(kernels_y)
+        if null == "wild" or basis is not None:
+            estimator = "V"
+        source = _source(
+            null, families, X, Y, estimator, basis, n_bins, block_length, groups, draws, memory, rng
+        )
+        source.handicaps = (handicap_x[:, None] + handicap_y).ravel()
+        source.progress = progress
+        statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
+        notes = nulls.remarks(found, draws)
+    many = len(kernels_x) * len(kernels_y)
+    statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
+    chosen = kernels_x[best // len(kernels_y)], kernels_y[best % len(kernels_y)]
+    return TestResult(
+        statistic=statistic,
+        pvalue=found.pvalue(statistic, alternative),
+        null=found,
+        kernel=chosen,
+        method=f"Independence test by {statistics}, {estimator} estimate, {describe(found)}",
+        hypothesis=HYPOTHESIS,
+        sizes={"n": n},
+        notes=tuple(notes),
+        explanation=Dependence(chosen, X, Y),
+    )
+
+
+def _source(
+    null: str,
+    families: tuple[Family, Family],
+    X: Points,
+    Y: Points,
+    estimator: str,
+    basis: Any,
+    n_bins: int | None,
+    block_length: int | None,
+    groups: Any,
+    draws: int,
+    memory: int,
+    rng: np.random.Generator,
+) -> Any:
+    """Where the permuted statistics come from."""
+    n = count(X)
+    if block_length is not None and null not in ("block", "wild"):
+        raise ValueError(f'block_length= goes with null="block" or "wild", not {null!r}.')
+    if groups is not None and null != "permutation":
+        raise ValueError(f'groups= goes with null="permutation", not {null!r}.')
+    if basis is not None:
+        if null not in ("permutation", "full"):
+            raise ValueError(f'basis= goes with permutations and limits, not null="{null}".')
+        return Coordinates(families, X, Y, basis)
+    if null == "full":
+        return Permutations(families, X, Y, estimator, memory)
+    if null == "wild":
+        size = max(1, n // BINS) if block_length is None else length_of_block(block_length, n, n)
+        return Signs(families, X, Y, size, rng, consecutive=block_length is not None)
+    if null == "block":
+        size = length_of_block(block_length, n, n)
+        return Shifts(families, X, Y, estimator, lambda r: shifts.consecutive_rows(n, size, r), rng)
+    if groups is not None:
+        order, size = _clusters(groups, n)
+        return Shifts(
+            families, X, Y, estimator, lambda r: shifts.consecutive_rows(n, size, r, order), rng
+        )
+    if n_bins is not None:
+        checks.whole(n_bins, "n_bins", 2, "512 or more give small p-values.")
+    least = n_bins or max(BINS, draws + 1)
+    return Shifts(families, X, Y, estimator, lambda r: shifts.random_rows(n, least, r), rng)
+
+
+def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:
+    """Rows cluster by cluster, and the size of a cluster."""
+    labels = checks.labels(groups, "groups")
+    if labels.shape != (n,):
+        raise ValueError(f"groups: expected {n} labels, one a row; got shape {labels.shape}.")
+    sizes = np.unique(labels, return_counts=True)[1]
+    if len(sizes) < 2 or np.ptp(sizes) > 0:
+        raise ValueError(
+            "groups: whole clusters change places, so there must be two or more of one size; got "
+            f"{len(sizes)} with {sizes.min()} to {sizes.max()} rows."
+        )
+    return np.argsort(labels, kind="stable"), int(sizes[0])
+
+
+class Shifts(nulls.Source):
+    """Cyclic shifts of Y's bins against X's, in as many random orders as are needed."""
+
+    kind = "permutation"
+    progress = False
+
+    def __init__(
+        self,
+        families: tuple[Family, Family],
+        X: Points,
+        Y: Points,
+        estimator: str,
+        order: Any,
+        rng: np.random.Generator,
+    ) -> None:
+        self._families, self._X, self._Y, self._estimator = families, X, Y, estimator
+        self._order = order
+        self._rows = order(rng)
+        self._first: np.ndarray | None = None
+
+    def _round(self, rows: shifts.Rows) -> np.ndarray:
+        sums = shifts.shifted_sums(
+            self._families, self._X, self._Y, self._rows, rows, self.progress
+        )
+        n = sums.n
+        self.scales = (np.sqrt(sums.xx[:, None] * sums.yy) / n**2).ravel()
+        return sums.hsic(self._estimator).reshape(-1, self._rows.bins)
+
+    def observed(self) -> np.ndarray:
+        self._first = self._round(self._rows)
+        return self._first[:, 0]
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        assert self._first is not None
+        parts = [self._first[:, 1:]]
+        while sum(part.shape[1] for part in parts) < count:
+            parts.append(self._round(self._order(rng)))
+        return np.concatenate(parts, axis=1)
+
+
+class Permutations(nulls.Source):
+    """Random permutations of rows, one at a time."""
+
+    kind = "permutation"
+    progress = False
+
+    def __init__(
+        self, families: tuple[Family, Family], X: Points, Y: Points, estimator: str, memory: int
+    ) -> None:
+        self._families, self._X, self._Y, self._estimator = families, X, Y, estimator
+        self._sums = [
+            [dependence.hsic_sums(kx, ky, X, Y) for ky in families[1].kernels]
+            for kx in families[0].kernels
+        ]
+        self.scales = np.array([np.sqrt(s.xx * s.yy) / s.n**2 for row in self._sums for s in row])
+        n = count(X)
+        self._kept = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
+        if self._kept:
+            self._grams = [
+                [kernel._gram(points, points) for kernel in family.kernels]
+                for family, points in ((families[0], X), (families[1], Y))
+            ]
+
+    def observed(self) -> np.ndarray:
+        return np.array([s.estimate(self._estimator) for row in self._sums for s in row])
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        orders = [rng.permutation(self._sums[0][0].n) for _ in range(count)]
+        out = np.empty((len(self.scales), count))
+
+        def work(thread: int, of: int) -> None:
+            for j in range(thread, count, of):
+                out[:, j] = self._permuted(orders[j])
+
+        if self._kept:
+            for_each_thread(work)
+        else:
+            work(0, 1)  # the passes over the Gram matrices share out their tiles themselves
+        return out
+
+    def _permuted(self, order: np.ndarray) -> list[float]:
+        found = []
+        for i, kx in enumerate(self._families[0].kernels):
+            for j, ky in enumerate(self._families[1].kernels):
+                sums = self._sums[i][j]
+                if self._kept:
+                    L = self._grams[1][j][order][:, order]
+                    xy = float(np.vdot(self._grams[0][i], L))
+                else:
+                    xy = dependence.hsic_sums(kx, ky, self._X, take(self._Y, order)).xy
+                moved = replace(
+                    sums,
+                    xy=xy,
+                    rows_y=sums.rows_y[order],
+                    diagonal_y=sums.diagonal_y[order],
+                )
+                found.append(moved.estimate(self._estimator))
+        return found
+
+
+class Coordinates(nulls.Source):
+    """Random permutations of rows in coordinates: HSIC is ‖Ψ_Xᵀ Ψ_Y‖²/n², both centred."""
+
+    kind = "permutation"
+    progress = False
+
+    def __init__(self, families: tuple[Family, Family], X: Points, Y: Points, basis: Any) -> None:
+        self._A, self._B = (
+            dependence.coordinates(family.kernels[0], points, one)
+            for family, points, one in zip(families, (X, Y), dependence.both(basis), strict=True)
+        )
+        sizes = [np.linalg.norm(part.T @ part) for part in (self._A, self._B)]
+        self.scales = np.array([sizes[0] * sizes[1] / len(self._A) ** 2])
+
+    def observed(self) -> np.ndarray:
+        return np.array([self._value(self._B)])
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        orders = [rng.permutation(len(self._A)) for _ in range(count)]
+        out = np.empty((1, count))
+
+        def work(thread: int, of: int) -> None:
+            for j in range(thread, count, of):
+                out[0, j] = self._value(self._B[orders[j]])
+
+        for_each_thread(work)
+        return out
+
+    def _value(self, B: np.ndarray) -> float:
+        return float(np.sum((self._A.T @ B) ** 2)) / len(B) ** 2
+
+
+class Signs(nulls.Source):
+    """The wild bootstrap: random signs on bins of rows of the centred matrices' product.
+
+    Chwialkowski, Sejdinovic and Gretton (2014), with signs that are constant over a bin.
+    """
+
+    kind = "wild bootstrap"
+    progress = False
+
+    def __init__(
+        self,
+        families: tuple[Family, Family],
+        X: Points,
+        Y: Points,
+        size: int,
+        rng: np.random.Generator,
+        consecutive: bool,
+    ) -> None:
+        n = count(X)
+        kx, ky = families[0].kernels[0], families[1].kernels[0]
+        order = np.arange(n) if consecutive else rng.permutation(n)
+        self._bins = np.empty(n, dtype=int)
+        self._bins[order] = np.arange(n) // size
+        self._n = n
+        sums = dependence.hsic_sums(kx, ky, X, Y)
+        self._gram = self._products(kx, ky, X, Y, sums)
+        self.scales = np.array([np.sqrt(sums.xx * sums.yy) / n**2])
+
+    def _products(
+        self,
+        kx: Kernel,
+        ky: Kernel,
+        X: Points,
+        Y: Points,
+        sums: dependence.HsicSums,
+    ) -> np.ndarray:
+        """Σ K̃ᵢⱼ L̃ᵢⱼ over the rows of every two bins."""
+        s = int(self._bins.max()) + 1
+        compare_x, compare_y = kx._against(X), ky._against(Y)
+        room_x, room_y = Buffers(X), Buffers(Y)
+        total = Sums((s, s))
+        mean_x, mean_y = sums.rows_x / self._n, sums.rows_y / self._n
+        membership = np.zeros((self._n, s), dtype=np.float64)
+        membership[np.arange(self._n), self._bins] = 1.0
+
+        def work(thread: int, rows: slice, columns: slice) -> None:
+            K = compare_x(take(X, rows), columns, room_x.of(thread, rows, columns)[0])
+            L = compare_y(take(Y, rows), columns, room_y.of(thread, rows, columns)[0])
+            K = K - mean_x[rows, None] - mean_x[columns] + mean_x.mean()
+            K *= L - mean_y[rows, None] - mean_y[columns] + mean_y.mean()
+            part = membership[rows].T @ (K @ membership[columns])
+            total.of(thread)[0][:] += part if rows == columns else part + part.T
+
+        for_each_tile(self._n, work)
+        return total.total()[0]
+
+    def observed(self) -> np.ndarray:
+        return np.array([self._gram.sum() / self._n**2])
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        signs = rng.choice([-1.0, 1.0], size=(count, len(self._gram))).T
+        with one_blas_thread(len(signs) < 1000):
+            return (np.sum(signs * (self._gram @ signs), axis=0) / self._n**2)[None]
+
+
+def _limit(
+    null: str,
+    kx: Kernel,
+    ky: Kernel,
+    X: Points,
+    Y: Points,
+    draws: int,
+    basis: Any,
+    rng: np.random.Generator,
+) -> tuple[float, Null]:
+    """The V estimate and an approximate null: a gamma distribution, or weighted chi-squares."""
+    n = count(X)
+    if basis is None:
+        sums = dependence.hsic_sums(kx, ky, X, Y)
+    else:
+        sums = dependence.coordinate_sums(kx, ky, X, Y, basis)
+    mean, variance = nulls.permutation_moments(
+        nulls.CentredMoments(n, sums.xx, sums.rows_x, sums.diagonal_x),
+        nulls.CentredMoments(n, sums.yy, sums.rows_y, sums.diagonal_y),
+    )
+    mean, variance = mean / n**2, variance / n**4
+    scale = float(np.sqrt(sums.xx * sums.yy)) / n**2
+    statistic = max(sums.estimate("V"), 0.0)
+    if null == "gamma":
+        return statistic, nulls.gamma_null((mean, variance), scale)
+    bases = dependence.both(basis)
+    weights = np.outer(
+        nulls.eigenvalues(kx, X, bases[0])[:WEIGHTS],
+        nulls.eigenvalues(ky, Y, bases[1])[:WEIGHTS],
+    ).ravel()
+    return statistic, Draws(
+        "spectral", nulls.weighted_chi_squares(weights, mean, draws, rng), scale
+    )

@@ -1,0 +1,231 @@
+"""Null distributions, and how several kernels make one statistic."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import Points, count
+from meanmap.comparison.results import TIE, Draws, Gamma, Null
+from meanmap.kernels import Kernel
+from meanmap.linalg import Spectrum
+from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
+from meanmap.spaces.bases import generator
+
+COMBINATIONS = ("max", "fuse", "min-p")
+STOP = 20  # permutations that reach the observed statistic, after which sequential testing ends
+TERMS = 4000  # weighted chi-squares that are drawn one by one
+SMALLEST = 1e-6  # residual trace at which the spectrum of a kernel is complete enough
+
+
+def as_rng(rng: Any) -> np.random.Generator:
+    """A generator from a seed, a generator or None."""
+    return generator(rng)
+
+
+def how_many(value: Any) -> int:
+    """The number of permutations."""
+    return checks.whole(
+        value,
+        "n_permutations",
+        1,
+        "The p-value cannot be below 1/(1 + n_permutations): 999 is usual, 99 the least that "
+        "can reject at 1%.",
+    )
+
+
+# --- one statistic of several kernels -------------------------------------------------------------
+
+
+def combined(values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray, how: str) -> np.ndarray:
+    """One statistic a column of several kernels', a row each, the observed ones among the columns.
+
+    Whatever is symmetric in the columns keeps a permutation test exact, so each row may be
+    standardised by its own mean and deviation over all of them. Rows that hardly vary (a constant
+    variable, a kernel so narrow that all points are strangers) say nothing.
+
+    "max" is the largest standardised value, less its kernel's handicap. "fuse" is the soft maximum
+    of MMD-FUSE (Biggs, Schrab and Gretton 2023). "min-p" is the smallest p-value of any kernel, as
+    MMDAgg and HSICAgg (Schrab et al. 2023) take it, all levels found from one set of permutations.
+    """
+    spread = values.std(axis=1)
+    useful = spread > 10 * TIE * scales
+    if not useful.any():
+        return np.zeros(values.shape[1])
+    values = values[useful]
+    z = (values - values.mean(axis=1, keepdims=True)) / spread[useful, None]
+    if how == "max":
+        return (z - handicaps[useful, None]).max(axis=0)
+    if how == "fuse":
+        top = z.max(axis=0)
+        return top + np.log(np.mean(np.exp(z - top), axis=0))
+    # how many columns reach this one, its near-ties included
+    order = np.sort(z, axis=1)
+    reached = [
+        len(row) - np.searchsorted(row, value - TIE, side="left")
+        for row, value in zip(order, z, strict=True)
+    ]
+    return -np.log(np.min(reached, axis=0) / z.shape[1])
+
+
+def strongest(values: np.ndarray, scales: np.ndarray) -> int:
+    """The kernel whose observed value, in the first column, stands out most."""
+    spread = values.std(axis=1)
+    useful = spread > 10 * TIE * scales
+    above = values[:, 0] - values.mean(axis=1)
+    return int(np.argmax(np.where(useful, above / np.where(useful, spread, 1.0), -np.inf)))
+
+
+# --- moments of a permuted statistic --------------------------------------------------------------
+
+
+def permutation_moments(a: CentredMoments, b: CentredMoments) -> tuple[float, float]:
+    """The mean and variance of Σᵢⱼ Aᵢⱼ B_π(i)π(j) over all permutations π, A and B centred.
+
+    Kazi-Aoual, Hitier, Sabatier and Lebreton (1995, Computational Statistics and Data Analysis 20).
+    """
+    n = a.n
+    mean = a.trace * b.trace / (n - 1)
+    if n < 4:
+        return mean, 0.0
+    first = ((n - 1) * a.squares - a.trace**2) * ((n - 1) * b.squares - b.trace**2)
+    second = math.prod(
+        [n * (n + 1) * c.diagonal - (n - 1) * (c.trace**2 + 2 * c.squares) for c in (a, b)]
+    )
+    variance = 2 * first / ((n - 1) ** 2 * (n + 1) * (n - 2))
+    variance += second / ((n + 1) * n * (n - 1) * (n - 2) * (n - 3))
+    return float(mean), max(float(variance), 0.0)
+
+
+class CentredMoments:
+    """Tr A, Tr A² and Σ Aᵢᵢ² of a centred Gram matrix, from sums over the matrix itself."""
+
+    def __init__(self, n: int, squares: float, rows: np.ndarray, diagonal: np.ndarray) -> None:
+        total = rows.sum()
+        centred = diagonal - 2 / n * rows + total / n**2
+        self.n = n
+        self.trace = float(centred.sum())
+        self.squares = float(squares - 2 / n * (rows @ rows) + total**2 / n**2)
+        self.diagonal = float(centred @ centred)
+
+    @classmethod
+    def of_labels(cls, n: int, m: int) -> CentredMoments:
+        """Those of aaᵀ, a = 1/n on one sample and -1/m on the other: MMD is Σ K aaᵀ."""
+        a = np.repeat([1 / n, -1 / m], [n, m])
+        return cls(n + m, float((a @ a) ** 2), np.zeros(n + m), a * a)
+
+
+def gamma_null(moments: tuple[float, float], scale: float) -> Gamma:
+    """The gamma distribution of these moments, those of a constant statistic being zero."""
+    mean, variance = moments
+    if variance <= (TIE * scale) ** 2:
+        return Gamma("gamma", mean, 0.0)
+    return Gamma("gamma", mean, variance)
+
+
+# --- weighted chi-squares -------------------------------------------------------------------------
+
+
+def eigenvalues(kernel: Kernel, points: Points, basis: Basis | None) -> np.ndarray:
+    """Those of the centred covariance operator that count, the largest first."""
+    n = count(points)
+    basis = PivotedCholesky(tol=SMALLEST) if basis is None else basis
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximationWarning)
+        psi = Space(kernel, basis)._place(kernel, points, np.full(n, 1 / n))
+    psi = psi - psi.mean(axis=0)
+    values = Spectrum.of(psi.T @ psi / n).values[::-1]
+    return np.maximum(values, 0.0)
+
+
+def weighted_chi_squares(
+    weights: np.ndarray, mean: float, draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draws of Σ wᵢ zᵢ², scaled to a known mean; what is beyond the largest weights by its mean."""
+    weights = np.sort(weights)[::-1]
+    total = weights.sum()
+    if total <= 0:
+        return np.zeros(draws)
+    top, rest = weights[:TERMS], weights[TERMS:].sum()
+    values = np.array([top @ rng.chisquare(1.0, size=len(top)) for _ in range(draws)])
+    return (values + rest) * (mean / total)
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+
+class Source:
+    """A statistic under one or several kernels, observed and under random permutations."""
+
+    #: How the null is drawn, in a word or two.
+    kind: str
+    #: The size of the sums that rounding acts on, a kernel each.
+    scales: np.ndarray
+    #: What each kernel must be ahead of the others by.
+    handicaps: np.ndarray | None = None
+
+    def observed(self) -> np.ndarray:
+        """The statistic of the data, a kernel each."""
+        raise TypeError(f"{type(self).__name__} observes nothing.")
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """At least `count` statistics under the null, a row a kernel.
+
+        Fewer only where there are no more to be had.
+        """
+        raise TypeError(f"{type(self).__name__} draws nothing.")
+
+
+def simulated(
+    source: Source, draws: int, rng: np.random.Generator, combine: str, sequential: bool
+) -> tuple[float, Draws, int]:
+    """The statistic, its null distribution, and which kernel stands out most."""
+    observed = source.observed()
+    if sequential:
+        value = float(observed[0])
+        return value, _sequential(source, value, draws, rng), 0
+    table = np.concatenate([observed[:, None], source.draw(draws, rng)], axis=1)
+    if len(table) == 1:
+        values, scale = table[0], float(source.scales[0])
+    else:
+        handicaps = np.zeros(len(table)) if source.handicaps is None else source.handicaps
+        values, scale = combined(table, source.scales, handicaps, combine), 1.0
+    best = strongest(table, source.scales) if len(table) > 1 else 0
+    return float(values[0]), Draws(source.kind, values[1:], scale), best
+
+
+def _sequential(source: Source, observed: float, most: int, rng: np.random.Generator) -> Draws:
+    """Draw until STOP values reach the observed one, or `most` are drawn.
+
+    The p-value is then STOP over the number drawn, which is exact too (Besag and Clifford 1991).
+    """
+    scale = float(source.scales[0])
+    slack = TIE * max(abs(observed), scale)
+    values: list[float] = []
+    reached = 0
+    while len(values) < most:
+        for value in source.draw(min(4 * STOP, most - len(values)), rng)[0]:
+            values.append(float(value))
+            reached += bool(value >= observed - slack)
+            if reached == STOP:
+                return Draws(source.kind, np.array(values), scale, stopped=True)
+    return Draws(source.kind, np.array(values), scale)
+
+
+def remarks(found: Null, asked: int) -> list[str]:
+    """What a reader should know of the draws: that they ended early, or that there are few."""
+    if not isinstance(found, Draws):
+        return []
+    if found.stopped:
+        return [f"Stopped after {len(found)} draws, when {STOP} had reached the statistic."]
+    if len(found) < asked:
+        least = 1 / (1 + len(found))
+        return [
+            f"There are only {len(found) + 1} distinct arrangements of so few points, all used: no "
+            f"p-value can be below {least:.3g}."
+        ]
+    return []

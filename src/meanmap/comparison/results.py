@@ -1,0 +1,253 @@
+"""What a test found: immutable records that explain themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from meanmap import checks, plots
+from meanmap.kernels import Kernel
+
+ALTERNATIVES = ("greater", "less", "two-sided")
+TIE = 1e-9  # relative: a permuted statistic this near to the observed one counts as equal to it
+
+
+class Null:
+    """The distribution of the statistic if the null hypothesis were true."""
+
+    #: How it was found, in a word or two.
+    kind: str
+
+    def pvalue(self, statistic: float, alternative: str = "greater") -> float:
+        """The probability of a statistic at least as extreme as this one."""
+        above, below = self._tails(statistic)
+        if alternative == "two-sided":
+            return min(1.0, 2 * min(above, below))
+        return above if alternative == "greater" else below
+
+    def quantile(self, q: Any) -> Any:
+        """The value that the statistic stays below with probability q."""
+        raise TypeError(f"{type(self).__name__} has no quantiles.")
+
+    def density(self, x: Any) -> np.ndarray | None:
+        """The probability density at x, or None where there are draws instead."""
+        return None
+
+    def _tails(self, statistic: float) -> tuple[float, float]:
+        raise TypeError(f"{type(self).__name__} has no tails.")
+
+
+@dataclass(frozen=True, eq=False)
+class Draws(Null):
+    """A null distribution as draws: permuted, or simulated, statistics.
+
+    The observed statistic counts as one of them: p = (1 + #{draws ≥ statistic}) / (1 + #draws),
+    never 0, and exact where permuting leaves the null distribution as it is.
+    """
+
+    kind: str
+    values: np.ndarray
+    #: The size of the sums that rounding acts on; differences below TIE times this are ties.
+    scale: float = 0.0
+    #: Whether drawing ended when enough values had reached the statistic: p is then their share.
+    stopped: bool = False
+
+    def _tails(self, statistic: float) -> tuple[float, float]:
+        slack = TIE * max(abs(statistic), self.scale)
+        own = 0 if self.stopped else 1  # the observed statistic is a draw itself
+        above = own + int(np.count_nonzero(self.values >= statistic - slack))
+        below = own + int(np.count_nonzero(self.values <= statistic + slack))
+        return above / (own + len(self.values)), below / (own + len(self.values))
+
+    def quantile(self, q: Any) -> Any:
+        return np.quantile(self.values, q)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"Draws({self.kind!r}, {len(self.values)} values)"
+
+
+@dataclass(frozen=True)
+class Gamma(Null):
+    """A gamma distribution with the null's first two moments."""
+
+    kind: str
+    mean: float
+    variance: float
+
+    @cached_property
+    def _law(self) -> Any:
+        return stats.gamma(a=self.mean**2 / self.variance, scale=self.variance / self.mean)
+
+    def _tails(self, statistic: float) -> tuple[float, float]:
+        if self.mean <= 0 or self.variance <= 0:
+            return (1.0, 1.0) if statistic <= self.mean else (0.0, 1.0)
+        return float(self._law.sf(statistic)), float(self._law.cdf(statistic))
+
+    def quantile(self, q: Any) -> Any:
+        return self._law.ppf(q)
+
+    def density(self, x: Any) -> np.ndarray | None:
+        return self._law.pdf(x)
+
+
+@dataclass(frozen=True)
+class Normal(Null):
+    """A normal distribution."""
+
+    kind: str
+    mean: float
+    variance: float
+
+    @cached_property
+    def _law(self) -> Any:
+        return stats.norm(self.mean, self.variance**0.5)
+
+    def _tails(self, statistic: float) -> tuple[float, float]:
+        if self.variance <= 0:
+            return (1.0, 1.0) if statistic <= self.mean else (0.0, 1.0)
+        return float(self._law.sf(statistic)), float(self._law.cdf(statistic))
+
+    def quantile(self, q: Any) -> Any:
+        return self._law.ppf(q)
+
+    def density(self, x: Any) -> np.ndarray | None:
+        return self._law.pdf(x)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TestResult:
+    """What a test found.
+
+    It unpacks to `statistic, pvalue`, as the results of `scipy.stats` do.
+
+    Attributes
+    ----------
+    statistic, pvalue : float
+    null : Draws, Gamma or Normal
+        The distribution of the statistic under the null hypothesis.
+    kernel : Kernel or a tuple of them, one a variable
+        Resolved; where several were tried, the one that the data speak against most.
+    method : str
+        The statistic and the null, in words.
+    hypothesis : str
+        What a small p-value speaks against, in words.
+    sizes : dict of str to int
+        How many points there were.
+    notes : tuple of str
+        What else a reader should know.
+    """
+
+    __test__ = False  # not a test of pytest's
+
+    statistic: float
+    pvalue: float
+    null: Null
+    kernel: Kernel | tuple[Kernel, ...] | None
+    method: str
+    hypothesis: str
+    sizes: dict[str, int]
+    notes: tuple[str, ...] = ()
+    explanation: Any = None
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.statistic, self.pvalue))
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: Any) -> Any:
+        return (self.statistic, self.pvalue)[index]
+
+    def rejects(self, level: float = 0.05) -> bool:
+        """Whether the null hypothesis is rejected at this level."""
+        return bool(self.pvalue <= probability(level, "level"))
+
+    def witness(self, *points: Any) -> Any:
+        """The function that tells the hypotheses apart best, at points.
+
+        For two samples it is μ_X - μ_Y: positive where X has more mass. For independence it takes a
+        point of each variable and is the joint embedding minus the product of the marginals':
+        positive where the two go together more than independence allows.
+        """
+        if self.explanation is None:
+            raise TypeError(f"a {self.method.split(',')[0]} test has no witness function.")
+        return self.explanation(*points)
+
+    def plot(self, axes: Any = None) -> Any:
+        """The null distribution with the statistic and, where it can be drawn, the witness.
+
+        Parameters
+        ----------
+        axes : one or two matplotlib axes, or None
+
+        Returns
+        -------
+        the axes
+        """
+        draw = getattr(self.explanation, "plot", None)
+        panels = plots.panels(axes, 2 if draw is not None else 1)
+        values, density = self._null_curve()
+        plots.null(values, density, self.statistic, self.pvalue, panels[0])
+        if draw is not None and len(panels) > 1:
+            draw(panels[1])
+        return panels
+
+    def _null_curve(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Draws, or points and the density there."""
+        if isinstance(self.null, Draws):
+            return self.null.values, None
+        low, high = self.null.quantile([0.001, 0.999])
+        at = np.linspace(min(low, self.statistic), max(high, self.statistic), 300)
+        return at, self.null.density(at)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} = {value:,}" for name, value in self.sizes.items())
+        strength = (
+            "strong evidence"
+            if self.pvalue <= 0.01
+            else "some evidence"
+            if self.pvalue <= 0.05
+            else "no evidence"
+        )
+        text = (
+            f"{self.method} ({sizes}): statistic {self.statistic:.4g}, p-value "
+            f"{show_pvalue(self.pvalue)}: {strength} that {self.hypothesis}."
+        )
+        if self.kernel is not None:
+            kernels = self.kernel if isinstance(self.kernel, tuple) else (self.kernel,)
+            shown = ", ".join(repr(kernel) for kernel in kernels)
+            text += f" Kernel{'s' if len(kernels) > 1 else ''}: {shown}."
+        return " ".join([text, *self.notes])
+
+
+def describe(null: Null) -> str:
+    """How a null distribution was found, in words."""
+    if isinstance(null, Draws):
+        return f"{null.kind} null ({len(null):,} draws)"
+    return f"{null.kind} null"
+
+
+def show_pvalue(value: float) -> str:
+    """A p-value to three digits that count."""
+    return f"{value:.3g}" if value < 0.1 else f"{value:.2f}"
+
+
+def probability(value: Any, name: str) -> float:
+    """A number strictly between 0 and 1."""
+    number = checks.number(value, name)
+    if not 0 < number < 1:
+        raise ValueError(
+            f"{name} must lie strictly between 0 and 1, got {value!r}. The usual one is 0.05."
+        )
+    return number

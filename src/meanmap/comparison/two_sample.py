@@ -1,0 +1,278 @@
+"""Do two samples come from one distribution?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import Points, concatenate, count
+from meanmap.comparison import bins, nulls
+from meanmap.comparison.candidates import Candidates, optimized
+from meanmap.comparison.exchanges import Exchange, Signs, StreamedExchange
+from meanmap.comparison.results import ALTERNATIVES, Draws, Normal, Null, TestResult, describe
+from meanmap.comparison.witness import Difference
+from meanmap.kernels import Kernel
+from meanmap.spaces import Basis, Space
+from meanmap.statistics import distance
+from meanmap.statistics.gates import two_samples
+from meanmap.statistics.tiles import Family, gram_moments, memory_limit
+
+NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral", "normal")
+HYPOTHESIS = "the two samples come from different distributions"
+ALIKE = "the two samples are more alike than chance allows"
+
+
+def two_sample_test(
+    X: Any,
+    Y: Any,
+    kernel: Any = None,
+    null: str = "permutation",
+    n_permutations: int = 999,
+    rng: Any = None,
+    *,
+    estimator: str = "U",
+    combine: str = "max",
+    n_bins: int | None = None,
+    block_length: int | None = None,
+    groups: Any = None,
+    basis: Basis | None = None,
+    alternative: str = "greater",
+    sequential: bool = False,
+    max_memory: Any = None,
+    progress: bool = False,
+) -> TestResult:
+    """Test whether two samples come from one distribution, by their maximum mean discrepancy.
+
+    Parameters
+    ----------
+    X, Y : samples of one kind of points, of any sizes from 2
+    kernel : None, Kernel, callable, list of kernels, "median", "collection" or "optimized"
+        None is "collection" for rows of numbers: a wide, a middling and two narrow kernels
+        together, which lose little against the best of them and hold the level exactly; other
+        points get their default kernel. "median" is one Gaussian at the median distance. A list is
+        combined likewise. "optimized" picks a width on half of the data for power, and tests on the
+        other half.
+    null : {"permutation", "full", "block", "wild", "gamma", "spectral", "normal"}
+        "permutation" exchanges random bins of points between the samples and "full" single points:
+        both are exact at any size. "block" exchanges stretches of `block_length` rows and "wild"
+        gives them random signs (Chwialkowski et al. 2014), for time series. "gamma" fits the first
+        two moments over all permutations and "spectral" draws from the limit distribution: both
+        approximate, and of the "V" estimate. "normal" goes with the linear, block and incomplete
+        estimators.
+    n_permutations : int
+        How many permutations, signs or draws. If all distinct exchanges are fewer, each is used
+        once.
+    rng : int, numpy Generator or None
+    estimator : {"U", "V", "linear", "block", "incomplete"}
+        See `mmd`.
+    combine : {"max", "fuse", "min-p"}
+        How several kernels make one statistic: the largest in standard deviations of its own
+        permutations, the soft maximum of MMD-FUSE, or the least p-value of MMDAgg.
+    n_bins : int or None
+        Bins for null="permutation", of both samples together; 512 or a little more by default.
+    block_length : int or None
+        Rows that belong together, for "block" and "wild"; ∛(n + m) by default.
+    groups : labels of shape (n + m,), those of X first, or a pair (of X, of Y)
+        Clusters: whole clusters are exchanged (with null="permutation").
+    basis : PivotedCholesky, Nystroem, RandomFourier, Explicit or None
+        Compute in coordinates, in O((n + m) r): for millions of points. One kernel only.
+    alternative : {"greater", "less", "two-sided"}
+        "greater": the samples differ. "less": they are more alike than chance allows.
+    sequential : bool
+        Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991).
+        One kernel only.
+    max_memory : int, str like "500MB", or None
+        What "full" may use for permutations; a quarter of the free memory by default. The rest
+        works in tiles of a few megabytes.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    TestResult
+        Unpacks to statistic, pvalue; `.witness(x)` says where the samples differ, `.plot()` draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(200, 2)), 1.4 * rng.normal(size=(250, 2))
+    >>> result = two_sample_test(X, Y, rng=0)
+    >>> result.pvalue
+    0.001
+    >>> statistic, pvalue = two_sample_test(X, rng.normal(size=(250, 2)), rng=0)
+    >>> pvalue > 0.05
+    True
+    """
+    checks.option(null, "null", NULLS)
+    checks.option(alternative, "alternative", ALTERNATIVES)
+    checks.option(combine, "combine", nulls.COMBINATIONS)
+    checks.option(estimator, "estimator", distance.ESTIMATORS)
+    draws, rng, memory = nulls.how_many(n_permutations), nulls.as_rng(rng), memory_limit(max_memory)
+    averaged = estimator not in ("U", "V")
+    null = "normal" if averaged else null
+    if null == "normal" and not averaged:
+        raise ValueError(
+            'null="normal" goes with estimator="linear", "block" or "incomplete", whose limit is '
+            f'normal; estimator={estimator!r} has another. Use null="permutation".'
+        )
+    simple = null in ("normal", "gamma", "spectral") or basis is not None or sequential
+    candidates = Candidates.of(kernel, X, simple, "X")
+    _, X, Y = two_samples(X, Y, candidates.kernels[0])
+    notes = []
+    if candidates.rule == "optimized":
+        chosen, X, Y = optimized(X, Y, rng)
+        candidates = Candidates((chosen,))
+        notes.append("The kernel was chosen on the other half of the data.")
+    n, m, pooled = count(X), count(Y), concatenate([X, Y])
+    kernels, handicaps = candidates.resolved(pooled)
+
+    best = 0
+    found: Null
+    if averaged:
+        statistic, found = _averaged(kernels[0], X, Y, estimator)
+    elif null in ("gamma", "spectral"):
+        estimator = "V"
+        statistic, found = _limit(null, kernels[0], pooled, (n, m), draws, basis, rng)
+    else:
+        layout = _layout(null, n, m, n_bins, block_length, groups, rng)
+        estimator = "V" if null == "wild" else estimator
+        source = _source(null, kernels, pooled, layout, estimator, basis, memory, progress)
+        source.handicaps = handicaps
+        statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
+        notes += nulls.remarks(found, draws)
+    statistics = f"the strongest of {len(kernels)} MMDs ({combine})" if len(kernels) > 1 else "MMD"
+    return TestResult(
+        statistic=statistic,
+        pvalue=found.pvalue(statistic, alternative),
+        null=found,
+        kernel=kernels[best],
+        method=f"Two-sample test by {statistics}, {estimator} estimate, {describe(found)}",
+        hypothesis=HYPOTHESIS if alternative != "less" else ALIKE,
+        sizes={"n": n, "m": m},
+        notes=tuple(notes),
+        explanation=Difference(kernels[best], X, Y),
+    )
+
+
+def _layout(
+    null: str,
+    n: int,
+    m: int,
+    n_bins: int | None,
+    block_length: int | None,
+    groups: Any,
+    rng: np.random.Generator,
+) -> bins.Layout:
+    """Which points are exchanged together."""
+    if groups is not None:
+        if null not in ("permutation", "wild"):
+            raise ValueError(f'groups= goes with null="permutation" or "wild", not {null!r}.')
+        return bins.clusters(*_groups(groups, n, m))
+    if null in ("block", "wild") and (null == "block" or block_length is not None):
+        return bins.consecutive_bins(n, m, length_of_block(block_length, min(n, m), n + m))
+    if block_length is not None:
+        raise ValueError(f'block_length= goes with null="block" or "wild", not {null!r}.')
+    if n_bins is not None:
+        checks.whole(n_bins, "n_bins", 2, "Each sample needs a bin; 512 are plenty.")
+    size = 1 if null == "full" else bins.bin_size(n, m, n_bins)
+    return bins.random_bins(n, m, size, rng)
+
+
+def length_of_block(given: int | None, least: int, total: int) -> int:
+    """Rows that belong together: as given, or the cube root of all."""
+    if given is None:
+        return max(1, min(round(total ** (1 / 3)), least // 2))
+    length = checks.whole(given, "block_length", 1, "How many rows in a row belong together.")
+    if 2 * length > least:
+        raise ValueError(
+            f"block_length={length} leaves fewer than two blocks in a series of {least} rows. Use "
+            f"a length of at most {least // 2}."
+        )
+    return length
+
+
+def _groups(groups: Any, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """The groups of X's rows and of Y's."""
+    if isinstance(groups, tuple) and len(groups) == 2:
+        of_x, of_y = (checks.labels(part, "groups") for part in groups)
+    else:
+        both = checks.labels(groups, "groups")
+        of_x, of_y = both[:n], both[n:]
+    if of_x.shape != (n,) or of_y.shape != (m,):
+        raise ValueError(
+            f"groups: expected {n + m} labels, {n} for X and then {m} for Y (or a pair of arrays); "
+            f"got {len(of_x) + len(of_y)}."
+        )
+    return of_x, of_y
+
+
+def _source(
+    null: str,
+    kernels: list[Kernel],
+    pooled: Points,
+    layout: bins.Layout,
+    estimator: str,
+    basis: Basis | None,
+    memory: int,
+    progress: bool,
+) -> nulls.Source:
+    """Where the permuted statistics come from."""
+    family = Family(kernels)
+    if basis is not None:
+        n = count(pooled)
+        space = Space(kernels[0], basis)
+        space._place_moments(kernels[0], pooled, np.full(n, 1 / n), np.ones((n, 1)))
+        gram = bins.BinnedGram.in_coordinates(space, pooled, layout)
+    elif layout.bins > bins.MOST and len(layout.layers) == 1:
+        return StreamedExchange(family, pooled, layout, estimator, memory)
+    else:
+        gram = bins.BinnedGram.of(family, pooled, layout, progress)
+    if null == "wild":
+        return Signs(gram, layout)
+    kind = "block permutation" if null == "block" else "permutation"
+    return Exchange(gram, layout, estimator, kind)
+
+
+def _averaged(kernel: Kernel, X: Points, Y: Points, estimator: str) -> tuple[float, Normal]:
+    """The estimates that are means of terms, and their normal limit."""
+    terms = distance.terms(kernel, X, Y, estimator)
+    if len(terms) < 2:
+        raise ValueError(
+            f'estimator="{estimator}" has a single term here and so no spread to judge it by; it '
+            'needs more points. Use estimator="U" with null="permutation".'
+        )
+    # under the null hypothesis h is degenerate: terms that share a point are uncorrelated too
+    variance = np.var(terms, ddof=1) / len(terms)
+    return float(np.mean(terms)), Normal("normal", 0.0, float(variance))
+
+
+def _limit(
+    null: str,
+    kernel: Kernel,
+    pooled: Points,
+    sizes: tuple[int, int],
+    draws: int,
+    basis: Basis | None,
+    rng: np.random.Generator,
+) -> tuple[float, Null]:
+    """The V estimate and an approximate null: a gamma distribution, or weighted chi-squares."""
+    n, m = sizes
+    N = n + m
+    a = np.repeat([1 / n, -1 / m], [n, m])
+    sums = gram_moments(kernel, pooled, a, basis)
+    mean, variance = nulls.permutation_moments(
+        nulls.CentredMoments(N, sums.squares, sums.rows, sums.diagonal),
+        nulls.CentredMoments.of_labels(n, m),
+    )
+    scale = float(np.abs(sums.rows).sum()) / N**2
+    statistic = max(sums.quadratic, 0.0)
+    if null == "gamma":
+        return statistic, nulls.gamma_null((mean, variance), scale)
+    weights = nulls.eigenvalues(kernel, pooled, basis)
+    return statistic, Draws(
+        "spectral", nulls.weighted_chi_squares(weights, mean, draws, rng), scale
+    )

@@ -1,0 +1,108 @@
+"""What the data say beyond a p-value: where two samples differ, how two variables depend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meanmap import plots
+from meanmap.arrays import Points, count, take
+from meanmap.embeddings import embed
+from meanmap.embeddings.single import plot_range
+from meanmap.kernels import Kernel
+from meanmap.statistics.dependence import coordinates
+
+SHOWN = 1000  # rows that a picture of directions is made from
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """μ_X - μ_Y as a function, positive where X has more mass (Gretton et al. 2012, 2.3)."""
+
+    kernel: Kernel
+    X: Points
+    Y: Points
+
+    def __call__(self, x: Any) -> np.ndarray:
+        return embed(self.X, self.kernel)(x) - embed(self.Y, self.kernel)(x)
+
+    @property
+    def plot(self) -> Any:
+        """A function that draws it, or None where it cannot be drawn."""
+        if isinstance(self.X, tuple) or not (
+            self.X.ndim == 1 or (self.X.ndim == 2 and self.X.shape[1] <= 2)
+        ):
+            return None
+        if self.X.ndim == 2 and self.X.dtype.kind != "f":
+            return None
+        return self._draw
+
+    def _draw(self, ax: Any) -> Any:
+        X, Y = self.X, self.Y
+        if X.ndim == 1:
+            labels = np.unique(np.concatenate([X, Y]))
+            return plots.bars(labels, self(labels), "witness: X more above 0", ax)
+        axes = [
+            np.linspace(*plot_range(column), 200 if X.shape[1] == 1 else 60)
+            for column in np.concatenate([X, Y]).T
+        ]
+        if X.shape[1] == 1:
+            return plots.witness_curve(axes[0], self(axes[0][:, None]), X[:, 0], Y[:, 0], ax)
+        grid = np.stack(np.meshgrid(*axes), axis=-1)
+        values = self(grid.reshape(-1, 2)).reshape(grid.shape[:2])
+        return plots.witness_map(axes[0], axes[1], values, X, Y, ax)
+
+
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """E k(X, x) l(Y, y) - E k(X, x) E l(Y, y) as a function of a point (x, y).
+
+    Positive where x and y go together more often than independence allows.
+    """
+
+    kernels: tuple[Kernel, Kernel]
+    X: Points
+    Y: Points
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        kx, ky = self.kernels
+        x, single = kx.rows(x, self.X)
+        y, _ = ky.rows(y, self.Y, "y")
+        a, b = kx._gram(x, self.X), ky._gram(y, self.Y)
+        value = (a * b).mean(axis=1) - a.mean(axis=1) * b.mean(axis=1)
+        return value[0] if single else value
+
+    @cached_property
+    def directions(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """f(xᵢ) and g(yᵢ) of unit norm with the largest covariance, and their correlation.
+
+        The first singular functions of the cross-covariance operator (on 1,000 rows at most).
+        """
+        n = count(self.X)
+        rows = np.arange(n)
+        if n > SHOWN:
+            rows = np.sort(np.random.default_rng(0).choice(n, SHOWN, replace=False))
+        A = coordinates(self.kernels[0], take(self.X, rows), None)
+        B = coordinates(self.kernels[1], take(self.Y, rows), None)
+        left, _, right = np.linalg.svd(A.T @ B, full_matrices=False)
+        f, g = A @ left[:, 0], B @ right[0]
+        scale = np.linalg.norm(f) * np.linalg.norm(g)
+        return f, g, float(f @ g / scale) if scale > 0 else 0.0
+
+    def plot(self, ax: Any) -> Any:
+        """The function itself for two numbers, else the most dependent directions."""
+        flat = [
+            not isinstance(part, tuple) and part.ndim == 2 and part.shape[1] == 1
+            for part in (self.X, self.Y)
+        ]
+        if all(flat) and self.X.dtype.kind == "f" and self.Y.dtype.kind == "f":
+            x, y = (np.linspace(*plot_range(part[:, 0]), 60) for part in (self.X, self.Y))
+            across, up = np.meshgrid(x, y)
+            values = self(across.reshape(-1, 1), up.reshape(-1, 1)).reshape(across.shape)
+            points = np.column_stack([self.X[:, 0], self.Y[:, 0]])
+            return plots.dependence_map(x, y, values, points, ax)
+        f, g, _ = self.directions
+        return plots.against(f, g, ("most dependent direction of X", "of Y"), ax)

@@ -1,0 +1,6 @@
+"""Squared distances between distributions, and what they say of dependence, as plain functions."""
+
+from meanmap.statistics.dependence import hsic, joint_hsic
+from meanmap.statistics.distance import mmd
+
+__all__ = ["hsic", "joint_hsic", "mmd"]
