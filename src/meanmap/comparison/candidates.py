@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import Points, concatenate, count, take
-from meanmap.kernels import Energy, Gaussian, Kernel, Laplace, as_kernel, default_kernel
+from meanmap.kernels import Energy, Gaussian, Kernel, as_kernel, default_kernel
 from meanmap.kernels.bandwidths import median_distance
 
 RULES = ("median", "collection", "optimized")
-#: Narrow kernels see fine detail and pay for it on everything else: what they must be ahead by, in
-#: standard deviations, to be heard.
-HANDICAP = 0.5
+#: Widths of the default collections, in multiples of the median distance. The variances are powers
+#: of two of each other, so that one exponential serves all of them.
+WIDTHS = (2.0**0.5, 2.0**-0.5, 2.0**-2, 2.0**-4)
+PAIRED_WIDTHS = (2.0**-1, 2.0**-2.5)
+#: Narrow kernels see fine detail and pay for it on everything else. A handicap is what a kernel
+#: must be ahead by, in standard deviations, to be heard; ∞ is never.
+HANDICAPS = np.array([0.0, 0.0, 0.8, 0.8])
+#: For dependence, by the kernels of X and of Y: wide, middling, narrow.
+PAIRED_HANDICAPS = np.array([[0.2, np.inf, 0.5], [np.inf, 0.0, np.inf], [0.5, np.inf, 0.5]])
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,35 @@ class Candidates:
         rule = "collection" if kernel is None and type(found) is Gaussian and not single else ""
         return cls((found,), rule)
 
-    def resolved(self, points: Points, paired: bool = False) -> tuple[list[Kernel], np.ndarray]:
-        """The kernels with their widths, resolved on points, and the handicap of each."""
-        if self.rule == "collection":
-            return collection(points, paired)
-        kernels = [kernel.resolve(points) for kernel in self.kernels]
-        return kernels, np.zeros(len(kernels))
+    def resolved(self, points: Points, paired: bool = False) -> list[Kernel]:
+        """The kernels with their widths, resolved on points; `paired` for a test of dependence."""
+        if self.rule != "collection":
+            return [kernel.resolve(points) for kernel in self.kernels]
+        median = median_distance(points)
+        widths = PAIRED_WIDTHS if paired else WIDTHS
+        gaussians: list[Kernel] = [Gaussian(median * width) for width in widths]
+        if not paired:
+            return gaussians
+        # the energy kernel is at its best on lines
+        return [Energy(tuple(float(v) for v in points.mean(axis=0))), *gaussians]
+
+    @property
+    def handicaps(self) -> np.ndarray:
+        """What each kernel must be ahead of the others by, for two samples."""
+        return HANDICAPS if self.rule == "collection" else np.zeros(len(self.kernels))
+
+
+def paired_handicaps(x: Candidates, y: Candidates) -> np.ndarray:
+    """What each pair of kernels must be ahead of the others by, those of Y changing fastest."""
+    collections = [one.rule == "collection" for one in (x, y)]
+    if all(collections):
+        return PAIRED_HANDICAPS.ravel()
+    alone = np.diagonal(PAIRED_HANDICAPS)
+    parts = [
+        alone if many else np.zeros(len(one.kernels))
+        for one, many in zip((x, y), collections, strict=True)
+    ]
+    return np.add.outer(*parts).ravel()
 
 
 def _refuse_many(what: str) -> None:
@@ -66,22 +95,6 @@ def _refuse_many(what: str) -> None:
         f"kernel: {what} kernels were given, and this null, estimator, basis= or sequential= takes "
         'one. Pass kernel="median" or a kernel, or use null="permutation".'
     )
-
-
-def collection(points: np.ndarray, paired: bool) -> tuple[list[Kernel], np.ndarray]:
-    """A wide, a middling and narrow kernels for rows of numbers, each with its handicap.
-
-    The Gaussians' variances are powers of two of each other, so that one exponential serves all.
-    For dependence (`paired`) the wide one is the energy kernel, which is at its best on lines, and
-    the finest is left out, since two variables square the number of kernels.
-    """
-    median = median_distance(points)
-    middling, narrow, fine = (Gaussian(median * 2.0**power) for power in (-0.5, -2, -4))
-    if paired:
-        centre = tuple(float(v) for v in points.mean(axis=0))
-        return [Energy(centre), middling, narrow], np.array([0.0, 0.0, HANDICAP / 2])
-    wide = Laplace(2 * median)
-    return [wide, middling, narrow, fine], np.array([0.0, 0.0, HANDICAP, HANDICAP])
 
 
 def optimized(X: Points, Y: Points, rng: np.random.Generator) -> tuple[Kernel, Points, Points]:

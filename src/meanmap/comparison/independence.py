@@ -10,7 +10,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count, for_each_thread, one_blas_thread, take
 from meanmap.comparison import nulls, shifts
-from meanmap.comparison.candidates import Candidates
+from meanmap.comparison.candidates import Candidates, paired_handicaps
 from meanmap.comparison.results import ALTERNATIVES, Draws, Null, TestResult, describe
 from meanmap.comparison.two_sample import length_of_block
 from meanmap.comparison.witness import Dependence
@@ -52,7 +52,7 @@ def independence_test(
     ----------
     X, Y : samples of n points each, of any kinds; row i of one goes with row i of the other
     kernel_x, kernel_y : None, Kernel, callable, list of kernels, "median" or "collection"
-        None is "collection" for rows of numbers: the energy kernel and two Gaussians, every pair of
+        None is "collection" for rows of numbers: the energy kernel and two Gaussians, in pairs of
         them for the two variables, combined with exact level; other points get their default
         kernel. "median" is one Gaussian at the median distance. Lists are combined likewise.
     null : {"permutation", "full", "block", "wild", "gamma", "spectral"}
@@ -127,7 +127,7 @@ def independence_test(
                 f'{name}="optimized" is for two samples; use "collection", "median" or a kernel.'
             )
     n = count(X)
-    (kernels_x, handicap_x), (kernels_y, handicap_y) = (
+    kernels_x, kernels_y = (
         one.resolved(points, paired=True) for one, points in zip(candidates, (X, Y), strict=True)
     )
 
@@ -143,7 +143,7 @@ def independence_test(
         source = _source(
             null, families, X, Y, estimator, basis, n_bins, block_length, groups, draws, memory, rng
         )
-        source.handicaps = (handicap_x[:, None] + handicap_y).ravel()
+        source.handicaps = paired_handicaps(*candidates)
         source.progress = progress
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
         notes = nulls.remarks(found, draws)

@@ -53,7 +53,7 @@ def combined(values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray, how:
     MMDAgg and HSICAgg (Schrab et al. 2023) take it, all levels found from one set of permutations.
     """
     spread = values.std(axis=1)
-    useful = spread > 10 * TIE * scales
+    useful = (spread > 10 * TIE * scales) & np.isfinite(handicaps)
     if not useful.any():
         return np.zeros(values.shape[1])
     values = values[useful]
@@ -72,12 +72,12 @@ def combined(values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray, how:
     return -np.log(np.min(reached, axis=0) / z.shape[1])
 
 
-def strongest(values: np.ndarray, scales: np.ndarray) -> int:
+def strongest(values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray) -> int:
     """The kernel whose observed value, in the first column, stands out most."""
     spread = values.std(axis=1)
     useful = spread > 10 * TIE * scales
     above = values[:, 0] - values.mean(axis=1)
-    return int(np.argmax(np.where(useful, above / np.where(useful, spread, 1.0), -np.inf)))
+    return int(np.argmax(np.where(useful, above / np.where(useful, spread, 1.0), 0) - handicaps))
 
 
 # --- moments of a permuted statistic --------------------------------------------------------------
@@ -190,11 +190,11 @@ def simulated(
         return value, _sequential(source, value, draws, rng), 0
     table = np.concatenate([observed[:, None], source.draw(draws, rng)], axis=1)
     if len(table) == 1:
-        values, scale = table[0], float(source.scales[0])
+        values, scale, best = table[0], float(source.scales[0]), 0
     else:
         handicaps = np.zeros(len(table)) if source.handicaps is None else source.handicaps
         values, scale = combined(table, source.scales, handicaps, combine), 1.0
-    best = strongest(table, source.scales) if len(table) > 1 else 0
+        best = strongest(table, source.scales, handicaps)
     return float(values[0]), Draws(source.kind, values[1:], scale), best
 
 

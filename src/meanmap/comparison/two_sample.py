@@ -128,7 +128,7 @@ def two_sample_test(
         candidates = Candidates((chosen,))
         notes.append("The kernel was chosen on the other half of the data.")
     n, m, pooled = count(X), count(Y), concatenate([X, Y])
-    kernels, handicaps = candidates.resolved(pooled)
+    kernels = candidates.resolved(pooled)
 
     best = 0
     found: Null
@@ -141,7 +141,7 @@ def two_sample_test(
         layout = _layout(null, n, m, n_bins, block_length, groups, rng)
         estimator = "V" if null == "wild" else estimator
         source = _source(null, kernels, pooled, layout, estimator, basis, memory, progress)
-        source.handicaps = handicaps
+        source.handicaps = candidates.handicaps
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
         notes += nulls.remarks(found, draws)
     statistics = f"the strongest of {len(kernels)} MMDs ({combine})" if len(kernels) > 1 else "MMD"
