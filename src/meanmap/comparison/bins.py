@@ -48,6 +48,11 @@ class Layout:
             sizes[: len(layer)] += 1
         return sizes
 
+    @property
+    def bin_of_each(self) -> np.ndarray:
+        """The bin of every point, in layered order."""
+        return np.concatenate([np.arange(len(layer)) for layer in self.layers])
+
     def strips(self) -> list[tuple[slice, slice]]:
         """Stretches of points in layered order, each with the bins it goes to."""
         found, start = [], 0
@@ -168,7 +173,7 @@ class BinnedGram:
         upper, squares = sums.total()
         upper += upper.swapaxes(1, 2).copy()
         diagonal = np.zeros((len(family), s))
-        where = np.concatenate([np.arange(len(layer)) for layer in layout.layers])
+        where = layout.bin_of_each
         for i, values in enumerate(family.diagonals(arranged)):
             diagonal[i] = np.bincount(where, weights=values, minlength=s)
         return cls(upper, diagonal, squares)
@@ -177,7 +182,7 @@ class BinnedGram:
     def in_coordinates(cls, space: Space, points: Points, layout: Layout) -> BinnedGram:
         """The same from coordinates: each bin is the sum of its points' ψ, in O(n r)."""
         arranged = layout.arranged(points)
-        where = np.concatenate([np.arange(len(layer)) for layer in layout.layers])
+        where = layout.bin_of_each
         s, r = layout.bins, space.rank_
         sums = Sums((s, r), (s,), (r, r))
 

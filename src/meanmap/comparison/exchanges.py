@@ -26,7 +26,7 @@ class Exchange(Source):
         return self._values(self._layout.labels[:, None])[:, 0]
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        return self._values(relabelled(self._layout, count, rng))
+        return self._values(relabelled(self._layout, count, rng).astype(np.float64))
 
     def _values(self, labels: np.ndarray) -> np.ndarray:
         return exchanged(
@@ -66,62 +66,73 @@ def exchanged(
 
 def relabelled(layout: Layout, count: int, rng: np.random.Generator) -> np.ndarray:
     """Which bins count as X, a column an exchange: random ones, or all others if they are fewer."""
-    moved = layout.labels[: layout.movable]
+    labels = layout.labels.astype(np.uint8)
+    moved = labels[: layout.movable]
     ones = int(moved.sum())
     ways = comb(len(moved), ones)
     if ways - 1 <= count:
-        columns = np.repeat(layout.labels[:, None], ways, axis=1)
-        columns[: layout.movable] = 0.0
+        columns = np.repeat(labels[:, None], ways, axis=1)
+        columns[: layout.movable] = 0
         for j, chosen in enumerate(combinations(range(len(moved)), ones)):
-            columns[list(chosen), j] = 1.0
+            columns[list(chosen), j] = 1
         same = (columns[: layout.movable] == moved[:, None]).all(axis=0)
         return columns[:, ~same]
-    columns = np.repeat(layout.labels[:, None], count, axis=1)
+    columns = np.repeat(labels[:, None], count, axis=1)
     columns[: layout.movable] = rng.permuted(np.tile(moved, (count, 1)), axis=1).T
     return columns
 
 
 class StreamedExchange(Source):
-    """Random exchanges of single points, too many for their Gram matrix to be kept.
+    """The same where the sums between bins would be too many to be kept.
 
     aᵀKa is summed tile by tile for a batch of exchanges at a time; how many fit in memory changes
     the number of passes, and nothing else.
     """
 
-    kind = "permutation"
-
     def __init__(
-        self, family: Family, points: Points, layout: Layout, estimator: str, memory: int
+        self,
+        family: Family,
+        points: Points,
+        layout: Layout,
+        estimator: str,
+        kind: str,
+        memory: int,
+        progress: bool = False,
     ) -> None:
-        self._family, self._points, self._layout = family, points, layout
-        self._estimator, self._memory = estimator, memory
-        self._diagonals = family.diagonals(points)
+        self.kind = kind
+        self._family, self._layout = family, layout
+        self._points = layout.arranged(points)
+        self._bins = layout.bin_of_each
+        self._estimator, self._memory, self._progress = estimator, memory, progress
+        values = family.diagonals(self._points)
+        self._diagonals = np.stack([np.bincount(self._bins, weights=row) for row in values])
         self._rows: np.ndarray | None = None
-        self._first = self._pass(layout.labels[:, None])
+        self._first = self._pass(layout.labels[:, None].astype(np.uint8))
         assert self._rows is not None
-        self.scales = np.abs(self._rows).sum(axis=1) / layout.bins**2
+        self.scales = np.abs(self._rows).sum(axis=1) / len(self._bins) ** 2
 
     def observed(self) -> np.ndarray:
         return self._first[:, 0]
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        batch = int(max(1, min(count, self._memory // (2 * self._layout.bins))))
+        batch = int(max(1, min(count, self._memory // (4 * len(self._bins)))))
         parts, left = [], count
         while left > 0:
-            labels = relabelled(self._layout, min(batch, left), rng)
-            parts.append(self._pass(labels.astype(np.uint8)))
+            parts.append(self._pass(relabelled(self._layout, min(batch, left), rng)))
             left -= batch
         return np.concatenate(parts, axis=1)
 
     def _pass(self, labels: np.ndarray) -> np.ndarray:
-        family, points, n = self._family, self._points, self._layout.bins
+        """MMD of every labelling of the bins; the first pass finds the rows' sums as well."""
+        family, points, n = self._family, self._points, len(self._bins)
         tiles, buffers = family.against(points), Buffers(points)
         sums = Sums((len(family), labels.shape[1]), (len(family), n))
 
         def work(thread: int, rows: slice, columns: slice) -> None:
             quadratic, row_sums = sums.of(thread)
             (buffer,) = buffers.of(thread, rows, columns)
-            here, there = labels[rows].astype(np.float64), labels[columns].astype(np.float64)
+            here = labels[self._bins[rows]].astype(np.float64)
+            there = labels[self._bins[columns]].astype(np.float64)
             for i, tile in tiles(take(points, rows), columns, buffer):
                 part = np.sum(here * (tile @ there), axis=0)
                 quadratic[i] += part if rows == columns else 2 * part
@@ -129,17 +140,17 @@ class StreamedExchange(Source):
                 if rows != columns:
                     row_sums[i, columns] += tile.sum(axis=0)
 
-        for_each_tile(n, work)
+        for_each_tile(n, work, progress=self._progress)
         quadratic, row_sums = sums.total()
         if self._rows is None:
-            self._rows = row_sums
+            self._rows = np.stack([np.bincount(self._bins, weights=row) for row in row_sums])
         return exchanged(
             quadratic,
             self._rows @ labels,
             totals=self._rows.sum(axis=1),
             diagonals=self._diagonals,
-            sizes=np.ones(n),
-            labels=labels.astype(np.float64),
+            sizes=self._layout.sizes,
+            labels=labels,
             estimator=self._estimator,
         )
 

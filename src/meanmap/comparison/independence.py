@@ -18,7 +18,14 @@ from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
 from meanmap.statistics.gates import paired_samples
-from meanmap.statistics.tiles import Buffers, Family, Sums, for_each_tile, memory_limit
+from meanmap.statistics.tiles import (
+    Buffers,
+    Family,
+    Sums,
+    for_each_tile,
+    memory_limit,
+    progress_bar,
+)
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
 HYPOTHESIS = "the two variables depend on each other"
@@ -176,7 +183,7 @@ def _source(
     draws: int,
     memory: int,
     rng: np.random.Generator,
-) -> Any:
+) -> nulls.Source:
     """Where the permuted statistics come from."""
     n = count(X)
     if block_length is not None and null not in ("block", "wild"):
@@ -190,8 +197,7 @@ def _source(
     if null == "full":
         return Permutations(families, X, Y, estimator, memory)
     if null == "wild":
-        size = max(1, n // BINS) if block_length is None else length_of_block(block_length, n, n)
-        return Signs(families, X, Y, size, rng, consecutive=block_length is not None)
+        return Signs(families, X, Y, length_of_block(block_length, n, n))
     if null == "block":
         size = length_of_block(block_length, n, n)
         return Shifts(families, X, Y, estimator, lambda r: shifts.consecutive_rows(n, size, r), rng)
@@ -224,7 +230,6 @@ class Shifts(nulls.Source):
     """Cyclic shifts of Y's bins against X's, in as many random orders as are needed."""
 
     kind = "permutation"
-    progress = False
 
     def __init__(
         self,
@@ -264,7 +269,6 @@ class Permutations(nulls.Source):
     """Random permutations of rows, one at a time."""
 
     kind = "permutation"
-    progress = False
 
     def __init__(
         self, families: tuple[Family, Family], X: Points, Y: Points, estimator: str, memory: int
@@ -293,11 +297,13 @@ class Permutations(nulls.Source):
         def work(thread: int, of: int) -> None:
             for j in range(thread, count, of):
                 out[:, j] = self._permuted(orders[j])
+                done(1)
 
-        if self._kept:
-            for_each_thread(work)
-        else:
-            work(0, 1)  # the passes over the Gram matrices share out their tiles themselves
+        with progress_bar(count, "Permutations", self.progress) as done:
+            if self._kept:
+                for_each_thread(work)
+            else:
+                work(0, 1)  # the passes over the Gram matrices share out their tiles themselves
         return out
 
     def _permuted(self, order: np.ndarray) -> list[float]:
@@ -324,7 +330,6 @@ class Coordinates(nulls.Source):
     """Random permutations of rows in coordinates: HSIC is ‖Ψ_Xᵀ Ψ_Y‖²/n², both centred."""
 
     kind = "permutation"
-    progress = False
 
     def __init__(self, families: tuple[Family, Family], X: Points, Y: Points, basis: Any) -> None:
         self._A, self._B = (
@@ -344,8 +349,10 @@ class Coordinates(nulls.Source):
         def work(thread: int, of: int) -> None:
             for j in range(thread, count, of):
                 out[0, j] = self._value(self._B[orders[j]])
+                done(1)
 
-        for_each_thread(work)
+        with progress_bar(count, "Permutations", self.progress) as done:
+            for_each_thread(work)
         return out
 
     def _value(self, B: np.ndarray) -> float:
@@ -359,7 +366,6 @@ class Signs(nulls.Source):
     """
 
     kind = "wild bootstrap"
-    progress = False
 
     def __init__(
         self,
@@ -367,17 +373,11 @@ class Signs(nulls.Source):
         X: Points,
         Y: Points,
         size: int,
-        rng: np.random.Generator,
-        consecutive: bool,
     ) -> None:
-        n = count(X)
+        self._n = n = count(X)
         kx, ky = families[0].kernels[0], families[1].kernels[0]
-        order = np.arange(n) if consecutive else rng.permutation(n)
-        self._bins = np.empty(n, dtype=int)
-        self._bins[order] = np.arange(n) // size
-        self._n = n
         sums = dependence.hsic_sums(kx, ky, X, Y)
-        self._gram = self._products(kx, ky, X, Y, sums)
+        self._gram = self._products(kx, ky, X, Y, sums, np.arange(n) // size)
         self.scales = np.array([np.sqrt(sums.xx * sums.yy) / n**2])
 
     def _products(
@@ -387,23 +387,28 @@ class Signs(nulls.Source):
         X: Points,
         Y: Points,
         sums: dependence.HsicSums,
+        bins: np.ndarray,
     ) -> np.ndarray:
         """Σ K̃ᵢⱼ L̃ᵢⱼ over the rows of every two bins."""
-        s = int(self._bins.max()) + 1
         compare_x, compare_y = kx._against(X), ky._against(Y)
         room_x, room_y = Buffers(X), Buffers(Y)
-        total = Sums((s, s))
+        total = Sums((bins[-1] + 1, bins[-1] + 1))
         mean_x, mean_y = sums.rows_x / self._n, sums.rows_y / self._n
-        membership = np.zeros((self._n, s), dtype=np.float64)
-        membership[np.arange(self._n), self._bins] = 1.0
 
         def work(thread: int, rows: slice, columns: slice) -> None:
             K = compare_x(take(X, rows), columns, room_x.of(thread, rows, columns)[0])
             L = compare_y(take(Y, rows), columns, room_y.of(thread, rows, columns)[0])
             K = K - mean_x[rows, None] - mean_x[columns] + mean_x.mean()
             K *= L - mean_y[rows, None] - mean_y[columns] + mean_y.mean()
-            part = membership[rows].T @ (K @ membership[columns])
-            total.of(thread)[0][:] += part if rows == columns else part + part.T
+            for axis, span in ((0, rows), (1, columns)):
+                starts = np.flatnonzero(np.diff(bins[span], prepend=-1))
+                K = np.add.reduceat(K, starts, axis=axis)
+            here = slice(bins[rows.start], bins[rows.stop - 1] + 1)
+            there = slice(bins[columns.start], bins[columns.stop - 1] + 1)
+            (gram,) = total.of(thread)
+            gram[here, there] += K
+            if rows != columns:
+                gram[there, here] += K.T
 
         for_each_tile(self._n, work)
         return total.total()[0]

@@ -14,7 +14,7 @@ from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Basis
 from meanmap.spaces.cholesky import Pivots
 from meanmap.statistics.dependence import joint_from_sums, joint_sums, several_samples
-from meanmap.statistics.tiles import memory_limit
+from meanmap.statistics.tiles import memory_limit, progress_bar
 
 HYPOTHESIS = "the variables depend on each other"
 
@@ -28,6 +28,7 @@ def joint_independence_test(
     alternative: str = "greater",
     sequential: bool = False,
     max_memory: Any = None,
+    progress: bool = False,
 ) -> TestResult:
     """Test whether several variables are independent together, by dHSIC.
 
@@ -47,6 +48,8 @@ def joint_independence_test(
         Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991).
     max_memory : int, str like "500MB", or None
         Up to which the Gram matrices are kept; a quarter of the free memory by default.
+    progress : bool
+        Show a progress bar.
 
     Returns
     -------
@@ -72,6 +75,7 @@ def joint_independence_test(
         source: nulls.Source = GramProducts(resolved, samples, memory)
     else:
         source = LandmarkProducts(resolved, samples, basis)
+    source.progress = progress
     statistic, found, _ = nulls.simulated(source, draws, rng, "max", sequential)
     return TestResult(
         statistic=statistic,
@@ -106,8 +110,10 @@ class Products(nulls.Source):
         def work(thread: int, of: int) -> None:
             for j in range(thread, count, of):
                 out[0, j] = self._value(orders[j])
+                done(1)
 
-        for_each_thread(work)
+        with progress_bar(count, "Permutations", self.progress) as done:
+            for_each_thread(work)
         return out
 
     def _value(self, orders: list[np.ndarray]) -> float:

@@ -167,6 +167,8 @@ class Source:
     scales: np.ndarray
     #: What each kernel must be ahead of the others by.
     handicaps: np.ndarray | None = None
+    #: Whether to show how far it is.
+    progress: bool = False
 
     def observed(self) -> np.ndarray:
         """The statistic of the data, a kernel each."""

@@ -91,7 +91,7 @@ class Gamma(Null):
 
     def _tails(self, statistic: float) -> tuple[float, float]:
         if self.mean <= 0 or self.variance <= 0:
-            return (1.0, 1.0) if statistic <= self.mean else (0.0, 1.0)
+            return 1.0, 1.0  # a statistic that cannot vary says nothing
         return float(self._law.sf(statistic)), float(self._law.cdf(statistic))
 
     def quantile(self, q: Any) -> Any:
@@ -115,7 +115,7 @@ class Normal(Null):
 
     def _tails(self, statistic: float) -> tuple[float, float]:
         if self.variance <= 0:
-            return (1.0, 1.0) if statistic <= self.mean else (0.0, 1.0)
+            return 1.0, 1.0  # a statistic that cannot vary says nothing
         return float(self._law.sf(statistic)), float(self._law.cdf(statistic))
 
     def quantile(self, q: Any) -> Any:

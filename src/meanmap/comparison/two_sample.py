@@ -172,7 +172,7 @@ def _layout(
         if null not in ("permutation", "wild"):
             raise ValueError(f'groups= goes with null="permutation" or "wild", not {null!r}.')
         return bins.clusters(*_groups(groups, n, m))
-    if null in ("block", "wild") and (null == "block" or block_length is not None):
+    if null in ("block", "wild"):
         return bins.consecutive_bins(n, m, length_of_block(block_length, min(n, m), n + m))
     if block_length is not None:
         raise ValueError(f'block_length= goes with null="block" or "wild", not {null!r}.')
@@ -185,7 +185,7 @@ def _layout(
 def length_of_block(given: int | None, least: int, total: int) -> int:
     """Rows that belong together: as given, or the cube root of all."""
     if given is None:
-        return max(1, min(round(total ** (1 / 3)), least // 2))
+        return max(1, min(max(round(total ** (1 / 3)), total // bins.MOST), least // 2))
     length = checks.whole(given, "block_length", 1, "How many rows in a row belong together.")
     if 2 * length > least:
         raise ValueError(
@@ -222,18 +222,18 @@ def _source(
 ) -> nulls.Source:
     """Where the permuted statistics come from."""
     family = Family(kernels)
+    kind = "block permutation" if null == "block" else "permutation"
     if basis is not None:
         n = count(pooled)
         space = Space(kernels[0], basis)
         space._place_moments(kernels[0], pooled, np.full(n, 1 / n), np.ones((n, 1)))
         gram = bins.BinnedGram.in_coordinates(space, pooled, layout)
-    elif layout.bins > bins.MOST and len(layout.layers) == 1:
-        return StreamedExchange(family, pooled, layout, estimator, memory)
+    elif layout.bins > bins.MOST and null != "wild":
+        return StreamedExchange(family, pooled, layout, estimator, kind, memory, progress)
     else:
         gram = bins.BinnedGram.of(family, pooled, layout, progress)
     if null == "wild":
         return Signs(gram, layout)
-    kind = "block permutation" if null == "block" else "permutation"
     return Exchange(gram, layout, estimator, kind)
 
 

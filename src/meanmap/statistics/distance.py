@@ -82,7 +82,9 @@ def from_sums(xx: Any, yy: Any, xy: Any, dx: Any, dy: Any, n: Any, m: Any, estim
     """The estimate from Σ k over pairs within X, within Y and across, and the diagonals' sums."""
     if estimator == "V":
         return xx / (n * n) + yy / (m * m) - 2 * xy / (n * m)
-    return (xx - dx) / (n * (n - 1)) + (yy - dy) / (m * (m - 1)) - 2 * xy / (n * m)
+    # a single point has no pairs: its sum is 0 already
+    pairs_x, pairs_y = np.maximum(n * (n - 1), 1), np.maximum(m * (m - 1), 1)
+    return (xx - dx) / pairs_x + (yy - dy) / pairs_y - 2 * xy / (n * m)
 
 
 def _sums(kernel: Kernel, X: Points, Y: Points) -> Five:

@@ -93,7 +93,12 @@ class Family:
         return np.stack([np.asarray(k._diagonal(points)) for k in self.kernels])
 
 
-def for_each_tile(n: int, work: Callable[[int, slice, slice], None], side: int = SIDE) -> None:
+def for_each_tile(
+    n: int,
+    work: Callable[[int, slice, slice], None],
+    side: int = SIDE,
+    progress: bool = False,
+) -> None:
     """Call `work(thread, rows, columns)` for the tiles on and above the diagonal of n × n."""
     strips = list(spans(n, side))
 
@@ -101,11 +106,13 @@ def for_each_tile(n: int, work: Callable[[int, slice, slice], None], side: int =
         pairs = ((p, q) for i, p in enumerate(strips) for q in strips[i:])
         for p, q in islice(pairs, thread, None, of):
             work(thread, p, q)
+            done(1)
 
-    if len(strips) == 1:
-        share(0, 1)
-    else:
-        for_each_thread(share)
+    with progress_bar(len(strips) * (len(strips) + 1) // 2, "Gram matrix", progress) as done:
+        if len(strips) == 1:
+            share(0, 1)
+        else:
+            for_each_thread(share)
 
 
 class Sums:
