@@ -512,6 +512,108 @@ def joint_minus_product_norm(grams: Sequence[Array], w: ArrayLike | None = None)
     return _root(w @ joint @ w - 2 * w @ cross + product)
 
 
+# --------------------------------------------------------------------------------------
+# Statistics of samples and their permutations, pair by pair
+# --------------------------------------------------------------------------------------
+
+
+def mmd_estimate(
+    K: Array, labels: ArrayLike, estimator: str = "U", size: int | None = None
+) -> float:
+    """MMD squared from the Gram matrix of both samples; ``labels`` is 1 on X and 0 on Y.
+
+    Gretton et al. (2012): eq. 5 for "V", eq. 3 for "U". "linear" (their Lemma 14), "block" (Zaremba
+    et al. 2013) and "incomplete" (Schrab et al. 2022) are means of
+    ``h(i, j) = k(x_i, x_j) + k(y_i, y_j) - k(x_i, y_j) - k(x_j, y_i)`` over some of the pairs.
+    """
+    labels = np.asarray(labels)
+    x, y = np.flatnonzero(labels == 1), np.flatnonzero(labels == 0)
+    n, m = len(x), len(y)
+    if estimator in ("U", "V"):
+        same = estimator == "V"
+        xx = sum(K[i, j] for i in x for j in x if same or i != j)
+        yy = sum(K[i, j] for i in y for j in y if same or i != j)
+        xy = sum(K[i, j] for i in x for j in y)
+        pairs_x, pairs_y = (n * n, m * m) if same else (n * (n - 1), m * (m - 1))
+        return float(xx / pairs_x + yy / pairs_y - 2 * xy / (n * m))
+
+    def h(i: int, j: int) -> float:
+        return K[x[i], x[j]] + K[y[i], y[j]] - K[x[i], y[j]] - K[x[j], y[i]]
+
+    n = min(n, m)
+    if estimator == "linear":
+        return float(np.mean([h(i, i + 1) for i in range(0, n - 1, 2)]))
+    size = max(2, round(n**0.5)) if size is None else size
+    if estimator == "block":
+        size = min(size, n)
+        blocks = [range(b * size, (b + 1) * size) for b in range(n // size)]
+        return float(np.mean([np.mean([h(i, j) for i in b for j in b if i != j]) for b in blocks]))
+    if estimator == "incomplete":
+        return float(np.mean([h(i, i + r) for r in range(1, size + 1) for i in range(n - r)]))
+    raise ValueError(f"unknown estimator {estimator!r}")
+
+
+def hsic_estimate(
+    K: Array, L: Array, estimator: str = "U", order: ArrayLike | None = None
+) -> float:
+    """HSIC with the rows of Y in the given order.
+
+    "U" is the average over all quadruples of distinct rows of ``K_ij (L_ij + L_qr - 2 L_iq)`` (Song
+    et al. 2012, section 3), "V" is :func:`hsic`, "normalized" divides that by
+    ``(HSIC(X, X) HSIC(Y, Y))^1/2``. Distinct rows by inclusion and exclusion, not by their formula.
+    """
+    if order is not None:
+        L = L[np.ix_(order, order)]
+    if estimator == "V":
+        return hsic(K, L)
+    if estimator == "normalized":
+        return hsic(K, L) / np.sqrt(hsic(K, K) * hsic(L, L))
+    n = len(K)
+    total = 0.0
+    for i in range(n):
+        for j in range(n):
+            if i == j:
+                continue
+            rest = [q for q in range(n) if q not in (i, j)]
+            qr = sum(L[q, r] for q in rest for r in rest if q != r) / ((n - 2) * (n - 3))
+            iq = sum(L[i, q] for q in rest) / (n - 2)
+            total += K[i, j] * (L[i, j] + qr - 2 * iq)
+    return float(total / (n * (n - 1)))
+
+
+def energy_distance(X: ArrayLike, Y: ArrayLike) -> float:
+    """``2 E|X - Y| - E|X - X'| - E|Y - Y'|`` (Szekely and Rizzo 2013), with all pairs."""
+
+    def mean(A: ArrayLike, B: ArrayLike) -> float:
+        total = 0.0
+        for a in np.asarray(A, float):
+            for b in np.asarray(B, float):
+                total += float(np.sqrt(((a - b) ** 2).sum()))
+        return total / (len(A) * len(B))
+
+    return 2 * mean(X, Y) - mean(X, X) - mean(Y, Y)
+
+
+def distance_covariance_squared(X: ArrayLike, Y: ArrayLike) -> float:
+    """Distance covariance squared (Szekely, Rizzo and Bakirov 2007, definition 4)."""
+
+    def centred(A: ArrayLike) -> Array:
+        D = _distances(A, A, 1.0)
+        return D - D.mean(axis=0) - D.mean(axis=1)[:, None] + D.mean()
+
+    return float(np.mean(centred(X) * centred(Y)))
+
+
+def table_hsic(P: Array) -> float:
+    """HSIC of a table of probabilities under delta kernels: ``sum (P(x, y) - P(x) P(y))^2``."""
+    return float(((P - np.outer(P.sum(axis=1), P.sum(axis=0))) ** 2).sum())
+
+
+# --------------------------------------------------------------------------------------
+# Conditional operators and selection
+# --------------------------------------------------------------------------------------
+
+
 def conditional_cross_covariance_weights(beta: Array) -> Array:
     """``C_YZ|x`` of 001, eq. 9: weights ``diag(beta) - beta beta^T`` on pairs ``(y_i, z_j)``.
 
@@ -944,6 +1046,68 @@ def counts_to_sample(
 
 
 # --------------------------------------------------------------------------------------
+# Stein kernels (Liu, Lee and Jordan 2016; Chwialkowski, Strathmann and Gretton 2016)
+# --------------------------------------------------------------------------------------
+
+
+def stein_kernel_numerical(
+    kernel: Any, x: Array, s: Array, y: Array, t: Array, step: float = 1e-4
+) -> float:
+    """``s.t k + s.grad_y k + t.grad_x k + tr grad_x grad_y k`` by central differences.
+
+    ``kernel(x, y)`` is a function of two points; ``s`` and ``t`` are the scores there.
+    """
+    total = float(s @ t) * kernel(x, y)
+    for j in range(len(x)):
+        e = np.zeros(len(x))
+        e[j] = step
+        total += s[j] * (kernel(x, y + e) - kernel(x, y - e)) / (2 * step)
+        total += t[j] * (kernel(x + e, y) - kernel(x - e, y)) / (2 * step)
+        mixed = kernel(x + e, y + e) - kernel(x + e, y - e)
+        mixed += kernel(x - e, y - e) - kernel(x - e, y + e)
+        total += mixed / (4 * step**2)
+    return float(total)
+
+
+def stein_gaussian_dense(X: ArrayLike, S: ArrayLike, bandwidth: float) -> Array:
+    """The Stein kernel's matrix for ``k = exp(-|x - y|^2 / (2 bandwidth^2))``, pair by pair."""
+    X, S = np.asarray(X, float), np.asarray(S, float)
+    n, d = X.shape
+    H = np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            difference = X[i] - X[j]
+            k = np.exp(-(difference @ difference) / (2 * bandwidth**2))
+            grad_x = -difference / bandwidth**2 * k
+            grad_y = difference / bandwidth**2 * k
+            trace = k * (d / bandwidth**2 - difference @ difference / bandwidth**4)
+            H[i, j] = S[i] @ S[j] * k + S[i] @ grad_y + S[j] @ grad_x + trace
+    return H
+
+
+def stein_estimate(H: Array, estimator: str) -> float:
+    """The U- and V-statistics of a Stein kernel's matrix."""
+    n = len(H)
+    if estimator == "V":
+        return float(H.sum() / n**2)
+    return float((H.sum() - np.trace(H)) / (n * (n - 1)))
+
+
+def stein_normal_population(
+    mean: float, deviation: float, bandwidth: float, nodes: int = 80
+) -> float:
+    """``E h(X, X')`` for X ~ N(mean, deviation^2) against N(0, 1), Gaussian kernel: quadrature.
+
+    ``int int h(x, y) q(x) q(y) dx dy`` by Gauss-Hermite nodes in both variables.
+    """
+    z, w = np.polynomial.hermite_e.hermegauss(nodes)
+    x = mean + deviation * z
+    H = stein_gaussian_dense(x[:, None], -x[:, None], bandwidth)
+    w = w / w.sum()
+    return float(w @ H @ w)
+
+
+# --------------------------------------------------------------------------------------
 # 4. Closed forms: Gaussians under the Gaussian kernel, bandwidth a number or one a column
 # --------------------------------------------------------------------------------------
 
@@ -1070,3 +1234,70 @@ def gaussian_conditional(
     d = dimension_x
     A = V[d:, :d] @ np.linalg.inv(V[:d, :d])
     return A, mean[d:] - A @ mean[:d], V[d:, d:] - A @ V[:d, d:]
+
+
+# --------------------------------------------------------------------------------------
+# Conditional tests: dense formulas, n x n inverses
+# --------------------------------------------------------------------------------------
+
+
+def kci_residual_maker(Kz: Array, lam: float) -> Array:
+    """Zhang et al. (2011), eq. 10: ``R = eps (H Kz H + eps I)^-1 H``, with ``eps = n lam``."""
+    n = len(Kz)
+    H = np.eye(n) - np.ones((n, n)) / n
+    return n * lam * np.linalg.inv(H @ Kz @ H + n * lam * np.eye(n)) @ H
+
+
+def kci(Kx: Array, Ky: Array, Kz: Array, lam: float) -> tuple[float, float, float]:
+    """Zhang et al. (2011), eq. 13 and Proposition 5: the statistic, its null's mean and variance.
+
+    ``Kx`` is the Gram matrix of (X, Z). The null is ``sum_k lambda_k z_k^2 / n`` with the
+    eigenvalues of ``w w^T``, whose rows are the products of the residuals' eigen-coordinates: of
+    the Hadamard product of the two residual Gram matrices.
+    """
+    n = len(Kz)
+    R = kci_residual_maker(Kz, lam)
+    left, right = R @ Kx @ R.T, R @ Ky @ R.T
+    eigenvalues = np.linalg.eigvalsh(left * right)
+    statistic = np.trace(left @ right) / n
+    return float(statistic), float(eigenvalues.sum() / n), float(2 * (eigenvalues**2).sum() / n**2)
+
+
+def kci_refitted(Kx: Array, Ky: Array, Kz: Array, lam: float) -> Array:
+    """``M`` of the null ``z^T M z`` for noise on X's side that passes through both regressions.
+
+    The statistic is ``n^-1 ||Phi_x^T R R Phi_y||^2``. The noise of X's side is estimated by
+    residuals divided by the share ``R_ii`` of it that each keeps.
+    """
+    R = kci_residual_maker(Kz, lam)
+    D = np.diag(1 / np.diag(R))
+    noise = D @ R @ Kx @ R.T @ D
+    through = R @ R @ Ky @ R.T @ R.T
+    return noise * through
+
+
+def conditional_mmd(
+    K1: Array, k1: Array, L1: Array, K2: Array, k2: Array, L2: Array, L12: Array, lam: float
+) -> Array:
+    """Park and Muandet (2020), section 4.1: ``||mu_1(x) - mu_2(x)||^2`` at queries, (q,).
+
+    ``K_j`` and ``L_j`` are the Gram matrices of sample j, ``k_j`` its X against the queries, and
+    ``L12`` compares the two samples' Y.
+    """
+    a, b = conditional_weights(K1, k1, lam), conditional_weights(K2, k2, lam)
+    return np.array(
+        [u @ L1 @ u - 2 * u @ L12 @ v + v @ L2 @ v for u, v in zip(a.T, b.T, strict=True)]
+    )
+
+
+def hscic(K: Array, L: Array, G: Array, g_z: Array, lam: float) -> Array:
+    """Park and Muandet (2020), section 5.1: HSCIC at queries, (q,).
+
+    ``K``, ``L`` and ``G`` are the Gram matrices of X, Y and Z, ``g_z`` is Z against the queries.
+    """
+    values = []
+    for w in conditional_weights(G, g_z, lam).T:
+        joint = w @ (K * L) @ w
+        cross = w @ ((K @ w) * (L @ w))
+        values.append(joint - 2 * cross + (w @ K @ w) * (w @ L @ w))
+    return np.array(values)

@@ -2,9 +2,12 @@
 
 from meanmap import kernels, spaces
 from meanmap.comparison import (
+    PowerAnalysis,
     TestResult,
+    goodness_of_fit_test,
     independence_test,
     joint_independence_test,
+    power_analysis,
     two_sample_test,
 )
 from meanmap.conditional import ConditionalEmbedding
@@ -14,7 +17,7 @@ from meanmap.operators import ConditionalOperator
 from meanmap.persistence import load, save
 from meanmap.rules import bayes_rule, chain_rule, sum_rule
 from meanmap.spaces import ApproximationWarning
-from meanmap.statistics import hsic, joint_hsic, mmd
+from meanmap.statistics import hsic, joint_hsic, mmd, stein_discrepancy
 
 __version__ = "0.1.0"
 
@@ -25,11 +28,13 @@ __all__ = [
     "ConflictWarning",
     "Embedding",
     "JointEmbedding",
+    "PowerAnalysis",
     "RegularizationWarning",
     "TestResult",
     "bayes_rule",
     "chain_rule",
     "embed",
+    "goodness_of_fit_test",
     "hsic",
     "independence_test",
     "joint_hsic",
@@ -37,8 +42,10 @@ __all__ = [
     "kernels",
     "load",
     "mmd",
+    "power_analysis",
     "save",
     "spaces",
+    "stein_discrepancy",
     "sum_rule",
     "two_sample_test",
 ]

@@ -1,8 +1,18 @@
 """Tests: do samples differ, do variables depend, does a model fit."""
 
+from meanmap.comparison.goodness import goodness_of_fit_test
 from meanmap.comparison.independence import independence_test
 from meanmap.comparison.joint import joint_independence_test
+from meanmap.comparison.power import PowerAnalysis, power_analysis
 from meanmap.comparison.results import TestResult
 from meanmap.comparison.two_sample import two_sample_test
 
-__all__ = ["TestResult", "independence_test", "joint_independence_test", "two_sample_test"]
+__all__ = [
+    "PowerAnalysis",
+    "TestResult",
+    "goodness_of_fit_test",
+    "independence_test",
+    "joint_independence_test",
+    "power_analysis",
+    "two_sample_test",
+]

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, float_like, namespace
-from meanmap.kernels.base import Comparison, Kernel, show
+from meanmap.arrays import TILE, Array, Points, count, float_like, namespace, spans
+from meanmap.kernels.base import Comparison, Kernel, SteinComparison, show
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 
 
@@ -71,6 +71,9 @@ class Constant(Kernel):
 
     def _gradient(self, A: Points, B: Points) -> Array:
         return namespace(A).zeros((A.shape[0], *B.shape), dtype=A.dtype)
+
+    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+        return lambda A, S, columns: float(self.value) * (S @ T[columns].T)
 
     def feature_map(self, points: Points) -> FeatureMap:
         return Ones(float(self.value))
@@ -160,6 +163,10 @@ class Sum(Pair):
     def _gradient(self, A: Points, B: Points) -> Array:
         return self.left._gradient(A, B) + self.right._gradient(A, B)
 
+    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+        left, right = self.left._stein_against(B, T), self.right._stein_against(B, T)
+        return lambda A, S, columns: left(A, S, columns) + right(A, S, columns)
+
     def feature_map(self, points: Points) -> FeatureMap | None:
         maps = self.left.feature_map(points), self.right.feature_map(points)
         return None if maps[0] is None or maps[1] is None else Stacked((maps[0], maps[1]))
@@ -204,6 +211,29 @@ class Product(Pair):
     def _gradient(self, A: Points, B: Points) -> Array:
         left, right = self.left._gram(A, B)[:, :, None], self.right._gram(A, B)[:, :, None]
         return left * self.right._gradient(A, B) + right * self.left._gradient(A, B)
+
+    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+        steins = self.left._stein_against(B, T), self.right._stein_against(B, T)
+        grams = self.left._against(B), self.right._against(B)
+
+        def compare(A: Points, S: Array, columns: Any) -> Array:
+            b = B[columns]
+            left, right = grams[0](A, columns, None), grams[1](A, columns, None)
+            out = left * steins[1](A, S, columns) + right * steins[0](A, S, columns)
+            out -= left * right * (S @ T[columns].T)
+            # what is left of the product rule: ∇ₓk₁·∇ₓ′k₂ + ∇ₓ′k₁·∇ₓk₂, for a few rows at a time
+            xp = namespace(A)
+            few = max(1, TILE // (b.shape[0] * b.shape[1]))
+            parts = []
+            for a in (A[i] for i in spans(A.shape[0], few)):
+                ahead = [k._gradient(a, b) for k in (self.left, self.right)]
+                back = [k._gradient(b, a) for k in (self.right, self.left)]
+                first, second = (xp.permute_dims(gradient, (1, 0, 2)) for gradient in back)
+                parts.append(xp.sum(ahead[0] * first + ahead[1] * second, axis=2))
+            out += xp.concat(parts)
+            return out
+
+        return compare
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         maps = self.left.feature_map(points), self.right.feature_map(points)
@@ -275,6 +305,10 @@ class Scaled(Kernel):
 
     def _gradient(self, A: Points, B: Points) -> Array:
         return self._factor() * self.kernel._gradient(A, B)
+
+    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+        inner, factor = self.kernel._stein_against(B, T), self._factor()
+        return lambda A, S, columns: factor * inner(A, S, columns)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         inner = self.kernel.feature_map(points)

@@ -10,7 +10,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, apply, asarray, assign, device, matmul_into, namespace
 from meanmap.kernels.bandwidths import median_distance, median_factor
-from meanmap.kernels.base import ALL, Comparison, Kernel
+from meanmap.kernels.base import ALL, Comparison, Kernel, SteinComparison
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
 
 
@@ -47,6 +47,18 @@ class Radial(VectorKernel):
     def _slope(self, exponent: Array) -> Array:
         """The derivative of the profile; the exponent may be overwritten."""
         raise TypeError(f"{type(self).__name__} has no slope.")
+
+    def _curvature(self, exponent: Array) -> Array:
+        """The second derivative of the profile; the exponent may be overwritten."""
+        raise TypeError(f"{type(self).__name__} has no curvature.")
+
+    def _jet(self, exponent: Array) -> tuple[Array, Array, Array]:
+        """The profile and its first two derivatives; the exponent is left as it is."""
+        return (
+            self._profile(exponent + 0),
+            self._slope(exponent + 0),
+            self._curvature(exponent + 0),
+        )
 
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
         parameters = self.get_params(deep=False)
@@ -97,6 +109,46 @@ class Radial(VectorKernel):
     def _gradient(self, A: Points, B: Points) -> Array:
         slope = self.slopes(B)(A, ALL, None)
         return slope[:, :, None] * self.scaled(self.scaled(B)[None, :, :] - self.scaled(A)[:, None])
+
+    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+        if not self.smooth:
+            return super()._stein_against(B, T)
+        xp = namespace(B)
+        sigma = self._numbers(B.shape[1])
+        each = asarray(sigma, B) if isinstance(sigma, tuple) else sigma
+        exponents = self._measured(B, lambda exponent: exponent)
+        # with one bandwidth, ‖(x - x')/σ²‖² is the exponent over again
+        spreads = exponents
+        factor = -2.0 if isinstance(sigma, tuple) else -2.0 / sigma**2
+        if isinstance(sigma, tuple):
+            spreads = Gaussian(tuple(s * s for s in sigma))._measured(B, lambda exponent: exponent)
+        inverse = float(xp.sum(1 / (each + xp.zeros_like(B[0])) ** 2))
+        b = B / each**2
+        centre, middle = xp.mean(b, axis=0), xp.mean(T, axis=0)  # smaller numbers, smaller rounding
+        b, t = b - centre, T - middle
+        tb = xp.sum(t * b, axis=1)[None, :]
+        right = xp.concat([t.T, b.T, xp.ones_like(tb), tb], axis=0)
+
+        def compare(A: Points, S: Array, columns: Any) -> Array:
+            exponent = exponents(A, columns, None)
+            f, slope, curvature = self._jet(exponent)
+            spread = exponent if spreads is exponents else spreads(A, columns, None)
+            a, s = A / each**2 - centre, S - middle
+            sa = xp.sum(s * a, axis=1)[:, None]
+            left = xp.concat([-a, -s, sa, xp.ones_like(sa)], axis=1)
+            # ∇ₓk = f' (x' - x)/σ² = -∇ₓ′k, and one product gives (t - s)·(x' - x)/σ²
+            mixed = left @ right[:, columns]
+            mixed += inverse
+            mixed *= slope
+            spread *= factor
+            spread *= curvature
+            out = S @ T[columns].T
+            out *= f
+            out += mixed
+            out -= spread
+            return out
+
+        return compare
 
     def _measured(self, B: Points, profile: Callable[[Array], Array]) -> Comparison:
         xp = namespace(B)
@@ -180,6 +232,10 @@ class Gaussian(Radial):
         return apply("exp", exponent)
 
     _slope = _profile
+
+    def _jet(self, exponent: Array) -> tuple[Array, Array, Array]:
+        k = self._profile(exponent + 0)
+        return k, k, k
 
 
 class Laplace(Rough):
@@ -266,6 +322,14 @@ class Matern(Rough):
         a *= -1
         return factor * apply("exp", a)
 
+    def _curvature(self, exponent: Array) -> Array:
+        nu = self._smoothness()
+        # infinite at 0 if ν = 3/2, and taken to be 0 there: it is only ever met times r²
+        factor = 27**0.5 * self._inverse_distance(exponent + 0) if nu == 1.5 else 25 / 3
+        a = self._distance(exponent)
+        a *= -((2 * nu) ** 0.5)
+        return factor * apply("exp", a)
+
 
 class RationalQuadratic(Radial):
     """(1 + ‖x - x'‖²/2ασ²)^(-α), a mixture of Gaussians of many widths: bounded, characteristic.
@@ -300,6 +364,34 @@ class RationalQuadratic(Radial):
         exponent *= -1 / alpha
         exponent += 1
         return exponent ** (-alpha - 1)
+
+    def _jet(self, exponent: Array) -> tuple[Array, Array, Array]:
+        alpha = self._mixture()
+        inverse = 1 / (1 - exponent / alpha)
+        # one power gives all three; a root is many times faster than a power
+        k = apply("sqrt", inverse + 0) if alpha == 0.5 else inverse**alpha
+        slope = k * inverse
+        inverse *= (alpha + 1) / alpha
+        inverse *= slope
+        return k, slope, inverse
+
+
+def _inner_stein(B: Points, T: Array, degree: int, offset: float) -> SteinComparison:
+    """The Stein kernel of (⟨x, x'⟩ + c)^p."""
+    xp = namespace(B)
+    tb = xp.sum(T * B, axis=1)[None, :]
+
+    def compare(A: Points, S: Array, columns: Any) -> Array:
+        inner = A @ B[columns].T
+        k = inner + offset
+        # ∇ₓk = p (⟨x, x'⟩ + c)^(p-1) x', so that s(x')·∇ₓk needs x' alone
+        mixed = xp.sum(S * A, axis=1)[:, None] + tb[:, columns] + A.shape[1]
+        out = (S @ T[columns].T) * k**degree + degree * k ** (degree - 1) * mixed
+        if degree > 1:
+            out += degree * (degree - 1) * k ** (degree - 2) * inner
+        return out
+
+    return compare
 
 
 class Polynomial(VectorKernel):
@@ -351,6 +443,9 @@ class Polynomial(VectorKernel):
         slope = degree * (A @ B.T + self.offset) ** (degree - 1)
         return slope[:, :, None] * B[None, :, :]
 
+    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+        return _inner_stein(B, T, self._degree(), float(self.offset))
+
     def feature_map(self, points: Points) -> FeatureMap:
         return Monomials(points.shape[1], self._degree(), float(self.offset))
 
@@ -379,6 +474,9 @@ class Linear(VectorKernel):
 
     def _gradient(self, A: Points, B: Points) -> Array:
         return namespace(B).broadcast_to(B[None, :, :], (A.shape[0], *B.shape))
+
+    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+        return _inner_stein(B, T, 1, 0.0)
 
     def feature_map(self, points: Points) -> FeatureMap:
         return Flat(points.shape[1])

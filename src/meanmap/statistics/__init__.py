@@ -2,5 +2,6 @@
 
 from meanmap.statistics.dependence import hsic, joint_hsic
 from meanmap.statistics.distance import mmd
+from meanmap.statistics.stein import stein_discrepancy
 
-__all__ = ["hsic", "joint_hsic", "mmd"]
+__all__ = ["hsic", "joint_hsic", "mmd", "stein_discrepancy"]

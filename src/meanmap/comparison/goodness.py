@@ -1,0 +1,441 @@
+"""Does a sample come from this density? A test that needs the density's score alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.fft
+from sklearn.base import clone
+
+from meanmap import checks, plots
+from meanmap.arrays import Array, one_blas_thread, to_numpy
+from meanmap.comparison import nulls
+from meanmap.comparison.results import Draws, TestResult
+from meanmap.decoding.sampling import generator
+from meanmap.kernels import Gaussian, Kernel, RationalQuadratic
+from meanmap.kernels.bandwidths import median_distance, median_factor
+from meanmap.statistics.scores import sampler_of, score_values
+from meanmap.statistics.stein import (
+    SteinSample,
+    SteinSums,
+    stein_field,
+    stein_kernel,
+    stein_sums,
+)
+
+NULLS = ("wild", "spectral", "parametric")
+BINS = 512  # more gain next to no power
+FEWEST = 8  # blocks of rows that a length chosen for the user leaves
+WIDTHS = (2.0, 1.0, 0.5, 0.25)  # of the Gaussians, as multiples of the median distance
+
+Sampler = Callable[[int, np.random.Generator], Any]
+
+
+def goodness_of_fit_test(
+    X: Any,
+    score: Any,
+    kernel: Any = None,
+    null: str | None = None,
+    n_permutations: int = 999,
+    rng: Any = None,
+    *,
+    sampler: Sampler | None = None,
+    refit: Callable[[Any], Any] | None = None,
+    block_length: int | str | None = None,
+    n_bins: int | None = None,
+    progress: bool = False,
+) -> TestResult:
+    """Test whether a sample comes from a density that is known by its score ∇log p.
+
+    The statistic is the squared kernel Stein discrepancy, `stein_discrepancy`: no normalising
+    constant is needed, and no sample of the density.
+
+    Parameters
+    ----------
+    X : (n, d) array, the sample
+    score : callable, (n, d) array or a distribution of scipy.stats
+        A function from points (n, d) to the gradients of log p there, (n, d); those gradients at X;
+        or a continuous distribution. The density must vanish at the ends of its support.
+    kernel : Kernel, a list of them, or None
+        Smooth, on vectors. Of a list the largest discrepancy counts, in standard deviations of
+        its own null draws, and the p-value allows for the choice. None is a list: Gaussians at four
+        widths, which find more than any one of them, and the inverse multiquadric
+        `RationalQuadratic(alpha=0.5)`, which no sample of escaping mass deceives.
+    null : {"wild", "spectral", "parametric"} or None
+        "wild" gives random signs to the points, or to bins of them (Chwialkowski, Strathmann and
+        Gretton 2016): of the right level for large n, and a little above it for scores with heavy
+        tails. "spectral" draws from the limit, a weighted
+        sum of χ² variables. "parametric" draws samples of the density, which is exact for every
+        n, and needs a sampler. None is "parametric" if a sampler is given, "wild" otherwise.
+    n_permutations : int
+        How many draws of the null distribution: p = (1 + #{draws ≥ statistic}) / (1 + #draws).
+    rng : int, numpy Generator or None
+    sampler : callable (n, rng) → (n, d) array, or None
+        Draws from the density. Distributions of scipy.stats bring their own.
+    refit : callable X → score, or None
+        For a density that was fitted to X: how to fit it. Every simulated sample is then fitted
+        too; without it a test of a fitted density rejects too seldom. With "parametric" only.
+    block_length : int, "auto" or None
+        For rows in an order in which neighbours depend on each other, as those of a Markov chain:
+        how many consecutive rows get one weight. "auto" takes ∛(n(τ - 1)²), with τ the longest
+        autocorrelation time of the score's coordinates. With "wild" only.
+    n_bins : int or None
+        Into how many random bins the points go, 512 by default. One pass over the points leaves a
+        matrix of their sums, so that draws cost the same for every n.
+    progress : bool
+        Whether to show how far "parametric" is.
+
+    Returns
+    -------
+    TestResult
+        `.witness(x)` says how points at x should move to fit the density better, shape (m, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import stats
+    >>> from meanmap import goodness_of_fit_test
+    >>> X = np.random.default_rng(0).standard_t(3, size=(500, 1))
+    >>> goodness_of_fit_test(X, stats.norm(scale=X.std()), rng=0).pvalue
+    0.001
+    >>> goodness_of_fit_test(X, stats.t(3), rng=0).pvalue > 0.05
+    True
+
+    The score is enough, and the level is exact with a sampler:
+
+    >>> def draw(n, rng):
+    ...     return rng.normal(size=(n, 1))
+    >>> result = goodness_of_fit_test(X[:30], lambda x: -x, n_permutations=99, sampler=draw, rng=0)
+    >>> result.method
+    'Goodness-of-fit test: kernel Stein discrepancy (U), 99 simulated samples'
+    """
+    draws, rng = nulls.how_many(n_permutations), generator(rng)
+    given = _kernels(kernel)
+    sample = SteinSample.gate(X, score, given[0])
+    kernels = [stein_kernel(k, sample.given) for k in given]
+    null, sampler = _null(null, sampler, score, sample, refit, block_length, n_bins)
+    resolved = _resolved(kernels, sample.points)
+    notes: list[str] = []
+    if sampler is not None:
+        found = _Found.of([stein_sums(k, sample.points, sample.scores) for k in resolved], "U")
+        table = _simulated(kernels, sample, score, sampler, refit, draws, rng, progress)
+        kind = f"{draws} simulated samples"
+    elif block_length is not None:
+        length = _length(block_length, sample.scores)
+        found, table = _blocks(resolved, sample, length, draws, rng)
+        kind = f"wild bootstrap of blocks of {length} rows, {draws} draws"
+    else:
+        found, table = _bins(resolved, sample, null, n_bins, draws, rng)
+        kind = f"{draws} draws of the {'wild bootstrap' if null == 'wild' else 'spectral limit'}"
+        notes += _looks_dependent(sample.scores)
+    table = np.concatenate([found.values[:, None], table], axis=1)
+    several = len(kernels) > 1
+    even = np.zeros(len(kernels))
+    values = nulls.combined(table, found.scales, even, "max") if several else table[0]
+    best = nulls.strongest(table, found.scales, even) if several else 0
+    law = Draws(null, values[1:], 1.0 if several else float(found.scales[0]))
+    if several:
+        notes.insert(
+            0,
+            f"Discrepancy under the kernel that speaks loudest, of {len(kernels)}: "
+            f"{found.values[best]:.4g}.",
+        )
+    return TestResult(
+        statistic=float(values[0]),
+        pvalue=law.pvalue(float(values[0])),
+        null=law,
+        kernel=resolved[best],
+        method=f"Goodness-of-fit test: kernel Stein discrepancy ({found.estimator}), {kind}",
+        hypothesis="the sample does not come from the density",
+        sizes={"n": len(sample.points)},
+        notes=tuple(notes),
+        explanation=SteinWitness(resolved[best], sample),
+    )
+
+
+def _kernels(kernel: Any) -> list[Any]:
+    if kernel is None:
+        gaussians = [Gaussian(f"{width}*median") for width in WIDTHS]
+        return [*gaussians, RationalQuadratic(alpha=0.5)]
+    if isinstance(kernel, list | tuple):
+        if not kernel:
+            raise ValueError("kernel: got an empty list; pass one kernel or more.")
+        return list(kernel)
+    return [kernel]
+
+
+def _resolved(kernels: list[Kernel], X: np.ndarray) -> list[Kernel]:
+    """The kernels with their bandwidths, the median distance found once for all."""
+    median = None
+    found = []
+    for kernel in kernels:
+        bandwidth = getattr(kernel, "bandwidth", None)
+        if isinstance(bandwidth, str):
+            median = median_distance(X) if median is None else median
+            kernel = clone(kernel).set_params(bandwidth=median_factor(bandwidth) * median)
+        found.append(kernel.resolve(X))
+    return found
+
+
+def _null(
+    null: str | None,
+    sampler: Sampler | None,
+    score: Any,
+    sample: SteinSample,
+    refit: Any,
+    block_length: Any,
+    n_bins: Any,
+) -> tuple[str, Sampler | None]:
+    """Which null distribution, and the sampler it needs; refuses settings that it would ignore."""
+    if null is None:
+        null = "wild" if sampler is None and refit is None else "parametric"
+    checks.option(null, "null", NULLS)
+    if null == "parametric":
+        sampler = sampler if sampler is not None else sampler_of(score, sample.points.shape[1])
+        if sampler is None:
+            raise ValueError(
+                'null="parametric" simulates samples of the density: pass sampler=, a function of '
+                "(n, rng) that draws n points."
+            )
+        if refit is None and not callable(score) and sampler_of(score, 1) is None:
+            raise TypeError(
+                'score: null="parametric" needs the score at simulated points. Pass a function of '
+                "points, not its values at X."
+            )
+        unused: dict[str, Any] = {"block_length": block_length, "n_bins": n_bins}
+    else:
+        unused = {"sampler": sampler, "refit": refit}
+        if null == "spectral":
+            unused["block_length"] = block_length
+        elif block_length is not None:
+            unused["n_bins"] = n_bins
+    for name, value in unused.items():
+        if value is not None:
+            raise ValueError(f'{name} goes with another null distribution than null="{null}".')
+    return null, sampler
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The observed discrepancy under every kernel, and the size of the sums it is made of."""
+
+    values: np.ndarray
+    scales: np.ndarray
+    estimator: str
+
+    @classmethod
+    def of(cls, sums: list[SteinSums], estimator: str) -> _Found:
+        values = np.array([each.estimate(estimator) for each in sums])
+        scales = np.array([np.abs(s.bins).sum() / s.n**2 + s.trace / s.n**2 for s in sums])
+        return cls(values, scales, estimator)
+
+
+# --- random signs ---------------------------------------------------------------------------------
+
+
+def _bins(
+    kernels: list[Kernel],
+    sample: SteinSample,
+    null: str,
+    n_bins: int | None,
+    draws: int,
+    rng: np.random.Generator,
+) -> tuple[_Found, np.ndarray]:
+    """The discrepancies, and their draws with random signs (or the limit of these) of bins.
+
+    Signs change neither Σᵢ h(xᵢ, xᵢ) nor what is between points of one bin, so that "U" and "V"
+    give one p-value.
+    """
+    n = len(sample.points)
+    bins = BINS if n_bins is None else checks.whole(n_bins, "n_bins", 2, f"{BINS} is the default.")
+    bins = min(bins, n)
+    order, starts = rng.permutation(n), np.arange(bins) * n // bins
+    X, S = sample.points[order], sample.scores[order]
+    sums = [stein_sums(kernel, X, S, starts) for kernel in kernels]
+    pairs = n * (n - 1)
+    if null == "wild":
+        signs = rng.choice([-1.0, 1.0], size=(draws, bins))
+        table = [(_quadratic(signs, each.bins) - each.trace) / pairs for each in sums]
+    else:
+        # zᵀGz with the eigenvalues λ of G is Σ λᵢ zᵢ², for all kernels with one z, so that they go
+        # together as they should; without G's diagonal, which adds a variance that U has not
+        z = rng.standard_normal((draws, bins))
+        table = [
+            _quadratic(z, each.bins - np.diag(np.diagonal(each.bins))) / pairs for each in sums
+        ]
+    return _Found.of(sums, "U"), np.array(table)
+
+
+def _quadratic(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
+    with one_blas_thread():
+        return np.einsum("bs,bs->b", weights @ G, weights)
+
+
+def _blocks(
+    kernels: list[Kernel],
+    sample: SteinSample,
+    length: int,
+    draws: int,
+    rng: np.random.Generator,
+) -> tuple[_Found, np.ndarray]:
+    """The discrepancies, and their draws with a normal weight for every block of rows.
+
+    Normal weights and the "V" estimate: signs of a few blocks make too few different draws.
+    """
+    n = len(sample.points)
+    blocks = n // length
+    starts = np.arange(blocks) * n // blocks
+    sums = [stein_sums(kernel, sample.points, sample.scores, starts) for kernel in kernels]
+    weights = rng.standard_normal((draws, blocks))
+    table = np.array([_quadratic(weights, each.bins) for each in sums]) / n**2
+    return _Found.of(sums, "V"), table
+
+
+def _length(value: Any, S: np.ndarray) -> int:
+    """How long a block is."""
+    n = len(S)
+    if isinstance(value, str):
+        checks.option(value, "block_length", ("auto",))
+        time = max(autocorrelation_time(column) for column in S.T)
+        length = max(1, int(np.ceil((n * (time - 1) ** 2) ** (1 / 3))))
+        if n < 40 * time:
+            warnings.warn(
+                f"the {n} rows are worth about {n / time:.0f} independent ones, too few for blocks "
+                "of them to hold the level: the test may reject too often. Run the chain for "
+                "longer.",
+                stacklevel=3,
+            )
+        return max(1, min(length, n // FEWEST))
+    length = checks.whole(value, "block_length", 1, 'Use "auto" to have it chosen.')
+    if length > n // 2:
+        raise ValueError(
+            f"block_length={length} leaves fewer than two blocks of the {n} rows. Blocks should "
+            "be a few autocorrelation times long, and many."
+        )
+    return length
+
+
+def autocorrelation_time(series: np.ndarray) -> float:
+    """1 + 2 Σ of a series' autocorrelations, as long as pairs of them are positive and fall.
+
+    Geyer's (1992) initial monotone sequence.
+    """
+    n = len(series)
+    centred = series - series.mean()
+    if n < 4 or not np.any(centred):
+        return 1.0
+    size = scipy.fft.next_fast_len(2 * n, real=True)
+    power = np.abs(scipy.fft.rfft(centred, size)) ** 2
+    correlation = scipy.fft.irfft(power, size)[: n // 4 * 2]
+    pairs = (correlation / correlation[0]).reshape(-1, 2).sum(axis=1)
+    falling = np.maximum(np.minimum.accumulate(pairs), 0.0)
+    return max(1.0, float(2 * falling.sum() - 1))
+
+
+def _looks_dependent(S: np.ndarray) -> list[str]:
+    """A note if neighbouring rows are more alike than chance allows."""
+    n = len(S)
+    centred = S - S.mean(axis=0)
+    scale = np.sum(centred**2, axis=0)
+    if n < 20 or not (scale > 0).all():
+        return []
+    correlation = np.sum(centred[1:] * centred[:-1], axis=0) / scale
+    most = float(correlation.max())
+    # about normal with variance 1/n; heavy tails make it smaller
+    if most < 5 / n**0.5:
+        return []
+    return [
+        f"Neighbouring rows look dependent (their scores correlate at {most:.2f}): if the rows are "
+        'in the order of a chain or a series, use block_length="auto".'
+    ]
+
+
+# --- simulation -----------------------------------------------------------------------------------
+
+
+def _simulated(
+    kernels: list[Kernel],
+    sample: SteinSample,
+    score: Any,
+    sampler: Sampler,
+    refit: Callable[[Any], Any] | None,
+    draws: int,
+    rng: np.random.Generator,
+    progress: bool,
+) -> np.ndarray:
+    """The statistics of simulated samples, computed as those of the sample itself."""
+    n, d = sample.points.shape
+    table = np.empty((len(kernels), draws))
+    rounds: Iterable[int] = range(draws)
+    if progress:
+        from tqdm.auto import tqdm
+
+        rounds = tqdm(rounds, desc="simulated samples")
+    with one_blas_thread():
+        for i in rounds:
+            points = checks.vectors(sampler(n, rng), "the sampler's points")
+            if tuple(points.shape) != (n, d):
+                raise ValueError(
+                    f"sampler: expected {n} points of {d} coordinates, shape ({n}, {d}), got "
+                    f"shape {tuple(points.shape)}."
+                )
+            points = checks.same_kind(points, sample.given, "the sampler's points", "X")
+            of = score if refit is None else refit(points)
+            X, S = to_numpy(points).astype(np.float64), score_values(of, points)
+            # bandwidths are found afresh, so that every sample is treated as the observed one was
+            for j, kernel in enumerate(_resolved(kernels, X)):
+                table[j, i] = stein_sums(kernel, X, S).estimate("U")
+    return table
+
+
+# --- the witness ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SteinWitness:
+    """How points should move to come nearer to the density: E k(X, x) ∇log p(X) + ∇k(X, x)."""
+
+    kernel: Kernel
+    sample: SteinSample
+
+    def __call__(self, x: Any) -> Array:
+        points, single = self.kernel.rows(x, self.sample.points)
+        field = stein_field(self.kernel, self.sample.points, self.sample.scores, points)
+        return field[0] if single else field
+
+    @property
+    def plot(self) -> Callable[[Any], Any] | None:
+        """Draws the field of one or two variables; None for more."""
+        return {1: self._curve, 2: self._arrows}.get(self.sample.points.shape[1])
+
+    def _range(self, column: int) -> tuple[float, float]:
+        low, high = np.quantile(self.sample.points[:, column], [0.005, 0.995])
+        margin = 0.1 * (high - low) or 1.0
+        return low - margin, high + margin
+
+    def _curve(self, ax: Any = None) -> Any:
+        at = np.linspace(*self._range(0), 300)
+        shown = self.sample.points[:: max(1, len(self.sample.points) // 500), 0]
+        shown = shown[(shown >= at[0]) & (shown <= at[-1])]
+        ax = plots.curve(at, self(at[:, None])[:, 0], shown, ax)
+        ax.axhline(0, color=plots.GREY, linewidth=0.8)
+        ax.set(ylabel="witness", title="positive: the density has its mass further right")
+        return ax
+
+    def _arrows(self, ax: Any = None) -> Any:
+        (x, y) = (np.linspace(*self._range(i), 60) for i in (0, 1))
+        grid = np.stack(np.meshgrid(x, y), axis=-1)
+        field = self(grid.reshape(-1, 2)).reshape(grid.shape)
+        shown = self.sample.points[:: max(1, len(self.sample.points) // 500)]
+        inside = [(shown[:, i] >= s[0]) & (shown[:, i] <= s[-1]) for i, s in enumerate((x, y))]
+        shown = shown[inside[0] & inside[1]]
+        ax = plots.contours(x, y, np.linalg.norm(field, axis=-1), shown, ax)
+        few = (slice(2, None, 4), slice(2, None, 4))
+        ax.quiver(*np.moveaxis(grid[few], -1, 0), *np.moveaxis(field[few], -1, 0), color="white")
+        ax.figure.axes[-1].set_ylabel("length of the witness")
+        ax.set(title="where the density has more mass")
+        return ax

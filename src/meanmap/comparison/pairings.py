@@ -1,0 +1,212 @@
+"""HSIC when the rows of Y change places against those of X."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import Points, count, for_each_thread, one_blas_thread, take
+from meanmap.comparison import shifts
+from meanmap.comparison.nulls import Source
+from meanmap.kernels import Kernel
+from meanmap.statistics import dependence
+from meanmap.statistics.tiles import Buffers, Family, Sums, for_each_tile, progress_bar
+
+
+class Shifts(Source):
+    """Cyclic shifts of Y's bins against X's, in as many random orders as are needed."""
+
+    kind = "permutation"
+
+    def __init__(
+        self,
+        families: tuple[Family, Family],
+        X: Points,
+        Y: Points,
+        estimator: str,
+        order: Callable[[np.random.Generator], shifts.Rows],
+        rng: np.random.Generator,
+    ) -> None:
+        self._families, self._X, self._Y, self._estimator = families, X, Y, estimator
+        self._order = order
+        self._rows = order(rng)
+        self._first: np.ndarray | None = None
+
+    def _round(self, rows: shifts.Rows) -> np.ndarray:
+        sums = shifts.shifted_sums(
+            self._families, self._X, self._Y, self._rows, rows, self.progress
+        )
+        n = sums.n
+        self.scales = (np.sqrt(sums.xx[:, None] * sums.yy) / n**2).ravel()
+        return sums.hsic(self._estimator).reshape(-1, self._rows.bins)
+
+    def observed(self) -> np.ndarray:
+        self._first = self._round(self._rows)
+        return self._first[:, 0]
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        assert self._first is not None
+        parts = [self._first[:, 1:]]
+        while sum(part.shape[1] for part in parts) < count:
+            parts.append(self._round(self._order(rng)))
+        return np.concatenate(parts, axis=1)
+
+
+class Permutations(Source):
+    """Random permutations of rows, one at a time."""
+
+    kind = "permutation"
+
+    def __init__(
+        self, families: tuple[Family, Family], X: Points, Y: Points, estimator: str, memory: int
+    ) -> None:
+        self._families, self._X, self._Y, self._estimator = families, X, Y, estimator
+        self._sums = [
+            [dependence.hsic_sums(kx, ky, X, Y) for ky in families[1].kernels]
+            for kx in families[0].kernels
+        ]
+        self.scales = np.array([np.sqrt(s.xx * s.yy) / s.n**2 for row in self._sums for s in row])
+        n = count(X)
+        self._kept = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
+        if self._kept:
+            self._grams = [
+                [kernel._gram(points, points) for kernel in family.kernels]
+                for family, points in ((families[0], X), (families[1], Y))
+            ]
+
+    def observed(self) -> np.ndarray:
+        return np.array([s.estimate(self._estimator) for row in self._sums for s in row])
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        orders = [rng.permutation(self._sums[0][0].n) for _ in range(count)]
+        out = np.empty((len(self.scales), count))
+
+        def work(thread: int, of: int) -> None:
+            for j in range(thread, count, of):
+                out[:, j] = self._permuted(orders[j])
+                done(1)
+
+        with progress_bar(count, "Permutations", self.progress) as done:
+            if self._kept:
+                for_each_thread(work)
+            else:
+                work(0, 1)  # the passes over the Gram matrices share out their tiles themselves
+        return out
+
+    def _permuted(self, order: np.ndarray) -> list[float]:
+        found = []
+        for i, kx in enumerate(self._families[0].kernels):
+            for j, ky in enumerate(self._families[1].kernels):
+                sums = self._sums[i][j]
+                if self._kept:
+                    L = self._grams[1][j][order][:, order]
+                    xy = float(np.vdot(self._grams[0][i], L))
+                else:
+                    xy = dependence.hsic_sums(kx, ky, self._X, take(self._Y, order)).xy
+                moved = replace(
+                    sums,
+                    xy=xy,
+                    rows_y=sums.rows_y[order],
+                    diagonal_y=sums.diagonal_y[order],
+                )
+                found.append(moved.estimate(self._estimator))
+        return found
+
+
+class Coordinates(Source):
+    """Random permutations of rows in coordinates: HSIC is ‖Ψ_Xᵀ Ψ_Y‖²/n², both centred."""
+
+    kind = "permutation"
+
+    def __init__(self, families: tuple[Family, Family], X: Points, Y: Points, basis: Any) -> None:
+        self._A, self._B = (
+            dependence.coordinates(family.kernels[0], points, one)
+            for family, points, one in zip(families, (X, Y), dependence.both(basis), strict=True)
+        )
+        sizes = [np.linalg.norm(part.T @ part) for part in (self._A, self._B)]
+        self.scales = np.array([sizes[0] * sizes[1] / len(self._A) ** 2])
+
+    def observed(self) -> np.ndarray:
+        return np.array([self._value(self._B)])
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        orders = [rng.permutation(len(self._A)) for _ in range(count)]
+        out = np.empty((1, count))
+
+        def work(thread: int, of: int) -> None:
+            for j in range(thread, count, of):
+                out[0, j] = self._value(self._B[orders[j]])
+                done(1)
+
+        with progress_bar(count, "Permutations", self.progress) as done:
+            for_each_thread(work)
+        return out
+
+    def _value(self, B: np.ndarray) -> float:
+        return float(np.sum((self._A.T @ B) ** 2)) / len(B) ** 2
+
+
+class Signs(Source):
+    """The wild bootstrap: random signs on bins of rows of the centred matrices' product.
+
+    Chwialkowski, Sejdinovic and Gretton (2014), with signs that are constant over a bin.
+    """
+
+    kind = "wild bootstrap"
+
+    def __init__(
+        self,
+        families: tuple[Family, Family],
+        X: Points,
+        Y: Points,
+        size: int,
+    ) -> None:
+        self._n = n = count(X)
+        kx, ky = families[0].kernels[0], families[1].kernels[0]
+        sums = dependence.hsic_sums(kx, ky, X, Y)
+        self._gram = self._products(kx, ky, X, Y, sums, np.arange(n) // size)
+        self.scales = np.array([np.sqrt(sums.xx * sums.yy) / n**2])
+
+    def _products(
+        self,
+        kx: Kernel,
+        ky: Kernel,
+        X: Points,
+        Y: Points,
+        sums: dependence.HsicSums,
+        bins: np.ndarray,
+    ) -> np.ndarray:
+        """Σ K̃ᵢⱼ L̃ᵢⱼ over the rows of every two bins."""
+        compare_x, compare_y = kx._against(X), ky._against(Y)
+        room_x, room_y = Buffers(X), Buffers(Y)
+        total = Sums((bins[-1] + 1, bins[-1] + 1))
+        mean_x, mean_y = sums.rows_x / self._n, sums.rows_y / self._n
+
+        def work(thread: int, rows: slice, columns: slice) -> None:
+            K = compare_x(take(X, rows), columns, room_x.of(thread, rows, columns)[0])
+            L = compare_y(take(Y, rows), columns, room_y.of(thread, rows, columns)[0])
+            K = K - mean_x[rows, None] - mean_x[columns] + mean_x.mean()
+            K *= L - mean_y[rows, None] - mean_y[columns] + mean_y.mean()
+            for axis, span in ((0, rows), (1, columns)):
+                starts = np.flatnonzero(np.diff(bins[span], prepend=-1))
+                K = np.add.reduceat(K, starts, axis=axis)
+            here = slice(bins[rows.start], bins[rows.stop - 1] + 1)
+            there = slice(bins[columns.start], bins[columns.stop - 1] + 1)
+            (gram,) = total.of(thread)
+            gram[here, there] += K
+            if rows != columns:
+                gram[there, here] += K.T
+
+        for_each_tile(self._n, work)
+        return total.total()[0]
+
+    def observed(self) -> np.ndarray:
+        return np.array([self._gram.sum() / self._n**2])
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        signs = rng.choice([-1.0, 1.0], size=(count, len(self._gram))).T
+        with one_blas_thread(len(signs) < 1000):
+            return (np.sum(signs * (self._gram @ signs), axis=0) / self._n**2)[None]
