@@ -151,6 +151,7 @@ ARGUMENTS: dict[str, Callable[[type], Kernel]] = {
     "Sum": lambda cls: cls(Laplace(np.float64(0.3)), Constant(2)),
     "Product": lambda cls: cls(Gaussian((0.1, 1 / 3)), Polynomial(3, 0.5)),
     "Expected": lambda cls: cls(Gaussian()),
+    "Whitened": lambda cls: cls(Gaussian(1.0), X[:3], np.eye(3) / 4),
     "ScikitLearn": lambda cls: cls(gp.RBF(0.5) + gp.WhiteKernel(0.1)),
     "Columns": lambda cls: cls({"size": Gaussian(), "colour": Delta()}),
 }

@@ -173,6 +173,6 @@ def _diverging(x: np.ndarray, y: np.ndarray, values: np.ndarray, name: str, ax: 
     ax = axes(ax)
     top = float(np.max(np.abs(values))) or 1.0
     levels = np.linspace(-top, top, 15)
-    drawn = ax.contourf(x, y, values, levels=levels, cmap="PuOr_r", alpha=0.8)
+    drawn = ax.contourf(x, y, values, levels=levels, cmap="RdBu", alpha=0.8)
     ax.figure.colorbar(drawn, ax=ax, label=name)
     return ax

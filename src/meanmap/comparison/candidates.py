@@ -8,19 +8,22 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import Points, concatenate, count, take
-from meanmap.kernels import Energy, Gaussian, Kernel, as_kernel, default_kernel
+from meanmap.kernels import Delta, Energy, Gaussian, Kernel, Whitened, as_kernel, default_kernel
 from meanmap.kernels.bandwidths import median_distance
+from meanmap.linalg import Spectrum
 
 RULES = ("median", "collection", "optimized")
-#: Widths of the default collections, in multiples of the median distance. The variances are powers
-#: of two of each other, so that one exponential serves all of them.
-WIDTHS = (2.0**0.5, 2.0**-0.5, 2.0**-2, 2.0**-4)
-PAIRED_WIDTHS = (2.0**-1, 2.0**-2.5)
+#: Widths of the narrow Gaussians in the default collections, in multiples of the median distance.
+WIDTHS = (2.0**-3, 2.0**-4)
+PAIRED_WIDTHS = (2.0**-2.5,)
 #: Narrow kernels see fine detail and pay for it on everything else. A handicap is what a kernel
 #: must be ahead by, in standard deviations, to be heard; ∞ is never.
-HANDICAPS = np.array([0.0, 0.0, 0.8, 0.8])
-#: For dependence, by the kernels of X and of Y: wide, middling, narrow.
-PAIRED_HANDICAPS = np.array([[0.2, np.inf, 0.5], [np.inf, 0.0, np.inf], [0.5, np.inf, 0.5]])
+HANDICAPS = np.array([0.0, 0.7, 0.7])
+#: For dependence, by the kernels of X and of Y: energy, whitened, narrow.
+PAIRED_HANDICAPS = np.array([[0.2, np.inf, 0.3], [np.inf, 0.0, np.inf], [0.3, np.inf, 0.3]])
+#: Variance, as a share of the kernel's whole, above which directions count alike when whitened.
+SHARE = 0.1
+LANDMARKS = 200
 
 
 @dataclass(frozen=True)
@@ -56,20 +59,27 @@ class Candidates:
                 _refuse_many(f"{len(kernel)}")
             return cls(tuple(as_kernel(k, points, name) for k in kernel))
         found = as_kernel(kernel, points, name)
-        rule = "collection" if kernel is None and type(found) is Gaussian and not single else ""
+        rule = ""
+        if kernel is None and not single:
+            rule = {Gaussian: "collection", Delta: "whitened"}.get(type(found), "")
         return cls((found,), rule)
 
-    def resolved(self, points: Points, paired: bool = False) -> list[Kernel]:
+    def resolved(
+        self, points: Points, rng: np.random.Generator, paired: bool = False
+    ) -> list[Kernel]:
         """The kernels with their widths, resolved on points; `paired` for a test of dependence."""
-        if self.rule != "collection":
-            return [kernel.resolve(points) for kernel in self.kernels]
-        median = median_distance(points)
-        widths = PAIRED_WIDTHS if paired else WIDTHS
-        gaussians: list[Kernel] = [Gaussian(median * width) for width in widths]
+        kernels = [kernel.resolve(points) for kernel in self.kernels]
+        if not self.rule:
+            return kernels
+        whitened = whiten(kernels[0], points, rng)
+        if self.rule == "whitened":
+            return [whitened]
+        median = kernels[0].bandwidth
         if not paired:
-            return gaussians
+            return [whitened, *(Gaussian(median * width) for width in WIDTHS)]
         # the energy kernel is at its best on lines
-        return [Energy(tuple(float(v) for v in points.mean(axis=0))), *gaussians]
+        energy = Energy(tuple(float(v) for v in points.mean(axis=0)))
+        return [energy, whitened, *(Gaussian(median * width) for width in PAIRED_WIDTHS)]
 
     @property
     def handicaps(self) -> np.ndarray:
@@ -88,6 +98,33 @@ def paired_handicaps(x: Candidates, y: Candidates) -> np.ndarray:
         for one, many in zip((x, y), collections, strict=True)
     ]
     return np.add.outer(*parts).ravel()
+
+
+def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
+    """The kernel in the inner product with (C + λI)⁻¹, λ a tenth of the trace of C.
+
+    C is the covariance of all points. Its eigenfunctions are sought among those that random
+    landmarks span; which they are does not depend on who belongs to which sample, so that a
+    permutation test stays exact.
+    """
+    n = count(points)
+    chosen = np.sort(rng.choice(n, LANDMARKS, replace=False)) if n > LANDMARKS else np.arange(n)
+    P = take(points, chosen)
+    gram = Spectrum.of(kernel._gram(P, P))
+    kept = gram.values > max(gram.cutoff, 0.0)
+    if not kept.any():
+        return kernel
+    root = gram.vectors[:, kept] / np.sqrt(gram.values[kept])
+    psi = kernel._matmul(points, P, root)  # the coordinates of all points
+    mean = psi.mean(axis=0)
+    covariance = Spectrum.of(psi.T @ psi / n - np.outer(mean, mean))
+    trace = float(np.mean(kernel._diagonal(points))) - mean @ mean
+    ridge = SHARE * trace
+    strong = covariance.values > SHARE * ridge  # what is weaker is hardly changed
+    if trace <= 0 or not strong.any():
+        return kernel
+    s = covariance.values[strong]
+    return Whitened(kernel, P, root @ (covariance.vectors[:, strong] * np.sqrt(s / (s + ridge))))
 
 
 def _refuse_many(what: str) -> None:

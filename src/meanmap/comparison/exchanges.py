@@ -21,6 +21,7 @@ class Exchange(Source):
         self.kind = kind
         self._gram, self._layout, self._estimator = gram, layout, estimator
         self.scales = np.abs(gram.sums).sum(axis=(1, 2)) / layout.sizes.sum() ** 2
+        self.arrangements = ways(layout)
 
     def observed(self) -> np.ndarray:
         return self._values(self._layout.labels[:, None])[:, 0]
@@ -64,14 +65,18 @@ def exchanged(
     )
 
 
+def ways(layout: Layout) -> int:
+    """How many distinct exchanges there are."""
+    return comb(layout.movable, int(layout.labels[: layout.movable].sum()))
+
+
 def relabelled(layout: Layout, count: int, rng: np.random.Generator) -> np.ndarray:
     """Which bins count as X, a column an exchange: random ones, or all others if they are fewer."""
     labels = layout.labels.astype(np.uint8)
     moved = labels[: layout.movable]
     ones = int(moved.sum())
-    ways = comb(len(moved), ones)
-    if ways - 1 <= count:
-        columns = np.repeat(labels[:, None], ways, axis=1)
+    if ways(layout) - 1 <= count:
+        columns = np.repeat(labels[:, None], ways(layout), axis=1)
         columns[: layout.movable] = 0
         for j, chosen in enumerate(combinations(range(len(moved)), ones)):
             columns[list(chosen), j] = 1
@@ -180,5 +185,6 @@ class Signs(Source):
         weights = np.zeros_like(signs)
         for inside, total in ((labels, n), (1 - labels, m)):
             centred = signs - (sizes * inside) @ signs / total
-            weights += inside[:, None] * centred / total
+            s = max(int(np.count_nonzero(inside)), 2)
+            weights += inside[:, None] * centred * (s / (s - 1)) ** 0.5 / total
         return pair_sums(self._gram, weights)[0]

@@ -13,7 +13,8 @@ from meanmap.comparison.candidates import Candidates, paired_handicaps
 from meanmap.comparison.pairings import Coordinates, Permutations, Shifts, Signs
 from meanmap.comparison.results import ALTERNATIVES, Draws, Null, TestResult, describe
 from meanmap.comparison.two_sample import length_of_block
-from meanmap.comparison.witness import Dependence
+from meanmap.comparison.witness import Dependence, plain
+from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
@@ -22,7 +23,9 @@ from meanmap.statistics.tiles import Family, memory_limit
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
 HYPOTHESIS = "the two variables depend on each other"
+APART = "the two variables are less alike than chance allows"
 WEIGHTS = 300  # eigenvalues of each variable that the limit distribution is made of
+FEW_BLOCKS = 256  # below so many, whole blocks are permuted one permutation at a time
 BINS = 512  # bins that are shifted, at least, where there are as many rows
 
 
@@ -51,10 +54,11 @@ def independence_test(
     Parameters
     ----------
     X, Y : samples of n points each, of any kinds; row i of one goes with row i of the other
-    kernel_x, kernel_y : None, Kernel, callable, list of kernels, "median" or "collection"
-        None is "collection" for rows of numbers: the energy kernel and two Gaussians, in pairs of
-        them for the two variables, combined with exact level; other points get their default
-        kernel. "median" is one Gaussian at the median distance. Lists are combined likewise.
+    kernel_x, kernel_y : None, Kernel, callable, list of Kernel, "median" or "collection"
+        None is "collection" for rows of numbers: the energy kernel, a Gaussian at the median
+        distance, whitened so that several directions count, and a narrow one, in pairs for the two
+        variables, combined with exact level. Labels get a whitened delta kernel, other points their
+        default kernel. "median" is one Gaussian at the median distance. Lists are combined too.
     null : {"permutation", "full", "block", "wild", "gamma", "spectral"}
         "permutation" puts the rows in random order and shifts Y against X, by all shifts at once;
         "full" permutes rows at random, one permutation at a time: both are exact. "block" does the
@@ -112,7 +116,13 @@ def independence_test(
     checks.option(alternative, "alternative", ALTERNATIVES)
     checks.option(combine, "combine", nulls.COMBINATIONS)
     checks.option(estimator, "estimator", ("U", "V"))
-    draws, rng, memory = nulls.how_many(n_permutations), nulls.as_rng(rng), memory_limit(max_memory)
+    nulls.one_sided(sequential, alternative)
+    draws, rng, memory = nulls.how_many(n_permutations), generator(rng), memory_limit(max_memory)
+    if null in ("gamma", "spectral"):
+        unused = {"block_length": block_length, "groups": groups, "n_bins": n_bins}
+        nulls.refuse(unused, f'null="{null}"')
+    elif basis is not None:
+        nulls.refuse({"groups": groups, "n_bins": n_bins}, "basis=")
     null = "full" if sequential and null == "permutation" else null
     simple = null in ("gamma", "spectral", "wild") or basis is not None or sequential
     candidates = [
@@ -128,7 +138,8 @@ def independence_test(
             )
     n = count(X)
     kernels_x, kernels_y = (
-        one.resolved(points, paired=True) for one, points in zip(candidates, (X, Y), strict=True)
+        one.resolved(points, rng, paired=True)
+        for one, points in zip(candidates, (X, Y), strict=True)
     )
 
     best, notes = 0, []
@@ -139,7 +150,7 @@ def independence_test(
     else:
         families = Family(kernels_x), Family(kernels_y)
         if null == "wild" or basis is not None:
-            estimator = "V"
+            estimator = "U" if null == "wild" else "V"
         source = _source(
             null, families, X, Y, estimator, basis, n_bins, block_length, groups, draws, memory, rng
         )
@@ -147,7 +158,7 @@ def independence_test(
         source.progress = progress
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
         notes = nulls.remarks(found, draws)
-    many = len(kernels_x) * len(kernels_y)
+    many = int(np.isfinite(paired_handicaps(*candidates)).sum())
     statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
     chosen = kernels_x[best // len(kernels_y)], kernels_y[best % len(kernels_y)]
     return TestResult(
@@ -156,10 +167,10 @@ def independence_test(
         null=found,
         kernel=chosen,
         method=f"Independence test by {statistics}, {estimator} estimate, {describe(found)}",
-        hypothesis=HYPOTHESIS,
+        hypothesis=HYPOTHESIS if alternative != "less" else APART,
         sizes={"n": n},
         notes=tuple(notes),
-        explanation=Dependence(chosen, X, Y),
+        explanation=Dependence((plain(chosen[0]), plain(chosen[1])), X, Y),
     )
 
 
@@ -193,16 +204,41 @@ def _source(
         return Signs(families, X, Y, length_of_block(block_length, n, n))
     if null == "block":
         size = length_of_block(block_length, n, n)
-        return Shifts(families, X, Y, estimator, lambda r: shifts.consecutive_rows(n, size, r), rng)
+        return _whole_blocks(families, X, Y, estimator, np.arange(n), size, memory, rng)
     if groups is not None:
         order, size = _clusters(groups, n)
-        return Shifts(
-            families, X, Y, estimator, lambda r: shifts.consecutive_rows(n, size, r, order), rng
-        )
+        return _whole_blocks(families, X, Y, estimator, order, size, memory, rng)
     if n_bins is not None:
         checks.whole(n_bins, "n_bins", 2, "512 or more give small p-values.")
     least = n_bins or max(BINS, draws + 1)
     return Shifts(families, X, Y, estimator, lambda r: shifts.random_rows(n, least, r), rng)
+
+
+def _whole_blocks(
+    families: tuple[Family, Family],
+    X: Points,
+    Y: Points,
+    estimator: str,
+    given: np.ndarray,
+    size: int,
+    memory: int,
+    rng: np.random.Generator,
+) -> nulls.Source:
+    """Blocks of `size` rows, in the given order, that change places as wholes."""
+    n = len(given)
+    fits = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
+    if n // size >= FEW_BLOCKS or not fits:
+        return Shifts(
+            families, X, Y, estimator, lambda r: shifts.consecutive_rows(n, size, r, given), rng
+        )
+
+    # shifts of few blocks come in many rounds of many small pieces: one by one is faster
+    def order(r: np.random.Generator) -> np.ndarray:
+        moved = np.empty(n, dtype=int)
+        moved[given] = given[shifts.exchanged_blocks(n, size, r)]
+        return moved
+
+    return Permutations(families, X, Y, estimator, memory, order)
 
 
 def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:

@@ -10,6 +10,7 @@ from meanmap import checks
 from meanmap.arrays import Points, count, for_each_thread, solve_triangular, take
 from meanmap.comparison import nulls
 from meanmap.comparison.results import ALTERNATIVES, TestResult, describe
+from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Basis
 from meanmap.spaces.cholesky import Pivots
@@ -38,7 +39,7 @@ def joint_independence_test(
     Parameters
     ----------
     *variables : samples of n points each, of any kinds; row i of each belong together
-    kernels : list of kernels, one a variable, or None
+    kernels : list of Kernel, one a variable, or None
     n_permutations : int
     rng : int, numpy Generator or None
     basis : PivotedCholesky, Nystroem or None
@@ -68,13 +69,14 @@ def joint_independence_test(
     0.001
     """
     checks.option(alternative, "alternative", ALTERNATIVES)
-    draws, rng, memory = nulls.how_many(n_permutations), nulls.as_rng(rng), memory_limit(max_memory)
+    nulls.one_sided(sequential, alternative)
+    draws, rng, memory = nulls.how_many(n_permutations), generator(rng), memory_limit(max_memory)
     chosen, samples = several_samples(variables, kernels)
     resolved = [kernel.resolve(points) for kernel, points in zip(chosen, samples, strict=True)]
     if basis is None:
         source: nulls.Source = GramProducts(resolved, samples, memory)
     else:
-        source = LandmarkProducts(resolved, samples, basis)
+        source = LandmarkProducts(resolved, samples, basis, rng)
     source.progress = progress
     statistic, found, _ = nulls.simulated(source, draws, rng, "max", sequential)
     return TestResult(
@@ -150,10 +152,19 @@ class LandmarkProducts(Products):
     embeds the product of the marginals exactly.
     """
 
-    def __init__(self, kernels: list[Kernel], samples: list[Points], basis: Basis) -> None:
+    def __init__(
+        self,
+        kernels: list[Kernel],
+        samples: list[Points],
+        basis: Basis,
+        rng: np.random.Generator,
+    ) -> None:
         self._n, self._variables = count(samples[0]), len(samples)
         kernel = TensorProduct(*kernels)
-        fitted, _ = basis.fit(kernel, tuple(samples), np.full(self._n, 1 / self._n))
+        # landmarks among rows that were permuted themselves: among the observed ones these would be
+        # seen better than any permuted rows, and the test would reject every null
+        mixed = tuple(take(points, rng.permutation(self._n)) for points in samples)
+        fitted, _ = basis.fit(kernel, mixed, np.full(self._n, 1 / self._n))
         if not isinstance(fitted, Pivots):
             raise ValueError(
                 f"basis: a joint test needs landmarks, Nystroem(n) or PivotedCholesky(), got "

@@ -11,20 +11,15 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count
 from meanmap.comparison.results import TIE, Draws, Gamma, Null
+from meanmap.decoding.sampling import generator as as_rng  # noqa: F401
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
-from meanmap.spaces.bases import generator
 
 COMBINATIONS = ("max", "fuse", "min-p")
 STOP = 20  # permutations that reach the observed statistic, after which sequential testing ends
 TERMS = 4000  # weighted chi-squares that are drawn one by one
 SMALLEST = 1e-6  # residual trace at which the spectrum of a kernel is complete enough
-
-
-def as_rng(rng: Any) -> np.random.Generator:
-    """A generator from a seed, a generator or None."""
-    return generator(rng)
 
 
 def how_many(value: Any) -> int:
@@ -36,6 +31,22 @@ def how_many(value: Any) -> int:
         "The p-value cannot be below 1/(1 + n_permutations): 999 is usual, 99 the least that "
         "can reject at 1%.",
     )
+
+
+def refuse(unused: dict[str, Any], why: str) -> None:
+    """Refuse settings that would be ignored."""
+    for name, value in unused.items():
+        if value is not None:
+            raise ValueError(f"{name}= does not go with {why}; leave it out.")
+
+
+def one_sided(sequential: bool, alternative: str) -> None:
+    """Refuse a sequential test of anything but large statistics."""
+    if sequential and alternative != "greater":
+        raise ValueError(
+            "sequential=True stops when enough permuted statistics reach the observed one, which "
+            f'suits alternative="greater" only; got {alternative!r}.'
+        )
 
 
 # --- one statistic of several kernels -------------------------------------------------------------
@@ -108,9 +119,11 @@ class CentredMoments:
         total = rows.sum()
         centred = diagonal - 2 / n * rows + total / n**2
         self.n = n
-        self.trace = float(centred.sum())
-        self.squares = float(squares - 2 / n * (rows @ rows) + total**2 / n**2)
-        self.diagonal = float(centred @ centred)
+        # what is left of a constant is rounding
+        constant = centred.sum() <= TIE * np.abs(diagonal).sum()
+        self.trace = 0.0 if constant else float(centred.sum())
+        self.squares = 0.0 if constant else float(squares - 2 / n * (rows @ rows) + total**2 / n**2)
+        self.diagonal = 0.0 if constant else float(centred @ centred)
 
     @classmethod
     def of_labels(cls, n: int, m: int) -> CentredMoments:
@@ -167,6 +180,8 @@ class Source:
     scales: np.ndarray
     #: What each kernel must be ahead of the others by.
     handicaps: np.ndarray | None = None
+    #: How many distinct arrangements of the data there are, where they are few enough to be drawn.
+    arrangements: int | None = None
     #: Whether to show how far it is.
     progress: bool = False
 
@@ -187,7 +202,7 @@ def simulated(
 ) -> tuple[float, Draws, int]:
     """The statistic, its null distribution, and which kernel stands out most."""
     observed = source.observed()
-    if sequential:
+    if sequential and (source.arrangements is None or source.arrangements - 1 > draws):
         value = float(observed[0])
         return value, _sequential(source, value, draws, rng), 0
     table = np.concatenate([observed[:, None], source.draw(draws, rng)], axis=1)

@@ -56,14 +56,21 @@ class Shifts(Source):
 
 
 class Permutations(Source):
-    """Random permutations of rows, one at a time."""
+    """Random permutations of rows, one at a time; `order` draws one."""
 
     kind = "permutation"
 
     def __init__(
-        self, families: tuple[Family, Family], X: Points, Y: Points, estimator: str, memory: int
+        self,
+        families: tuple[Family, Family],
+        X: Points,
+        Y: Points,
+        estimator: str,
+        memory: int,
+        order: Callable[[np.random.Generator], np.ndarray] | None = None,
     ) -> None:
         self._families, self._X, self._Y, self._estimator = families, X, Y, estimator
+        self._order = order or (lambda rng: rng.permutation(count(X)))
         self._sums = [
             [dependence.hsic_sums(kx, ky, X, Y) for ky in families[1].kernels]
             for kx in families[0].kernels
@@ -81,7 +88,7 @@ class Permutations(Source):
         return np.array([s.estimate(self._estimator) for row in self._sums for s in row])
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        orders = [rng.permutation(self._sums[0][0].n) for _ in range(count)]
+        orders = [self._order(rng) for _ in range(count)]
         out = np.empty((len(self.scales), count))
 
         def work(thread: int, of: int) -> None:
@@ -179,17 +186,32 @@ class Signs(Source):
         sums: dependence.HsicSums,
         bins: np.ndarray,
     ) -> np.ndarray:
-        """Σ K̃ᵢⱼ L̃ᵢⱼ over the rows of every two bins."""
+        """Σ K̃ᵢⱼ L̃ᵢⱼ over the rows of every two bins, diagonals left out.
+
+        U-centred (Székely and Rizzo 2014): with the usual centring the products off the diagonal
+        have a mean that signs would not reproduce.
+        """
         compare_x, compare_y = kx._against(X), ky._against(Y)
         room_x, room_y = Buffers(X), Buffers(Y)
         total = Sums((bins[-1] + 1, bins[-1] + 1))
-        mean_x, mean_y = sums.rows_x / self._n, sums.rows_y / self._n
+        centres = [
+            _u_centre(rows - diagonal)
+            for rows, diagonal in (
+                (sums.rows_x, sums.diagonal_x),
+                (sums.rows_y, sums.diagonal_y),
+            )
+        ]
 
         def work(thread: int, rows: slice, columns: slice) -> None:
             K = compare_x(take(X, rows), columns, room_x.of(thread, rows, columns)[0])
             L = compare_y(take(Y, rows), columns, room_y.of(thread, rows, columns)[0])
-            K = K - mean_x[rows, None] - mean_x[columns] + mean_x.mean()
-            K *= L - mean_y[rows, None] - mean_y[columns] + mean_y.mean()
+            K, L = (
+                tile - centre[rows, None] - centre[columns]
+                for tile, centre in zip((K, L), centres, strict=True)
+            )
+            K *= L
+            if rows == columns:
+                np.fill_diagonal(K, 0.0)
             for axis, span in ((0, rows), (1, columns)):
                 starts = np.flatnonzero(np.diff(bins[span], prepend=-1))
                 K = np.add.reduceat(K, starts, axis=axis)
@@ -204,9 +226,16 @@ class Signs(Source):
         return total.total()[0]
 
     def observed(self) -> np.ndarray:
-        return np.array([self._gram.sum() / self._n**2])
+        return np.array([self._gram.sum() / (self._n * (self._n - 3))])
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         signs = rng.choice([-1.0, 1.0], size=(count, len(self._gram))).T
         with one_blas_thread(len(signs) < 1000):
-            return (np.sum(signs * (self._gram @ signs), axis=0) / self._n**2)[None]
+            values = np.sum(signs * (self._gram @ signs), axis=0)
+        return values[None] / (self._n * (self._n - 3))
+
+
+def _u_centre(rows: np.ndarray) -> np.ndarray:
+    """What is taken off each row and column of a matrix without its diagonal to U-centre it."""
+    n = len(rows)
+    return rows / (n - 2) - rows.sum() / (2 * (n - 1) * (n - 2))

@@ -14,6 +14,7 @@ from meanmap import checks, plots
 from meanmap.kernels import Kernel
 
 ALTERNATIVES = ("greater", "less", "two-sided")
+TINY = float(np.finfo(float).tiny)
 TIE = 1e-9  # relative: a permuted statistic this near to the observed one counts as equal to it
 
 
@@ -27,8 +28,9 @@ class Null:
         """The probability of a statistic at least as extreme as this one."""
         above, below = self._tails(statistic)
         if alternative == "two-sided":
-            return min(1.0, 2 * min(above, below))
-        return above if alternative == "greater" else below
+            return min(1.0, max(2 * min(above, below), TINY))
+        # no p-value is 0, though one may be too small to be told from it
+        return max(above if alternative == "greater" else below, TINY)
 
     def quantile(self, q: Any) -> Any:
         """The value that the statistic stays below with probability q."""
@@ -207,6 +209,8 @@ class TestResult:
         """Draws, or points and the density there."""
         if isinstance(self.null, Draws):
             return self.null.values, None
+        if not self.null.variance > 0:  # type: ignore[attr-defined]
+            return np.array([self.null.mean]), None  # type: ignore[attr-defined]
         low, high = self.null.quantile([0.001, 0.999])
         at = np.linspace(min(low, self.statistic), max(high, self.statistic), 300)
         return at, self.null.density(at)

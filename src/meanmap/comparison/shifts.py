@@ -51,12 +51,15 @@ def consecutive_rows(
     n: int, size: int, rng: np.random.Generator, given: np.ndarray | None = None
 ) -> Rows:
     """Bins of `size` rows that follow each other, in the given order, the bins in random order."""
-    given = np.arange(n) if given is None else given
+    order = exchanged_blocks(n, size, rng)
+    return _rows(order if given is None else given[order], size, consecutive=True)
+
+
+def exchanged_blocks(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows with their stretches of `size` in random order, what is left over at the end."""
     whole = n // size
-    bins = rng.permutation(whole)
-    order = (bins[:, None] * size + np.arange(size)).ravel()
-    order = given[np.concatenate([order, np.arange(whole * size, n)])]
-    return _rows(order, size, consecutive=True)
+    order = (rng.permutation(whole)[:, None] * size + np.arange(size)).ravel()
+    return np.concatenate([order, np.arange(whole * size, n)])
 
 
 def _rows(order: np.ndarray, size: int, consecutive: bool) -> Rows:

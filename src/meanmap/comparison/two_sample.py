@@ -12,7 +12,8 @@ from meanmap.comparison import bins, nulls
 from meanmap.comparison.candidates import Candidates, optimized
 from meanmap.comparison.exchanges import Exchange, Signs, StreamedExchange
 from meanmap.comparison.results import ALTERNATIVES, Draws, Normal, Null, TestResult, describe
-from meanmap.comparison.witness import Difference
+from meanmap.comparison.witness import Difference, plain
+from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import distance
@@ -48,10 +49,11 @@ def two_sample_test(
     Parameters
     ----------
     X, Y : samples of one kind of points, of any sizes from 2
-    kernel : None, Kernel, callable, list of kernels, "median", "collection" or "optimized"
-        None is "collection" for rows of numbers: a wide, a middling and two narrow kernels
-        together, which lose little against the best of them and hold the level exactly; other
-        points get their default kernel. "median" is one Gaussian at the median distance. A list is
+    kernel : None, Kernel, callable, list of Kernel, "median", "collection" or "optimized"
+        None is "collection" for rows of numbers: a Gaussian at the median distance, whitened so
+        that several directions count, and two narrow ones, which together lose little against the
+        best of them and hold the level exactly. Labels get a whitened delta kernel, other points
+        their default kernel. "median" is one Gaussian at the median distance. A list is
         combined likewise. "optimized" picks a width on half of the data for power, and tests on the
         other half.
     null : {"permutation", "full", "block", "wild", "gamma", "spectral", "normal"}
@@ -111,9 +113,15 @@ def two_sample_test(
     checks.option(alternative, "alternative", ALTERNATIVES)
     checks.option(combine, "combine", nulls.COMBINATIONS)
     checks.option(estimator, "estimator", distance.ESTIMATORS)
-    draws, rng, memory = nulls.how_many(n_permutations), nulls.as_rng(rng), memory_limit(max_memory)
+    nulls.one_sided(sequential, alternative)
+    draws, rng, memory = nulls.how_many(n_permutations), generator(rng), memory_limit(max_memory)
     averaged = estimator not in ("U", "V")
+    if averaged and null not in ("permutation", "normal"):
+        raise ValueError(f'estimator="{estimator}" has a normal null; leave out null={null!r}.')
     null = "normal" if averaged else null
+    if null in ("normal", "gamma", "spectral"):
+        unused = {"block_length": block_length, "groups": groups, "n_bins": n_bins}
+        nulls.refuse(unused | {"basis": basis if averaged else None}, f'null="{null}"')
     if null == "normal" and not averaged:
         raise ValueError(
             'null="normal" goes with estimator="linear", "block" or "incomplete", whose limit is '
@@ -128,7 +136,7 @@ def two_sample_test(
         candidates = Candidates((chosen,))
         notes.append("The kernel was chosen on the other half of the data.")
     n, m, pooled = count(X), count(Y), concatenate([X, Y])
-    kernels = candidates.resolved(pooled)
+    kernels = candidates.resolved(pooled, rng)
 
     best = 0
     found: Null
@@ -154,7 +162,7 @@ def two_sample_test(
         hypothesis=HYPOTHESIS if alternative != "less" else ALIKE,
         sizes={"n": n, "m": m},
         notes=tuple(notes),
-        explanation=Difference(kernels[best], X, Y),
+        explanation=Difference(plain(kernels[best]), X, Y),
     )
 
 

@@ -12,10 +12,15 @@ from meanmap import plots
 from meanmap.arrays import Points, count, take
 from meanmap.embeddings import embed
 from meanmap.embeddings.single import plot_range
-from meanmap.kernels import Kernel
+from meanmap.kernels import Kernel, Whitened
 from meanmap.statistics.dependence import coordinates
 
 SHOWN = 1000  # rows that a picture of directions is made from
+
+
+def plain(kernel: Kernel) -> Kernel:
+    """The kernel that a whitened one was made of: its functions are easier to read."""
+    return kernel.kernel if isinstance(kernel, Whitened) else kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +41,7 @@ class Difference:
             self.X.ndim == 1 or (self.X.ndim == 2 and self.X.shape[1] <= 2)
         ):
             return None
-        if self.X.ndim == 2 and self.X.dtype.kind != "f":
+        if self.X.dtype.kind == "O" or (self.X.ndim == 2 and self.X.dtype.kind != "f"):
             return None
         return self._draw
 

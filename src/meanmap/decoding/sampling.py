@@ -47,6 +47,8 @@ def whole(value: Any, name: str = "n") -> int:
 
 def generator(rng: Any) -> np.random.Generator:
     """A NumPy generator from a seed, a generator, or None (which is not repeatable)."""
+    if isinstance(rng, np.random.RandomState):
+        rng = rng.randint(2**31)
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:

@@ -12,7 +12,7 @@
 | bags: samples of any sizes | `Expected` |
 | data frames, dicts of columns | `Columns` |
 | tuples of samples | `TensorProduct`, written `kx @ ky` |
-| anything | `Function`, `ScikitLearn`, `Precomputed`, `Constant` |
+| anything | `Function`, `ScikitLearn`, `Precomputed`, `Constant`, `Whitened` |
 
 Kernels on the same points add (`k1 + k2`, `k + 1`), multiply (`k1 * k2`) and scale (`2.0 * k`).
 Each says whether it is `bounded`, and on what it is `characteristic` and `universal`.
@@ -38,6 +38,7 @@ from meanmap.kernels.vectors import (
     Polynomial,
     RationalQuadratic,
 )
+from meanmap.kernels.whitened import Whitened
 
 __all__ = [
     "Chordal",
@@ -66,6 +67,7 @@ __all__ = [
     "TensorProduct",
     "Trace",
     "WeisfeilerLehman",
+    "Whitened",
     "as_kernel",
     "default_kernel",
 ]

@@ -15,6 +15,7 @@ from meanmap.statistics.gates import paired_samples
 from meanmap.statistics.tiles import Buffers, Sums, for_each_tile
 
 ESTIMATORS = ("U", "V", "normalized")
+ROUNDING = 1e-12  # of a sum, below which its centred part is no more than rounding
 
 
 def hsic(
@@ -90,9 +91,11 @@ class HsicSums:
         value = centred_product(self.xy, self.rows_x, self.rows_y) / n**2
         if estimator == "V":
             return float(value)
-        scale = centred_product(self.xx, self.rows_x, self.rows_x)
-        scale *= centred_product(self.yy, self.rows_y, self.rows_y)
-        return float(value * n**2 / scale**0.5) if scale > 0 else 0.0
+        size_x = centred_product(self.xx, self.rows_x, self.rows_x)
+        size_y = centred_product(self.yy, self.rows_y, self.rows_y)
+        if size_x <= ROUNDING * self.xx or size_y <= ROUNDING * self.yy:
+            return 0.0  # a constant depends on nothing
+        return float(value * n**2 / (size_x * size_y) ** 0.5)
 
 
 def centred_product(ab: float, a: np.ndarray, b: np.ndarray) -> float:
@@ -178,7 +181,7 @@ def joint_hsic(*variables: Any, kernels: Any = None) -> float:
     Parameters
     ----------
     *variables : samples of n points each, of any kinds
-    kernels : list of kernels, one a variable, or None
+    kernels : list of Kernel, one a variable, or None
 
     Examples
     --------

@@ -27,6 +27,7 @@ from meanmap.arrays import (
 from meanmap.kernels import Gaussian, Kernel, Laplace
 from meanmap.spaces import Basis, Space
 
+MOST_SQUARINGS = 10
 SIDE = 512  # rows and columns of a tile, which fits a core's cache
 
 # (rows, columns, buffers) → the tile of every kernel in turn; each is overwritten by the next
@@ -34,8 +35,11 @@ Tiles = Callable[[Points, Any, np.ndarray], Iterator[tuple[int, Array]]]
 
 
 def on_host(points: Points) -> Points:
-    """Points as NumPy arrays: sums over permutations are taken on the host."""
-    return to_library(points, np.empty(0))
+    """Points as NumPy arrays, numbers in double precision: small differences of sums count here."""
+    if isinstance(points, tuple):
+        return tuple(on_host(part) for part in points)
+    host = to_library(points, np.empty(0))
+    return host.astype(np.float64) if host.dtype == np.float32 else host
 
 
 class Family:
@@ -85,7 +89,9 @@ class Family:
             ladder.sort()
             befores = [level for level, _ in ladder]
             for before, (level, i) in zip([befores[0], *befores], ladder, strict=False):
-                plan.append((i, round(level - before)))  # 0, as for a repeated kernel: afresh
+                # each squaring doubles the rounding; 0, as for a repeated kernel, is afresh
+                squarings = round(level - before)
+                plan.append((i, squarings if squarings <= MOST_SQUARINGS else 0))
         return plan
 
     def diagonals(self, points: Points) -> np.ndarray:

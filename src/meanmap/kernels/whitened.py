@@ -1,0 +1,88 @@
+"""A kernel whose strongest directions are toned down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meanmap.arrays import Array, Points, asarray, float_like, namespace
+from meanmap.kernels.base import Comparison, Kernel
+
+
+class Whitened(Kernel):
+    """k(x, x') - f(x)·f(x'), with f(x) = Aᵀ k(P, x) the kernel's strongest directions on a sample.
+
+    Where a few directions carry most of a kernel's variance, a distance sees little else. In the
+    inner product with (C + λI)⁻¹ all directions of variance above λ count alike, as in Hotelling's
+    T²; with a delta kernel and small λ the squared distance is Pearson's χ². Up to the factor λ
+    that kernel is k less s/(s + λ) times its part along each eigenfunction of variance s, and
+    eigenfunctions are sums of k(p, ·) over landmarks p. Made by `meanmap.comparison`'s tests.
+
+    Parameters
+    ----------
+    kernel : Kernel, resolved
+    landmarks : points P
+    factor : array A, a row a landmark, a column a direction
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import Gaussian, Whitened
+    >>> k = Whitened(Gaussian(1.0), np.zeros((1, 1)), np.array([[0.5]]))
+    >>> k(np.array([[0.0], [3.0]])).round(3)
+    array([[0.75 , 0.008],
+           [0.008, 1.   ]])
+    """
+
+    def __init__(self, kernel: Kernel, landmarks: Points, factor: Array) -> None:
+        self.kernel = kernel
+        self.landmarks = landmarks
+        self.factor = factor
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return self.kernel.bounded
+
+    @property
+    def on_vectors(self) -> bool:  # type: ignore[override]
+        return self.kernel.on_vectors
+
+    @property
+    def characteristic(self) -> str | None:  # type: ignore[override]
+        return self.kernel.characteristic  # no direction is taken away altogether
+
+    def __repr__(self) -> str:
+        return f"Whitened({self.kernel!r}, {self.factor.shape[1]} directions)"
+
+    def _check(self, points: Any, name: str) -> Points:
+        return self.kernel._check(points, name)
+
+    def check(
+        self,
+        points: Any,
+        name: str = "points",
+        like: Points | None = None,
+        like_name: str = "the sample",
+    ) -> Points:
+        return self.kernel.check(points, name, like, like_name)
+
+    def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
+        return self.kernel.rows(x, like, name)
+
+    def _directions(self, points: Points) -> Array:
+        """f of every point, a row each."""
+        factor = asarray(self.factor, float_like(points))
+        return self.kernel._matmul(points, self.landmarks, factor)
+
+    def _against(self, B: Points) -> Comparison:
+        plain, right = self.kernel._against(B), self._directions(B).T
+
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            tile = plain(A, columns, out)
+            tile -= self._directions(A) @ right[:, columns]
+            return tile
+
+        return compare
+
+    def _diagonal(self, A: Points) -> Array:
+        f = self._directions(A)
+        return self.kernel._diagonal(A) - namespace(f).sum(f * f, axis=1)
