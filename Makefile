@@ -14,7 +14,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(PY) -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint format docs bench clean distclean
+.PHONY: help venv demo test test-all lint format docs bench calibrate clean distclean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */	/' | expand -t 12
@@ -43,6 +43,9 @@ docs: $(STAMPS)/docs  ## build the documentation in docs/_build/html, warnings a
 
 bench: $(STAMPS)/bench  ## this package against its peers, side by side
 	$(PY) benchmarks/run.py $(ARGS)
+
+calibrate: $(STAMPS)/bench  ## how often the tests reject where there is nothing to find (slow)
+	$(PY) benchmarks/calibrate.py $(ARGS)
 
 venv: $(STAMPS)/venv  ## an empty environment
 

@@ -10,7 +10,7 @@ import numpy as np
 from meanmap.arrays import Points, take
 from meanmap.comparison.bins import BinnedGram, Layout, pair_sums
 from meanmap.comparison.nulls import Source
-from meanmap.statistics.distance import from_sums
+from meanmap.statistics.distance import Terms, from_sums
 from meanmap.statistics.tiles import Buffers, Family, Sums, for_each_tile
 
 
@@ -188,3 +188,28 @@ class Signs(Source):
             s = max(int(np.count_nonzero(inside)), 2)
             weights += inside[:, None] * centred * (s / (s - 1)) ** 0.5 / total
         return pair_sums(self._gram, weights)[0]
+
+
+class Swaps(Source):
+    """Random exchanges of xᵢ with yᵢ in an estimate that is a mean of some h(i, j).
+
+    Each gives its terms h(i, j) the sign εᵢεⱼ; under the null hypothesis all are equally likely,
+    so that the test is exact.
+    """
+
+    kind = "swap"
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self.scales = np.array([np.mean(np.abs(terms.values))])
+
+    def observed(self) -> np.ndarray:
+        return np.array([self._terms.values.mean()])
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        first, second, values = self._terms.first, self._terms.second, self._terms.values
+        out = np.empty((1, count))
+        for draw in range(count):
+            signs = rng.choice(np.array([-1, 1], dtype=np.int8), size=int(second.max()) + 1)
+            out[0, draw] = np.mean(values * (signs[first] * signs[second]))
+        return out

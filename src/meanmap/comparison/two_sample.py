@@ -10,7 +10,7 @@ from meanmap import checks
 from meanmap.arrays import Points, concatenate, count
 from meanmap.comparison import bins, nulls
 from meanmap.comparison.candidates import Candidates, optimized
-from meanmap.comparison.exchanges import Exchange, Signs, StreamedExchange
+from meanmap.comparison.exchanges import Exchange, Signs, StreamedExchange, Swaps
 from meanmap.comparison.results import ALTERNATIVES, Draws, Normal, Null, TestResult, describe
 from meanmap.comparison.witness import Difference, plain
 from meanmap.decoding.sampling import generator
@@ -61,8 +61,8 @@ def two_sample_test(
         both are exact at any size. "block" exchanges stretches of `block_length` rows and "wild"
         gives them random signs (Chwialkowski et al. 2014), for time series. "gamma" fits the first
         two moments over all permutations and "spectral" draws from the limit distribution: both
-        approximate, and of the "V" estimate. "normal" goes with the linear, block and incomplete
-        estimators.
+        approximate, and of the "V" estimate. The linear, block and incomplete estimators exchange
+        xᵢ with yᵢ, which is exact, or take their limit with "normal" (the first two).
     n_permutations : int
         How many permutations, signs or draws. If all distinct exchanges are fewer, each is used
         once.
@@ -117,17 +117,20 @@ def two_sample_test(
     draws, rng, memory = nulls.how_many(n_permutations), generator(rng), memory_limit(max_memory)
     averaged = estimator not in ("U", "V")
     if averaged and null not in ("permutation", "normal"):
-        raise ValueError(f'estimator="{estimator}" has a normal null; leave out null={null!r}.')
-    null = "normal" if averaged else null
-    if null in ("normal", "gamma", "spectral"):
-        unused = {"block_length": block_length, "groups": groups, "n_bins": n_bins}
-        nulls.refuse(unused | {"basis": basis if averaged else None}, f'null="{null}"')
-    if null == "normal" and not averaged:
         raise ValueError(
-            'null="normal" goes with estimator="linear", "block" or "incomplete", whose limit is '
-            f'normal; estimator={estimator!r} has another. Use null="permutation".'
+            f'estimator="{estimator}" goes with null="permutation" (or "normal"), not {null!r}.'
         )
-    simple = null in ("normal", "gamma", "spectral") or basis is not None or sequential
+    unused = {"block_length": block_length, "groups": groups, "n_bins": n_bins}
+    if averaged:
+        nulls.refuse(unused | {"basis": basis}, f'estimator="{estimator}"')
+    elif null in ("normal", "gamma", "spectral"):
+        nulls.refuse(unused, f'null="{null}"')
+    if null == "normal" and estimator not in ("linear", "block"):
+        raise ValueError(
+            'null="normal" goes with estimator="linear" or "block", whose limit is normal; '
+            f'estimator={estimator!r} has another. Use null="permutation".'
+        )
+    simple = averaged or null in ("gamma", "spectral") or basis is not None or sequential
     candidates = Candidates.of(kernel, X, simple, "X")
     _, X, Y = two_samples(X, Y, candidates.kernels[0])
     notes = []
@@ -141,7 +144,10 @@ def two_sample_test(
     best = 0
     found: Null
     if averaged:
-        statistic, found = _averaged(kernels[0], X, Y, estimator)
+        terms = distance.terms(kernels[0], X, Y, estimator)
+        statistic, found, _ = nulls.simulated(Swaps(terms), draws, rng, combine, sequential)
+        if null == "normal":
+            found = _normal(terms.values)
     elif null in ("gamma", "spectral"):
         estimator = "V"
         statistic, found = _limit(null, kernels[0], pooled, (n, m), draws, basis, rng)
@@ -245,17 +251,14 @@ def _source(
     return Exchange(gram, layout, estimator, kind)
 
 
-def _averaged(kernel: Kernel, X: Points, Y: Points, estimator: str) -> tuple[float, Normal]:
-    """The estimates that are means of terms, and their normal limit."""
-    terms = distance.terms(kernel, X, Y, estimator)
-    if len(terms) < 2:
+def _normal(values: np.ndarray) -> Normal:
+    """The normal limit of a mean of terms, which the null hypothesis leaves uncorrelated."""
+    if len(values) < 2:
         raise ValueError(
-            f'estimator="{estimator}" has a single term here and so no spread to judge it by; it '
-            'needs more points. Use estimator="U" with null="permutation".'
+            'null="normal": there is a single term here and so no spread to judge it by; it needs '
+            'more points. Use null="permutation".'
         )
-    # under the null hypothesis h is degenerate: terms that share a point are uncorrelated too
-    variance = np.var(terms, ddof=1) / len(terms)
-    return float(np.mean(terms)), Normal("normal", 0.0, float(variance))
+    return Normal("normal", 0.0, float(np.var(values, ddof=1) / len(values)))
 
 
 def _limit(

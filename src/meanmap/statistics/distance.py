@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from meanmap.statistics.tiles import gram_sums
 
 ESTIMATORS = ("U", "V", "linear", "block", "incomplete")
 Five = tuple[float, float, float, float, float]
+PAIRS = 1 << 16  # pairs of points that are held at a time
 NEAR = 64  # points whose cross-Gram is computed to read its diagonal
 
 
@@ -75,7 +77,7 @@ def mmd(
         return float(from_sums(*sums, count(X), count(Y), estimator))
     if basis is not None:
         raise ValueError(f'estimator="{estimator}" has no form in coordinates; leave out basis=.')
-    return float(np.mean(terms(kernel, X, Y, estimator, size)))
+    return float(np.mean(terms(kernel, X, Y, estimator, size).values))
 
 
 def from_sums(xx: Any, yy: Any, xy: Any, dx: Any, dy: Any, n: Any, m: Any, estimator: str) -> Any:
@@ -100,46 +102,48 @@ def _coordinate_sums(kernel: Kernel, X: Points, Y: Points, basis: Basis) -> Five
     return a @ a, b @ b, a @ b, float(np.sum(psi[:n] ** 2)), float(np.sum(psi[n:] ** 2))
 
 
-def terms(
-    kernel: Kernel, X: Points, Y: Points, estimator: str, size: int | None = None
-) -> np.ndarray:
-    """The terms that the linear, block and incomplete estimates are means of.
+@dataclass(frozen=True)
+class Terms:
+    """h(i, j) for some pairs i ≠ j, of which an estimate is the mean.
 
-    With h(i, j) = k(xᵢ, xⱼ) + k(yᵢ, yⱼ) - k(xᵢ, yⱼ) - k(xⱼ, yᵢ) (Gretton et al. 2012, eq. 4): h of
-    neighbours; the U-statistic of every block (Zaremba et al. 2013); h along the first
-    subdiagonals (Schrab et al. 2022).
+    h(i, j) = k(xᵢ, xⱼ) + k(yᵢ, yⱼ) - k(xᵢ, yⱼ) - k(xⱼ, yᵢ) (Gretton et al. 2012, eq. 4), which
+    exchanging xᵢ with yᵢ turns into its negative.
+    """
+
+    first: np.ndarray  # i
+    second: np.ndarray  # j
+    values: np.ndarray
+
+
+def terms(kernel: Kernel, X: Points, Y: Points, estimator: str, size: int | None = None) -> Terms:
+    """The pairs of the linear, block and incomplete estimates.
+
+    Neighbours; all pairs within a block (Zaremba et al. 2013); the first subdiagonals (Schrab et
+    al. 2022).
     """
     n = min(count(X), count(Y))
-    X, Y = take(X, slice(0, n)), take(Y, slice(0, n))
-    if estimator == "linear":
-        even, odd = slice(0, n - n % 2, 2), slice(1, n, 2)
-        return _h(kernel, take(X, even), take(Y, even), take(X, odd), take(Y, odd))
     root = max(2, round(n**0.5))
-    if estimator == "block":
+    if estimator == "linear":
+        first = np.arange(0, n - 1, 2)
+        second = first + 1
+    elif estimator == "block":
         size = root if size is None else checks.whole(size, "size", 2, "Two points make a pair.")
         size = min(size, n)
-        blocks = [slice(i * size, (i + 1) * size) for i in range(n // size)]
-        return np.array([_block(kernel, take(X, b), take(Y, b)) for b in blocks])
-    size = root if size is None else checks.whole(size, "size", 1, "How many partners each has.")
-    return np.concatenate(
+        i, j = np.triu_indices(size, k=1)
+        starts = size * np.arange(n // size)[:, None]
+        first, second = (starts + i).ravel(), (starts + j).ravel()
+    else:
+        size = root if size is None else checks.whole(size, "size", 1, "Partners of each point.")
+        steps = range(1, min(size, n - 1) + 1)
+        first = np.concatenate([np.arange(n - r) for r in steps])
+        second = np.concatenate([np.arange(r, n) for r in steps])
+    values = np.concatenate(
         [
-            _h(
-                kernel,
-                *(take(part, slice(0, n - r)) for part in (X, Y)),
-                *(take(part, slice(r, n)) for part in (X, Y)),
-            )
-            for r in range(1, min(size, n - 1) + 1)
+            _h(kernel, *(take(part, at[s]) for at in (first, second) for part in (X, Y)))
+            for s in spans(len(first), PAIRS)
         ]
     )
-
-
-def _block(kernel: Kernel, X: Points, Y: Points) -> float:
-    size = count(X)
-    xx, yy, xy = kernel._gram(X, X), kernel._gram(Y, Y), kernel._gram(X, Y)
-    pairs = size * (size - 1)
-    # the cross term leaves out its diagonal too, so that it is the U-statistic of h
-    within = xx.sum() - np.trace(xx) + yy.sum() - np.trace(yy)
-    return float((within - 2 * (xy.sum() - np.trace(xy))) / pairs)
+    return Terms(first, second, values)
 
 
 def _h(kernel: Kernel, X: Points, Y: Points, X2: Points, Y2: Points) -> np.ndarray:
