@@ -2,8 +2,12 @@
 
 from meanmap import kernels, spaces
 from meanmap.comparison import (
+    CounterfactualEffect,
     PowerAnalysis,
     TestResult,
+    conditional_independence_test,
+    conditional_two_sample_test,
+    counterfactual_effect,
     goodness_of_fit_test,
     independence_test,
     joint_independence_test,
@@ -17,7 +21,14 @@ from meanmap.operators import ConditionalOperator
 from meanmap.persistence import load, save
 from meanmap.rules import bayes_rule, chain_rule, sum_rule
 from meanmap.spaces import ApproximationWarning
-from meanmap.statistics import hsic, joint_hsic, mmd, stein_discrepancy
+from meanmap.statistics import (
+    conditional_mmd,
+    hscic,
+    hsic,
+    joint_hsic,
+    mmd,
+    stein_discrepancy,
+)
 
 __version__ = "0.1.0"
 
@@ -26,6 +37,7 @@ __all__ = [
     "ConditionalEmbedding",
     "ConditionalOperator",
     "ConflictWarning",
+    "CounterfactualEffect",
     "Embedding",
     "JointEmbedding",
     "PowerAnalysis",
@@ -33,8 +45,13 @@ __all__ = [
     "TestResult",
     "bayes_rule",
     "chain_rule",
+    "conditional_independence_test",
+    "conditional_mmd",
+    "conditional_two_sample_test",
+    "counterfactual_effect",
     "embed",
     "goodness_of_fit_test",
+    "hscic",
     "hsic",
     "independence_test",
     "joint_hsic",

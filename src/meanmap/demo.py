@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import meanmap as mm
-from meanmap.kernels import Delta
+from meanmap.kernels import Delta, Gaussian
 from meanmap.plots import BLUE, GREY, ORANGE
 
 N = 4000  # points in each sample
@@ -219,9 +219,57 @@ def tables(rng: np.random.Generator) -> Part:
     return Part("TABLES   with labels the same code is exact: kernels.Delta()", lines)
 
 
+# --- tests ----------------------------------------------------------------------------------------
+
+
+def judge(rng: np.random.Generator) -> Part:
+    """Do two samples differ, do two variables depend on each other?"""
+    n, shift, radius, blur = 200, 0.7, 1.0, 0.25
+    P, more = rng.normal(size=(2, n, 1))
+    Q = rng.normal(shift, 1.0, size=(n, 1))
+    angle = rng.uniform(0, 2 * pi, size=(n, 1))
+    X = radius * np.cos(angle) + blur * rng.normal(size=(n, 1))
+    Y = radius * np.sin(angle) + blur * rng.normal(size=(n, 1))
+
+    differ, alike = (mm.two_sample_test(P, other, rng=rng) for other in (Q, more))
+    circle = mm.independence_test(X, Y, rng=rng)
+    broken = mm.independence_test(X, rng.permutation(Y), rng=rng)
+    pairs = rng.normal(size=(500, 2, 30, 1))
+    runs = [mm.two_sample_test(a, b, n_permutations=99, rng=rng) for a, b in pairs]
+
+    squared = 2 * smoothed(0, 2, 1.0) - 2 * smoothed(shift, 2, 1.0)
+    correlation = np.corrcoef(X[:, 0], Y[:, 0])[0, 1]
+    lines = [
+        f"P is N(0, 1), Q is N({shift}, 1); X and Y lie around a circle; {n} points each",
+        row("", "p-value", "truth"),
+        row("P and Q", f"{differ.pvalue:.3f}", "differ"),
+        row("P and more of P", f"{alike.pvalue:.3f}", "same"),
+        row(f"X and Y (correlation {correlation:.2f})", f"{circle.pvalue:.3f}", "depend"),
+        row("X and Y shuffled", f"{broken.pvalue:.3f}", "do not"),
+        row("", "estimate", "truth"),
+        row("MMD² of P and Q", mm.mmd(P, Q, Gaussian(1.0)), squared),
+        row("500 null tests, rejected at 5%", float(np.mean([r.rejects() for r in runs])), 0.05),
+    ]
+
+    def draw(ax: Any) -> None:
+        side = np.linspace(-1.8, 1.8, 91)
+        across, up = np.meshgrid(side, side)
+        values = circle.witness(across.reshape(-1, 1), up.reshape(-1, 1)).reshape(across.shape)
+        top = np.abs(values).max()
+        levels = np.linspace(-top, top, 16)
+        ax.contourf(side, side, values, levels=levels, cmap="RdBu_r", alpha=0.85)
+        ax.plot(X[:, 0], Y[:, 0], ".", color=INK, markersize=3, label="data")
+        turn = np.linspace(0, 2 * pi, 200)
+        ax.plot(radius * np.cos(turn), radius * np.sin(turn), "--", color=INK, label="truth")
+        ax.set(title="Where do X and Y go together?", xlabel="x", ylabel="y", ylim=(-1.8, 2.3))
+        note(ax, "red: more often than if independent", (-1.7, 0.02))
+
+    return Part("TEST   two_sample_test(P, Q), independence_test(X, Y)", lines, draw)
+
+
 # --- the screen and the picture -------------------------------------------------------------------
 
-PARTS = (compare, condition, bayes, tables)
+PARTS = (compare, condition, bayes, tables, judge)
 
 
 def picture(parts: list[Part], path: str) -> str:
@@ -232,9 +280,11 @@ def picture(parts: list[Part], path: str) -> str:
     except ImportError:
         return "No picture: that needs matplotlib, pip install 'meanmap[plot]'."
     panels = [part.draw for part in parts if part.draw is not None]
-    figure = Figure(figsize=(4.4 * len(panels), 3.9), layout="constrained")
+    across = min(len(panels), 2)
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(5.2 * across, 3.9 * down), layout="constrained")
     FigureCanvasAgg(figure)  # needs no window
-    for ax, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    for ax, draw in zip(figure.subplots(down, across, squeeze=False).flat, panels, strict=True):
         draw(ax)
         ax.set_zorder(1)
         ax.patch.set_visible(False)

@@ -1,5 +1,10 @@
 """Tests: do samples differ, do variables depend, does a model fit."""
 
+from meanmap.comparison.conditional import (
+    conditional_independence_test,
+    conditional_two_sample_test,
+)
+from meanmap.comparison.counterfactual import CounterfactualEffect, counterfactual_effect
 from meanmap.comparison.goodness import goodness_of_fit_test
 from meanmap.comparison.independence import independence_test
 from meanmap.comparison.joint import joint_independence_test
@@ -8,8 +13,12 @@ from meanmap.comparison.results import TestResult
 from meanmap.comparison.two_sample import two_sample_test
 
 __all__ = [
+    "CounterfactualEffect",
     "PowerAnalysis",
     "TestResult",
+    "conditional_independence_test",
+    "conditional_two_sample_test",
+    "counterfactual_effect",
     "goodness_of_fit_test",
     "independence_test",
     "joint_independence_test",

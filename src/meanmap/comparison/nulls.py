@@ -11,7 +11,6 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count
 from meanmap.comparison.results import TIE, Draws, Gamma, Null
-from meanmap.decoding.sampling import generator as as_rng  # noqa: F401
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
