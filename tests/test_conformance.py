@@ -50,6 +50,7 @@ from meanmap.kernels import (
     TensorProduct,
     Trace,
     WeisfeilerLehman,
+    Whitened,
 )
 from meanmap.spaces import Basis, Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
@@ -177,6 +178,7 @@ KERNELS: dict[str, tuple[Kernel, Draw]] = {
     "weisfeiler-lehman": (SUBTREES, molecules),
     "global-alignment": (ALIGNMENT, series),
     "expected": (EXPECTED, bags),
+    "whitened": (Whitened(Gaussian(0.8), np.zeros((1, 2)), np.full((1, 1), 0.6)), vectors),
 }
 
 # points that are strings or objects, which only NumPy holds

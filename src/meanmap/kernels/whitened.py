@@ -70,8 +70,8 @@ class Whitened(Kernel):
 
     def _directions(self, points: Points) -> Array:
         """f of every point, a row each."""
-        factor = asarray(self.factor, float_like(points))
-        return self.kernel._matmul(points, self.landmarks, factor)
+        landmarks = self.kernel.check(self.landmarks, "landmarks", points)
+        return self.kernel._matmul(points, landmarks, asarray(self.factor, float_like(points)))
 
     def _against(self, B: Points) -> Comparison:
         plain, right = self.kernel._against(B), self._directions(B).T
