@@ -29,6 +29,7 @@ MAX_RANK = 1000  # of the coordinates, unless a basis is given
 SKETCH = 64  # columns that stand for all of a target's when a regularisation is chosen
 MEDIAN_OF = 500  # rows that a bandwidth is taken from
 STEPS = 6  # of learning a metric
+FEW = np.logspace(-7, 0, 8)  # regularisations, relative, that tell one width from another
 NARROW = 0.6  # of the median distance: the bandwidth while a metric is learned
 WIDTHS = (1.0, 0.6, 0.35, 0.2, 0.1, 0.05)  # multiples of the median distance that are tried
 COARSE = PivotedCholesky(tol=1e-4, max_rank=200)  # coordinates that a metric is learned in
@@ -75,11 +76,17 @@ class Ridge:
 
     @classmethod
     def of(
-        cls, rows: np.ndarray, targets: np.ndarray, given: float | str, spectrum: Spectrum | None
+        cls,
+        rows: np.ndarray,
+        targets: np.ndarray,
+        given: float | str,
+        spectrum: Spectrum | None,
+        grid: np.ndarray | None = None,
     ) -> Ridge:
         """Fitted to rows and targets; `spectrum` is that of the rows' covariance, if it is known.
 
-        A regularisation of "auto" has the least leave-one-out error of the targets.
+        A regularisation of "auto" has the least leave-one-out error of the targets, over a grid of
+        shares of the rows' variance if one is given.
         """
         n = len(rows)
         center = rows.mean(axis=0)
@@ -89,7 +96,9 @@ class Ridge:
         if isinstance(given, str):
             some = sketched(targets - targets.mean(axis=0))
             norms, w = np.einsum("ij,ij->i", some, some), np.full(n, 1 / n)
-            loo = leave_one_out(spectrum, centred, some, w, norms, centered=True)
+            if grid is not None:
+                grid = grid * float(spectrum.values.sum())
+            loo = leave_one_out(spectrum, centred, some, w, norms, centered=True, grid=grid)
             given, error = loo.best, loo.least
         values, kept = spectrum.values, spectrum.values > max(spectrum.cutoff, 0.0)
         basis = spectrum.vectors[:, kept] / np.sqrt(n * values[kept])
@@ -217,7 +226,7 @@ def learned_width(Z: np.ndarray, targets: np.ndarray) -> Kernel:
     median = at_median(Z).bandwidth
     best, least, worse = Gaussian(median), np.inf, 0
     for kernel in (Gaussian(median * width) for width in WIDTHS):
-        error = Ridge.of(_coarse(kernel, Z, COARSE)[1], targets, "auto", None).error
+        error = Ridge.of(_coarse(kernel, Z, COARSE)[1], targets, "auto", None, FEW).error
         if error < least:
             best, least, worse = kernel, error, 0
         else:
