@@ -27,7 +27,7 @@ from meanmap.spaces.space import choose_basis
 TOLERANCE = 1e-6  # residual trace of the coordinates: far below what a test can tell
 MAX_RANK = 1000  # of the coordinates, unless a basis is given
 SKETCH = 64  # columns that stand for all of a target's when a regularisation is chosen
-MEDIAN_OF = 500  # rows that a bandwidth is taken from
+MEDIAN_OF = 250  # rows that a bandwidth is taken from
 STEPS = 6  # of learning a metric
 FEW = np.logspace(-7, 0, 8)  # regularisations, relative, that tell one width from another
 NARROW = 0.6  # of the median distance: the bandwidth while a metric is learned
