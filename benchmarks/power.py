@@ -187,11 +187,12 @@ def read_store(file: Path) -> tuple[dict[str, Any], dict[tuple[str, str, str], n
 def write_store(
     file: Path, name: str, effect: float, found: dict[tuple[str, str], np.ndarray]
 ) -> None:
-    """Put an alternative's p-values in place of those that are there."""
+    """Add an alternative's p-values; what is there of other data goes."""
     about, values = read_store(file)
     alternative = ALTERNATIVES[name]
-    about[name] = {"n": alternative.n, "effect": effect, "data": alternative.fingerprint()}
-    values = {key: p for key, p in values.items() if key[0] != name}
+    now = {"n": alternative.n, "effect": effect, "data": alternative.fingerprint()}
+    if about.get(name) != now:
+        about[name], values = now, {key: p for key, p in values.items() if key[0] != name}
     values |= {(name, peer, which): p for (peer, which), p in found.items()}
     arrays = {"|".join(key): p for key, p in values.items()}
     file.parent.mkdir(exist_ok=True)

@@ -126,11 +126,11 @@ def ours_paired(n: int, kernel: str) -> Callable[[], tuple[float, float]]:
 
 
 def ours_conditional(n: int) -> Callable[[str], tuple[float, float]]:
-    """The conditional test with its defaults."""
+    """The conditional test with a gamma null, as the peer's."""
     from meanmap import conditional_independence_test
 
     d = triples(n)
-    return lambda y: tuple(conditional_independence_test(d["X"], d[y], d["Z"], rng=0))
+    return lambda y: tuple(conditional_independence_test(d["X"], d[y], d["Z"], null="gamma", rng=0))
 
 
 # --- fresh interpreters ---------------------------------------------------------------------------
