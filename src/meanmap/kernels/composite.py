@@ -240,12 +240,10 @@ class Product(Pair):
         return None if maps[0] is None or maps[1] is None else Crossed((maps[0], maps[1]), False)
 
 
-class Scaled(Kernel):
-    """c · k for a positive number c. Write `2.0 * k`."""
+class Around(Kernel):
+    """A kernel made of one other, on the same points."""
 
-    def __init__(self, kernel: Kernel, factor: float) -> None:
-        self.kernel = kernel
-        self.factor = factor
+    kernel: Kernel
 
     @property
     def bounded(self) -> bool:  # type: ignore[override]
@@ -263,17 +261,9 @@ class Scaled(Kernel):
         return self.kernel.universal
 
     @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        """Whether k is differentiable everywhere, so that a mode can be climbed to."""
-        return self.kernel.smooth
-
-    @property
     def on_vectors(self) -> bool:  # type: ignore[override]
         """Whether points are vectors, rows of a 2-D array of numbers."""
         return self.kernel.on_vectors
-
-    def _factor(self) -> float:
-        return checks.positive(self.factor, "a kernel's factor", "Kernels add up, not subtract.")
 
     def _check(self, points: Any, name: str) -> Points:
         return self.kernel._check(points, name)
@@ -289,6 +279,22 @@ class Scaled(Kernel):
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         return self.kernel.rows(x, like, name)
+
+
+class Scaled(Around):
+    """c · k for a positive number c. Write `2.0 * k`."""
+
+    def __init__(self, kernel: Kernel, factor: float) -> None:
+        self.kernel = kernel
+        self.factor = factor
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether k is differentiable everywhere, so that a mode can be climbed to."""
+        return self.kernel.smooth
+
+    def _factor(self) -> float:
+        return checks.positive(self.factor, "a kernel's factor", "Kernels add up, not subtract.")
 
     def resolve(self, points: Points, weights: Array | None = None) -> Scaled:
         return Scaled(self.kernel.resolve(points, weights), self._factor())

@@ -6,16 +6,18 @@ from typing import Any
 
 from meanmap.arrays import Array, Points, asarray, float_like, namespace
 from meanmap.kernels.base import Comparison, Kernel
+from meanmap.kernels.composite import Around
 
 
-class Whitened(Kernel):
+class Whitened(Around):
     """k(x, x') - f(x)·f(x'), with f(x) = Aᵀ k(P, x) the kernel's strongest directions on a sample.
 
     Where a few directions carry most of a kernel's variance, a distance sees little else. In the
     inner product with (C + λI)⁻¹ all directions of variance above λ count alike, as in Hotelling's
     T²; with a delta kernel and small λ the squared distance is Pearson's χ². Up to the factor λ
     that kernel is k less s/(s + λ) times its part along each eigenfunction of variance s, and
-    eigenfunctions are sums of k(p, ·) over landmarks p. Made by `meanmap.comparison`'s tests.
+    eigenfunctions are sums of k(p, ·) over landmarks p. No direction is lost altogether. Made by
+    the tests of two samples and of independence, on their own data.
 
     Parameters
     ----------
@@ -38,35 +40,8 @@ class Whitened(Kernel):
         self.landmarks = landmarks
         self.factor = factor
 
-    @property
-    def bounded(self) -> bool:  # type: ignore[override]
-        return self.kernel.bounded
-
-    @property
-    def on_vectors(self) -> bool:  # type: ignore[override]
-        return self.kernel.on_vectors
-
-    @property
-    def characteristic(self) -> str | None:  # type: ignore[override]
-        return self.kernel.characteristic  # no direction is taken away altogether
-
     def __repr__(self) -> str:
         return f"Whitened({self.kernel!r}, {self.factor.shape[1]} directions)"
-
-    def _check(self, points: Any, name: str) -> Points:
-        return self.kernel._check(points, name)
-
-    def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
-    ) -> Points:
-        return self.kernel.check(points, name, like, like_name)
-
-    def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
-        return self.kernel.rows(x, like, name)
 
     def _directions(self, points: Points) -> Array:
         """f of every point, a row each."""
