@@ -147,7 +147,7 @@ def two_sample_test(
         terms = distance.terms(kernels[0], X, Y, estimator)
         statistic, found, _ = nulls.simulated(Swaps(terms), draws, rng, combine, sequential)
         if null == "normal":
-            found = _normal(terms.values)
+            found = _normal(terms.values.reshape(terms.blocks, -1).mean(axis=1))
     elif null in ("gamma", "spectral"):
         estimator = "V"
         statistic, found = _limit(null, kernels[0], pooled, (n, m), draws, basis, rng)
@@ -252,7 +252,7 @@ def _source(
 
 
 def _normal(values: np.ndarray) -> Normal:
-    """The normal limit of a mean of terms, which the null hypothesis leaves uncorrelated."""
+    """The normal limit of a mean of independent values."""
     if len(values) < 2:
         raise ValueError(
             'null="normal": there is a single term here and so no spread to judge it by; it needs '

@@ -113,6 +113,7 @@ class Terms:
     first: np.ndarray  # i
     second: np.ndarray  # j
     values: np.ndarray
+    blocks: int  # stretches of equal length that share no point
 
 
 def terms(kernel: Kernel, X: Points, Y: Points, estimator: str, size: int | None = None) -> Terms:
@@ -123,14 +124,16 @@ def terms(kernel: Kernel, X: Points, Y: Points, estimator: str, size: int | None
     """
     n = min(count(X), count(Y))
     root = max(2, round(n**0.5))
+    blocks = 1
     if estimator == "linear":
         first = np.arange(0, n - 1, 2)
-        second = first + 1
+        second, blocks = first + 1, len(first)
     elif estimator == "block":
         size = root if size is None else checks.whole(size, "size", 2, "Two points make a pair.")
         size = min(size, n)
         i, j = np.triu_indices(size, k=1)
-        starts = size * np.arange(n // size)[:, None]
+        blocks = n // size
+        starts = size * np.arange(blocks)[:, None]
         first, second = (starts + i).ravel(), (starts + j).ravel()
     else:
         size = root if size is None else checks.whole(size, "size", 1, "Partners of each point.")
@@ -143,7 +146,7 @@ def terms(kernel: Kernel, X: Points, Y: Points, estimator: str, size: int | None
             for s in spans(len(first), PAIRS)
         ]
     )
-    return Terms(first, second, values)
+    return Terms(first, second, values, blocks)
 
 
 def _h(kernel: Kernel, X: Points, Y: Points, X2: Points, Y2: Points) -> np.ndarray:
