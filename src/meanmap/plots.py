@@ -111,7 +111,7 @@ def null(
         ax.fill_between(values, density, color=GREY, alpha=0.6, label="if nothing is there")
     ax.axvline(statistic, color=ORANGE, linewidth=2, label=f"observed, p = {pvalue:.3g}")
     ax.set(xlabel="statistic", ylabel="density", yticks=[])
-    ax.legend(loc="upper right")
+    ax.legend(loc="upper center")
     return ax
 
 
