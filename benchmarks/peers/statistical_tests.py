@@ -302,9 +302,9 @@ SLOW_RUNS, SLOW_GAP = 150, 0.1  # a slow test stops here if it is that far behin
 # exact by construction, with ties counted: their level is not measured
 EXACT = {"KDE L2"} | {f"hyppo {name}" for name in ("MMD", "Energy", "MGC", "Hsic", "Dcorr", "HHG")}
 # permutations too, but with a bandwidth from one sample, or ties not counted; all others have
-# approximate nulls and cost so little that their level can be had to a third of a per cent
+# approximate nulls, and cost so little that a factor here gives their level to any precision
 ABOUT_EXACT = {"alibi-detect MMD", "alibi-detect LSDD", "dcor energy", "dcor dcov"}
-NULL_FACTOR = 10
+NULL_FACTOR = 1
 
 
 def one_hot(labels: np.ndarray) -> np.ndarray:
