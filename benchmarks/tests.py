@@ -239,7 +239,7 @@ def compare(
         peer_memory=peer_memory,
         note=note + scaled(report),
         bar=f"≥ {times:g}×, statistic to {SAME:g}, p within Monte-Carlo error",
-        holds=report["seconds"] >= times * seconds and off <= SAME and p_same,
+        holds=bool(report["seconds"] >= times * seconds and off <= SAME and p_same),
     )
 
 
@@ -269,7 +269,7 @@ def two_sample_rows(peers: Peers) -> list[Row]:
         peer_memory=memory["plain"],
         note=f"statistic to {off:.1e}; p {ours[2]:.3f}, peer {values['plain'][1]:.3f}",
         bar=f"≥ 3×, statistic to {SAME:g}, p within Monte-Carlo error",
-        holds=plain >= 3 * ours[0] and off <= SAME and p_same,
+        holds=bool(plain >= 3 * ours[0] and off <= SAME and p_same),
     )
     n = LARGE
     say(f"two samples of {n:,}")
@@ -283,7 +283,7 @@ def two_sample_rows(peers: Peers) -> list[Row]:
         ours_memory=memory_large,
         note=f"p {report['pvalue']:.3f}; peer scaled by n²",
         bar="≥ 5×, < 1 GB",
-        holds=grown >= 5 * report["seconds"] and memory_large.peak < 1e9,
+        holds=bool(grown >= 5 * report["seconds"] and memory_large.peak < 1e9),
     )
     n = HUGE
     say(f"two samples of {n:,}")
@@ -295,7 +295,7 @@ def two_sample_rows(peers: Peers) -> list[Row]:
         ours_memory=memory_huge,
         note=f"p {report['pvalue']:.3f}",
         bar=f"< {MINUTES} s, < 4 GB",
-        holds=report["seconds"] < MINUTES and memory_huge.peak < 4e9,
+        holds=bool(report["seconds"] < MINUTES and memory_huge.peak < 4e9),
     )
     return [first, second, third, fourth]
 
@@ -361,7 +361,7 @@ def conditional_rows(peers: Peers) -> list[Row]:
                 peer_memory=peer_memory,
                 note=f"p independent and dependent {texts[0]}, peer {texts[1]}",
                 bar=bar,
-                holds=report["seconds"] >= 10 * seconds and same,
+                holds=bool(report["seconds"] >= 10 * seconds and same),
             )
         )
     say(f"{ALONE:,} triples")
