@@ -103,24 +103,22 @@ class Permutations(Source):
                 work(0, 1)  # the passes over the Gram matrices share out their tiles themselves
         return out
 
-    def _permuted(self, order: np.ndarray) -> list[float]:
-        found = []
-        for i, kx in enumerate(self._families[0].kernels):
-            for j, ky in enumerate(self._families[1].kernels):
-                sums = self._sums[i][j]
-                if self._kept:
-                    L = self._grams[1][j][order][:, order]
+    def _permuted(self, order: np.ndarray) -> np.ndarray:
+        found = np.empty((len(self._families[0]), len(self._families[1])))
+        for j, ky in enumerate(self._families[1].kernels):
+            # gathered once for all kernels of X
+            L = self._grams[1][j][order][:, order] if self._kept else None
+            for i, kx in enumerate(self._families[0].kernels):
+                if L is not None:
                     xy = float(np.vdot(self._grams[0][i], L))
                 else:
                     xy = dependence.hsic_sums(kx, ky, self._X, take(self._Y, order)).xy
+                sums = self._sums[i][j]
                 moved = replace(
-                    sums,
-                    xy=xy,
-                    rows_y=sums.rows_y[order],
-                    diagonal_y=sums.diagonal_y[order],
+                    sums, xy=xy, rows_y=sums.rows_y[order], diagonal_y=sums.diagonal_y[order]
                 )
-                found.append(moved.estimate(self._estimator))
-        return found
+                found[i, j] = moved.estimate(self._estimator)
+        return found.ravel()
 
 
 class Coordinates(Source):
