@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose
 from scipy import special, stats
 
 from meanmap import goodness_of_fit_test
-from meanmap.comparison.power import Curve, Pilot, power_analysis
+from meanmap.comparison.pilot import Pilot
+from meanmap.comparison.power import Curve, power_analysis
 from meanmap.kernels import Gaussian
 
 

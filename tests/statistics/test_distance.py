@@ -124,8 +124,7 @@ def test_more_points_than_a_tile_has_rows() -> None:
 
 
 def test_the_expectation_under_gaussians() -> None:
-    # U is unbiased; its standard deviation over 400 runs is below 5.1e-3, so the bar is six
-    # standard errors of the mean
+    # U is unbiased; the bar is six standard errors of the mean over 400 runs
     rng = np.random.default_rng(0)
     truth = o.gaussian_mmd_squared([0.0, 0.0], np.eye(2), [0.5, 0.0], 2 * np.eye(2), 1.0)
     values = np.array(

@@ -15,29 +15,17 @@ import numpy as np
 from scipy import stats
 
 from meanmap import checks, plots
-from meanmap.arrays import is_array, take, to_numpy
+from meanmap.comparison.pilot import Pilot
 from meanmap.comparison.results import probability
 from meanmap.decoding.sampling import generator
 
 RESAMPLING = ("subsample", "bootstrap")
-SMALLEST = 8  # points that a simulated sample has at least
 PERMUTATIONS = 199  # the fewest that make 5% and 1% attainable levels, and cost little power
 FAR = 10  # times the pilot: beyond that an extrapolation is a guess
 CONFIDENCE = 0.9
 ALIKE = 0.45  # how much k sizes say the same: 1/k if independent, 1 if equal; this covers 85–94%
 # the exponent of the size in the curve: 0.58 to 0.81 in eight kernel tests whose power was known
 EXPONENT, EXPONENT_SPREAD = 0.7, 0.08
-
-# Which samples of a test are rows that belong together.
-GROUPS: dict[str, tuple[tuple[int, ...], ...] | bool] = {
-    "two_sample_test": False,
-    "goodness_of_fit_test": True,
-    "independence_test": True,
-    "joint_independence_test": True,
-    "conditional_independence_test": True,
-    "conditional_two_sample_test": ((0, 1), (2, 3)),
-    "counterfactual_effect": ((0, 1), (2, 3)),
-}
 
 
 def power_analysis(
@@ -137,132 +125,6 @@ def power_analysis(
         record = _record(trial, counts, n_simulations, power, level)
     _warn(record)
     return record
-
-
-# --- the pilot ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Pilot:
-    """The pilot sample, and how smaller ones are drawn from it."""
-
-    samples: tuple[Any, ...]
-    groups: tuple[tuple[int, ...], ...]
-    rows: tuple[int, ...]  # of every group
-    replace: bool
-    smoothing: float
-
-    @classmethod
-    def of(
-        cls, test: Any, samples: Sequence[Any], paired: Any, resampling: str, smoothing: Any
-    ) -> Pilot:
-        """The pilot, checked."""
-        if not samples:
-            raise ValueError("power_analysis takes the pilot after the test: (test, X, Y).")
-        if not callable(test):
-            raise TypeError(
-                f"test: expected a function such as two_sample_test, got {checks.describe(test)}."
-            )
-        smoothing = checks.not_negative(smoothing, "smoothing", "1 is Silverman's bandwidth.")
-        if smoothing and resampling != "bootstrap":
-            raise ValueError('smoothing goes with resampling="bootstrap"; parts have no ties.')
-        held = tuple(_indexable(sample, i) for i, sample in enumerate(samples))
-        groups = _groups(test, len(held), paired)
-        rows = []
-        for group in groups:
-            lengths = {len(held[i]) for i in group}
-            if len(lengths) > 1:
-                raise ValueError(
-                    f"samples {', '.join(str(i + 1) for i in group)} belong together row by row, "
-                    f"but have {', '.join(str(len(held[i])) for i in group)} rows. Two samples of "
-                    "their own go with paired=False."
-                )
-            rows.append(lengths.pop())
-        if min(rows) < 2 * SMALLEST:
-            raise ValueError(
-                f"the pilot: expected at least {2 * SMALLEST} points a sample, got {min(rows)}. "
-                "Fewer say next to nothing about power."
-            )
-        return cls(held, groups, tuple(rows), resampling == "bootstrap", smoothing)
-
-    @property
-    def size(self) -> int:
-        """Points of the first sample."""
-        return self.rows[0]
-
-    def sizes(self, n: int) -> tuple[int, ...]:
-        """Points of every group, where the first has n."""
-        return tuple(max(2, round(n * rows / self.rows[0])) for rows in self.rows)
-
-    @property
-    def least(self) -> int:
-        """The smallest size of the first sample."""
-        return math.ceil(SMALLEST * self.rows[0] / min(self.rows))
-
-    def draw(self, n: int, rng: np.random.Generator) -> list[Any]:
-        """Samples of this size."""
-        out: list[Any] = list(self.samples)
-        for group, rows, size in zip(self.groups, self.rows, self.sizes(n), strict=True):
-            chosen = rng.choice(rows, size, replace=self.replace)
-            for i in group:
-                out[i] = _chosen(self.samples[i], chosen)
-                if self.smoothing:
-                    out[i] = _jittered(out[i], self.samples[i], self.smoothing, rng)
-        return out
-
-
-def _groups(test: Any, count: int, paired: Any) -> tuple[tuple[int, ...], ...]:
-    if paired is None:
-        inner = test
-        while isinstance(inner, partial):
-            inner = inner.func
-        paired = GROUPS.get(getattr(inner, "__name__", ""), True if count == 1 else None)
-        if paired is None:
-            raise ValueError(
-                f"paired: {getattr(inner, '__name__', test)!s} is not a test of this package. Say "
-                "whether the rows of its samples belong together: paired=True for independence, "
-                "paired=False for separate samples."
-            )
-    if paired is True:
-        return (tuple(range(count)),)
-    if paired is False:
-        return tuple((i,) for i in range(count))
-    groups = tuple(tuple(int(i) for i in group) for group in paired)
-    if sorted(i for group in groups for i in group) != list(range(count)) or groups[0][0] != 0:
-        raise ValueError(
-            f"paired={paired!r} does not fit {count} samples: every one, numbered from 0, must "
-            "stand in one group, the first in the first."
-        )
-    return groups
-
-
-def _indexable(sample: Any, i: int) -> Any:
-    if isinstance(sample, list):
-        array = np.asarray(sample) if sample and np.ndim(sample[0]) < 2 else None
-        return sample if array is None or array.dtype.kind == "O" else array
-    if hasattr(sample, "iloc") or is_array(sample):
-        return sample
-    raise TypeError(
-        f"sample {i + 1} of the pilot: expected an array, a list or a data frame, got "
-        f"{checks.describe(sample)}. Options of the test are passed by name."
-    )
-
-
-def _chosen(sample: Any, rows: np.ndarray) -> Any:
-    if isinstance(sample, list):
-        return [sample[i] for i in rows]
-    return sample.iloc[rows] if hasattr(sample, "iloc") else take(sample, rows)
-
-
-def _jittered(drawn: Any, sample: Any, smoothing: float, rng: np.random.Generator) -> Any:
-    """Rows drawn with noise, moved towards the mean so that the variance stays what it was."""
-    if not is_array(sample) or sample.ndim != 2 or to_numpy(sample).dtype.kind not in "fiu":
-        raise TypeError("smoothing goes with rows of numbers; leave it out for other points.")
-    whole, x = to_numpy(sample).astype(float), to_numpy(drawn).astype(float)
-    n, d = whole.shape
-    h = smoothing * (4 / ((d + 2) * n)) ** (1 / (d + 4))  # Silverman (1986, eq. 4.14)
-    noise = h * whole.std(axis=0) * rng.standard_normal(x.shape)
-    return whole.mean(axis=0) + (x - whole.mean(axis=0) + noise) / (1 + h * h) ** 0.5
 
 
 # --- simulation -----------------------------------------------------------------------------------
