@@ -15,6 +15,7 @@ from meanmap.comparison import (
     two_sample_test,
 )
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.dynamics import AdditiveFilter, KernelBayesFilter, Stream, Track, Validation
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.linalg import ConflictWarning, RegularizationWarning
 from meanmap.operators import ConditionalOperator
@@ -33,6 +34,7 @@ from meanmap.statistics import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdditiveFilter",
     "ApproximationWarning",
     "ConditionalEmbedding",
     "ConditionalOperator",
@@ -40,9 +42,13 @@ __all__ = [
     "CounterfactualEffect",
     "Embedding",
     "JointEmbedding",
+    "KernelBayesFilter",
     "PowerAnalysis",
     "RegularizationWarning",
+    "Stream",
     "TestResult",
+    "Track",
+    "Validation",
     "bayes_rule",
     "chain_rule",
     "conditional_independence_test",

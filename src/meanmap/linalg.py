@@ -118,6 +118,29 @@ def ridge_inverse(matrix: Array, regularization: float) -> Array | None:
     return root.T @ root
 
 
+def solve_ridge(matrix: Array, regularization: float, right: Array, squared: bool = False) -> Array:
+    """`(C + λI)⁻¹ b`, or `(C² + λI)⁻¹ C b`, for a symmetric C that is solved with only once.
+
+    By Cholesky where λ is large enough for it, else by eigenvalues.
+    """
+    xp = namespace(matrix)
+    size = matrix.shape[0]
+    C = symmetrized(matrix)
+    scale = float(xp.max(xp.sum(abs(C), axis=1))) if size else 0.0  # ≥ the largest eigenvalue
+    if not math.isfinite(scale):
+        raise too_large()
+    scale = scale * scale if squared else scale
+    definite = squared or bool(xp.all(xp.linalg.diagonal(C) >= 0))
+    if definite and regularization > 1e3 * size * epsilon(matrix) * scale:
+        one = xp.eye(size, dtype=matrix.dtype, device=device(matrix))
+        A = (C @ C if squared else C) + regularization * one
+        L = xp.linalg.cholesky(A)
+        known = C @ right if squared else right
+        return solve_triangular(L, solve_triangular(L, known), transpose=True)
+    spectrum = Spectrum.of(C)
+    return spectrum.inverse(spectrum.sufficient(regularization, squared), squared) @ right
+
+
 def with_constant(H: Array, mu: Array) -> Array:
     """The inverse of [[C + λI, μ], [μᵀ, 1]] from that of the centred C + λI.
 

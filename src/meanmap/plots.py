@@ -176,3 +176,68 @@ def _diverging(x: np.ndarray, y: np.ndarray, values: np.ndarray, name: str, ax: 
     drawn = ax.contourf(x, y, values, levels=levels, cmap="RdBu", alpha=0.8)
     ax.figure.colorbar(drawn, ax=ax, label=name)
     return ax
+
+
+def tracks(
+    mean: np.ndarray,
+    low: np.ndarray | None,
+    high: np.ndarray | None,
+    truth: np.ndarray | None,
+    name: str,
+    ax: Any = None,
+) -> Any:
+    """Coordinates over time, one panel each (the first six): mean, interval and the truth."""
+    shown = min(mean.shape[1], 6)
+    places = stacked(ax, shown)
+    steps = np.arange(len(mean))
+    for i, place in enumerate(places[:shown]):
+        if low is not None and high is not None:
+            place.fill_between(steps, low[:, i], high[:, i], color=BLUE, alpha=0.2, linewidth=0)
+        if truth is not None:
+            place.plot(np.arange(len(truth)), truth[:, i], color=ORANGE, linewidth=1, label="truth")
+        place.plot(steps, mean[:, i], color=BLUE, linewidth=1.2, label=name)
+        place.set(ylabel=f"s{chr(0x2081 + i)}" if mean.shape[1] > 1 else "state")
+    places[shown - 1].set(xlabel="step")
+    places[0].legend(loc="upper right", fontsize="small")
+    return places[0] if shown == 1 else np.array(places[:shown], dtype=object)
+
+
+def stacked(given: Any, count: int) -> list[Any]:
+    """Axes one above the other with a common time: those given, or new ones."""
+    if given is not None:
+        found = list(np.ravel(np.asarray(given, dtype=object)))
+        if len(found) < count:
+            raise ValueError(f"ax: expected {count} axes, one a coordinate, got {len(found)}.")
+        return found
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'meanmap[plot]'") from error
+    size = (8, 1.0 + 1.5 * count)
+    rows = plt.subplots(count, 1, figsize=size, sharex=True, layout="constrained")[1]
+    return list(np.ravel(rows))
+
+
+def probabilities(labels: np.ndarray, table: np.ndarray, truth: Any, ax: Any = None) -> Any:
+    """The probability of each label over time, a row a label, with the true ones marked."""
+    ax = axes(ax)
+    rows = np.arange(len(labels))
+    drawn = ax.pcolormesh(
+        np.arange(table.shape[1]), rows, table, cmap=MAP, vmin=0, vmax=1, shading="nearest"
+    )
+    if truth is not None:
+        at = np.searchsorted(labels, np.asarray(truth))
+        ax.plot(np.arange(len(at)), at, ".", color=ORANGE, markersize=4, label="truth")
+        ax.legend(loc="upper right")
+    ax.set_yticks(rows, [str(label) for label in labels])
+    ax.figure.colorbar(drawn, ax=ax, label="probability")
+    ax.set(xlabel="step", ylabel="state")
+    return ax
+
+
+def ranked(values: np.ndarray, name: str, ax: Any = None) -> Any:
+    """Sorted values, a point each."""
+    ax = axes(ax)
+    ax.plot(np.arange(1, len(values) + 1), values, ".", color=BLUE, markersize=4)
+    ax.set(xlabel="candidate, the best first", ylabel=name)
+    return ax

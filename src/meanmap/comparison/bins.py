@@ -14,8 +14,9 @@ from itertools import islice
 import numpy as np
 
 from meanmap.arrays import Points, for_each_thread, one_blas_thread, spans, take
+from meanmap.progress import progress_bar
 from meanmap.spaces import Space
-from meanmap.statistics.tiles import SIDE, Buffers, Family, Sums, progress_bar
+from meanmap.statistics.tiles import SIDE, Buffers, Family, Sums
 
 BINS = 512  # bins of both samples together: more gain next to no power
 FEWEST = 32  # bins that the smaller sample should have

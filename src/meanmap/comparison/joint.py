@@ -12,10 +12,11 @@ from meanmap.comparison import nulls
 from meanmap.comparison.results import ALTERNATIVES, TestResult, describe
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel, TensorProduct
+from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
 from meanmap.spaces.cholesky import Pivots
 from meanmap.statistics.dependence import joint_from_sums, joint_sums, several_samples
-from meanmap.statistics.tiles import memory_limit, progress_bar
+from meanmap.statistics.tiles import memory_limit
 
 HYPOTHESIS = "the variables depend on each other"
 

@@ -12,8 +12,9 @@ from meanmap.arrays import Points, count, for_each_thread, one_blas_thread, take
 from meanmap.comparison import shifts
 from meanmap.comparison.nulls import Source
 from meanmap.kernels import Kernel
+from meanmap.progress import progress_bar
 from meanmap.statistics import dependence
-from meanmap.statistics.tiles import Buffers, Family, Sums, for_each_tile, progress_bar
+from meanmap.statistics.tiles import Buffers, Family, Sums, for_each_tile
 
 
 class Shifts(Source):

@@ -19,7 +19,8 @@ import numpy as np
 import scipy.fft
 
 from meanmap.arrays import TILE, Points, count, for_each_thread, spans, take
-from meanmap.statistics.tiles import Family, Sums, Tiles, progress_bar
+from meanmap.progress import progress_bar
+from meanmap.statistics.tiles import Family, Sums, Tiles
 
 CHUNK = 64  # diagonals that are transformed at a time
 

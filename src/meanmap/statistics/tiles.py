@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Real
@@ -25,6 +24,7 @@ from meanmap.arrays import (
     to_library,
 )
 from meanmap.kernels import Gaussian, Kernel, Laplace
+from meanmap.progress import progress_bar
 from meanmap.spaces import Basis, Space
 
 MOST_SQUARINGS = 10
@@ -214,18 +214,6 @@ def gram_moments(
     (squares, quadratic), row_sums = sums.total()
     diagonal = np.asarray(kernel._diagonal(points), dtype=np.float64)
     return GramMoments(float(squares), row_sums, diagonal, float(quadratic))
-
-
-@contextmanager
-def progress_bar(total: int, what: str, shown: bool) -> Iterator[Callable[[int], Any]]:
-    """A function to call when so many steps are done; a bar on standard error if it is shown."""
-    if not shown:
-        yield lambda steps: None
-        return
-    from tqdm.auto import tqdm
-
-    with tqdm(total=total, desc=what, unit="tile", leave=False) as bar:
-        yield bar.update
 
 
 def memory_limit(value: Any) -> int:

@@ -1,0 +1,9 @@
+"""Filters, smoothers and predictors for hidden states whose dynamics nobody can write."""
+
+from meanmap.dynamics.additive import AdditiveFilter
+from meanmap.dynamics.bayes import KernelBayesFilter
+from meanmap.dynamics.stream import Stream
+from meanmap.dynamics.track import Track
+from meanmap.dynamics.validation import Validation
+
+__all__ = ["AdditiveFilter", "KernelBayesFilter", "Stream", "Track", "Validation"]

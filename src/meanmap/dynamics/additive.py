@@ -1,0 +1,193 @@
+"""Filtering by one operator that takes the belief and the observation side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import Array, device, namespace, take, to_numpy
+from meanmap.conditional import ConditionalEmbedding
+from meanmap.dynamics.base import StateFilter, open_setting
+from meanmap.dynamics.model import Model
+from meanmap.dynamics.motion import STEADY, Belief, Motion
+from meanmap.dynamics.training import Placed
+from meanmap.embeddings import FactoredWeights
+from meanmap.operators import CONFLICT
+from meanmap.selection import regularized_inverse
+
+LAMBDAS = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1]
+
+
+@dataclass(frozen=True)
+class AdditiveModel(Model):
+    """`μ' = T₁ μ + T₂ ψ(o)` (Song, Huang, Smola and Fukumizu 2009, eq. 11).
+
+    (T₁, T₂) is `C_s'ω (C_ωω + λI)⁻¹` with ω = (s, o') and the sum of the two kernels. Centred, ω
+    has a constant besides, which is not regularised.
+    """
+
+    matrix: Array  # (T₁, T₂), r_s × |ω|
+    inverse: Array  # (C_ωω + λI)⁻¹
+    rows: Array  # ω of the transitions, beside the states that they led to
+    mass: Array | None  # the functional of ω that gives an update's mass; None if there is none
+    centered: bool
+    regularization: float
+
+    begins_before = True  # Algorithm 2: the first belief is about the state before
+
+    def update(self, belief: Belief, predicted: Belief, source: Array, prepared: Array) -> Belief:
+        omega = joined(source, prepared, self.centered)
+        updated = Belief(omega @ self.matrix.T, self._weights(omega @ self.inverse.T))
+        if self.mass is None:
+            return updated
+        xp = namespace(omega)
+        total = omega @ self.mass
+        usable = to_numpy(total > CONFLICT)
+        total = xp.where(total > CONFLICT, total, xp.ones_like(total))[:, None]
+        vector = updated.weights.vector / total
+        updated = Belief(updated.coordinates / total, self._weights(vector))
+        return updated if usable.all() else updated.where(usable, predicted)
+
+    def advance(self, belief: Belief, source: Array) -> Belief:
+        pushed = self.motion.push(source)
+        xp, size = namespace(source), (source.shape[0], self.observations.rank_)
+        nothing = xp.zeros(size, dtype=source.dtype, device=device(source))
+        vector = joined(pushed.weights.vector, nothing, self.centered)
+        return Belief(pushed.coordinates, self._weights(vector))
+
+    def _weights(self, vector: Array) -> FactoredWeights:
+        return FactoredWeights(self.motion.scale, self.rows, vector)
+
+
+def joined(source: Array, features: Array, centered: bool) -> Array:
+    """ω = (s, o'), its constant last if there is one."""
+    xp = namespace(source)
+    if not centered:
+        return xp.concat([source, features], axis=-1)
+    return xp.concat([source[..., :-1], features, source[..., -1:]], axis=-1)
+
+
+class AdditiveFilter(StateFilter):
+    """Track a hidden state with two operators learned once: the additive kernel filter.
+
+    One conditional operator predicts the next state from the state before and the observation of
+    the next, with the sum of their kernels. It falls into two, `μ' = T₁ μ + T₂ ψ(o)`, so that a
+    step is a matrix-vector product in coordinates, whatever the number of training steps (Song,
+    Huang, Smola and Fukumizu 2009, Theorem 9, Algorithms 1 and 2). It predicts, passes over
+    missing observations and smooths with the plain transition operator (Theorem 7).
+
+    Parameters
+    ----------
+    kernel_state, kernel_observation, kernel_control : Kernel, callable or None
+        None chooses for the kind of points, and lets validation choose among multiples of the
+        median for its bandwidth. With controls, the state's part of ω is the pair of state and
+        control.
+    centered : bool
+        Centre the features and add the mean back (Theorem 9 has a centring matrix, but leaves the
+        mean out).
+    initial : "uniform", or a prior: Embedding or a sample of states
+        The belief about the state before the first observation.
+    regularization : float or "auto"
+        λ, on the operator's scale.
+    basis, validation, grid, n_jobs, progress : as in `KernelBayesFilter`
+        The grid's keys are "state", "observation" and "regularization".
+
+    Attributes
+    ----------
+    transition_ : P(s'|s), a ConditionalEmbedding
+    kernel_state_, kernel_observation_, regularization_, validation_ : as they were chosen
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import AdditiveFilter
+    >>> rng = np.random.default_rng(0)
+    >>> angle = np.cumsum(rng.normal(0.3, 0.1, size=600))
+    >>> states = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    >>> observations = states + 0.3 * rng.normal(size=states.shape)
+    >>> model = AdditiveFilter().fit(states[:400], observations[:400])
+    >>> track = model.filter(observations[400:])
+    >>> error = ((track.mean - states[400:]) ** 2).sum(axis=1).mean()
+    >>> bool(error < 0.5 * 2 * 0.3**2)  # less than half of the observations' own
+    True
+    """
+
+    def __init__(
+        self,
+        kernel_state: Any = None,
+        kernel_observation: Any = None,
+        *,
+        kernel_control: Any = None,
+        centered: bool = False,
+        initial: Any = "uniform",
+        regularization: float | str = "auto",
+        basis: Any = None,
+        validation: str | None = "half",
+        grid: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.kernel_state = kernel_state
+        self.kernel_observation = kernel_observation
+        self.kernel_control = kernel_control
+        self.centered = centered
+        self.initial = initial
+        self.regularization = regularization
+        self.basis = basis
+        self.validation = validation
+        self.grid = grid
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    def _settings(self) -> dict[str, list[Any]]:
+        return {"regularization": open_setting(self.regularization, "regularization", LAMBDAS)}
+
+    def _learned(self, placed: Placed, settings: dict[str, Any]) -> AdditiveModel:
+        given = settings["regularization"]
+        sample, centered = placed.sample, bool(self.centered)
+        motion = Motion.learned(sample, *placed.pairs, given, centered, placed.controls)
+        operator = motion.conditional.operator_
+        w = operator._scale
+        after = take(sample.psi, motion.second)
+        source = operator._rows[:, :-1] if centered else operator._rows
+        xp = namespace(source)
+        plain = xp.concat([source, take(placed.phi, motion.second)], axis=1)
+        norms = sample.kernel._diagonal(take(sample.atoms, motion.second))
+        inverse, regularization, _ = regularized_inverse(
+            plain, after, norms, w, given, centered, nested=False
+        )
+        omega = xp.concat([plain, xp.ones_like(plain[:, :1])], axis=1) if centered else plain
+        image = (w[:, None] * omega) @ inverse
+        mass = xp.sum(image, axis=0)
+        steady = np.std(to_numpy(omega @ mass)) < STEADY
+        return AdditiveModel(
+            sample,
+            motion,
+            placed.observations,
+            self._evidence(placed, regularization),
+            after.T @ image,
+            inverse,
+            motion._beside_successors(omega),
+            mass if steady else None,
+            centered,
+            regularization,
+        )
+
+    @staticmethod
+    def _evidence(placed: Placed, regularization: float) -> Array:
+        """`E = (C_OO + δI)⁻¹ C_OS (C_SS + λI)⁻¹`, so that D(o) = ψ(o)ᵀ E m."""
+        sample = placed.sample
+        conditional = ConditionalEmbedding(
+            sample.kernel,
+            placed.observations.kernel_,
+            regularization,
+            (sample.space, placed.observations),
+        ).fit(sample.atoms, placed.training.observations.points)
+        inverse = conditional.reverse_operator(regularization)._inverse
+        w = conditional.weights_
+        return inverse @ (placed.phi.T @ (w[:, None] * sample.psi)) @ conditional.operator_._inverse
+
+    def _fitted(self, model: Any) -> None:
+        self.regularization_ = model.regularization

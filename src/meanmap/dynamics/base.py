@@ -1,0 +1,444 @@
+"""What every filter does with sequences."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from meanmap import checks
+from meanmap.arrays import Array, Points, count, namespace, take, to_library, to_numpy
+from meanmap.dynamics.model import Model, Passage, padded, warn_of_far
+from meanmap.dynamics.motion import Belief
+from meanmap.dynamics.sequences import (
+    Sequences,
+    Steps,
+    enough,
+    listed,
+    observed,
+    only_rotations,
+    read,
+    same_lengths,
+)
+from meanmap.dynamics.stream import Stream
+from meanmap.dynamics.track import Track
+from meanmap.dynamics.training import Placed, Training, steps_of
+from meanmap.dynamics.validation import LEAST, Validation, kernel_candidates, search
+from meanmap.embeddings import FactoredWeights
+from meanmap.kernels import Kernel
+from meanmap.pairs import alike
+
+ORIGINS = ("last", "every")
+TRANSFERS = ("two-step", "one-step")
+
+
+class StateFilter(BaseEstimator):
+    """A filter learned from sequences of states and observations.
+
+    Subclasses say which settings validation may choose (`_settings`) and how a model is learned
+    from a training sample in coordinates (`_learned`).
+    """
+
+    kernel_state: Any
+    kernel_observation: Any
+    kernel_control: Any
+    initial: Any
+    basis: Any
+    validation: str | None
+    grid: dict[str, Any] | None
+    n_jobs: int | None
+    progress: bool | None
+
+    _model: Model
+
+    # --- what a filter must say ---------------------------------------------------------------
+
+    def _settings(self) -> dict[str, list[Any]]:
+        """Candidates for every setting beside the kernels; one that is fixed has a single one."""
+        raise TypeError(f"{type(self).__name__} has no settings.")
+
+    def _learned(self, placed: Placed, settings: dict[str, Any]) -> Model:
+        """The model for one choice of settings, where "auto" is the closed-form choice."""
+        raise TypeError(f"{type(self).__name__} does not say how to learn.")
+
+    # --- fitting ------------------------------------------------------------------------------
+
+    def fit(self, states: Any, observations: Any, controls: Any = None) -> Self:
+        """Learn from a sequence of states with their observations, or from a list of sequences.
+
+        Parameters
+        ----------
+        states, observations : sequences, row t of each belonging to time t, or lists of them
+        controls : a sequence, a list of them, or None
+            What was done to the system: row t acts between t and t + 1.
+        """
+        checks.option(self.validation, "validation", ["half", None])  # type: ignore[list-item]
+        training, kernels = self._training(states, observations, controls)
+        grid = self._grid()
+        candidates = (
+            kernel_candidates(self.kernel_state, kernels[0], grid.get("state")),
+            kernel_candidates(self.kernel_observation, kernels[1], grid.get("observation")),
+        )
+        settings = self._settings()
+        for name, values in grid.items():
+            if name in settings:
+                settings[name] = list(values)
+        choices = [len(part) for part in (*candidates, *settings.values())]
+        chosen: dict[str, Any]
+        found: Validation | None = None
+        if self.validation == "half" and max(choices) > 1 and training.size >= LEAST:
+            found = search(training, candidates, settings, self._trial, self.n_jobs, self.progress)
+            if not np.isfinite(found.least):
+                warnings.warn(
+                    "no candidate of the validation could be computed on half of the data; the "
+                    "closed-form choices are used instead.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                found = None
+        if found is None:
+            pair = kernels
+            chosen = {name: v[0] if len(v) == 1 else "auto" for name, v in settings.items()}
+        else:
+            chosen = dict(found.best)
+            pair = chosen.pop("kernel_state"), chosen.pop("kernel_observation")
+        model = self._learned(training.placed(*pair, self._bases()), chosen)
+
+        # nothing is set before everything has worked
+        self._model = model
+        self.kernel_state_ = model.sample.kernel
+        self.kernel_observation_ = model.observations.kernel_
+        self.transition_ = model.motion.conditional
+        self.validation_ = found
+        self._control = None if training.controls is None else training.controls[1]
+        self._fitted(model)
+        return self
+
+    def _fitted(self, model: Any) -> None:
+        """Set the attributes that tell what was chosen."""
+
+    def _grid(self) -> dict[str, Any]:
+        grid = {} if self.grid is None else dict(self.grid)
+        known = ["state", "observation", *self._settings()]
+        for name, values in grid.items():
+            checks.option(name, "a key of grid", known)
+            if not isinstance(values, list | tuple | np.ndarray) or len(values) == 0:
+                raise ValueError(
+                    f"grid[{name!r}] must be a list of candidates, got {values!r:.60}."
+                )
+        return grid
+
+    def _bases(self) -> tuple[Any, Any]:
+        bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
+        if len(bases) != 2:
+            raise ValueError(
+                f"basis: expected one basis or a pair (state, observation), got {len(bases)}."
+            )
+        return bases
+
+    def _training(
+        self, states: Any, observations: Any, controls: Any
+    ) -> tuple[Training, tuple[Kernel, Kernel]]:
+        """Everything through the gate."""
+        s, kernel_state = read(states, self.kernel_state, "states")
+        o, kernel_observation = read(observations, self.kernel_observation, "observations")
+        named = [("states", s), ("observations", o)]
+        c = None
+        if controls is not None:
+            rows, kernel = read(controls, self.kernel_control, "controls")
+            named.append(("controls", rows))
+            c = rows, kernel
+        same_lengths(named)
+        enough(s, "states")
+        only_rotations(s.points, kernel_state, "states")
+        left, right = alike(s.points, o.points)
+        s = Sequences(left, s.lengths, s.single)
+        o = Sequences(right, o.lengths, o.single)
+        if c is not None:
+            c = (
+                Sequences(to_library(c[0].points, left), s.lengths, s.single),
+                c[1].resolve(c[0].points),
+            )
+        return Training(s, o, c), (kernel_state, kernel_observation)
+
+    def _trial(
+        self,
+        train: Training,
+        test: Training,
+        kernel_state: Kernel,
+        kernel_observation: Kernel,
+        settings: dict[str, list[Any]],
+    ) -> np.ndarray:
+        """Errors of all combinations of settings on the other half."""
+        placed = train.placed(kernel_state, kernel_observation, self._bases())
+        values, truth = compared(train, test, kernel_state)
+        steps = test_steps(placed, test)
+        controls = split_controls(test)
+        errors = []
+        for chosen in product(*settings.values()):
+            model = self._learned(placed, dict(zip(settings, chosen, strict=True)))
+            passage = model.run(steps, controls, self._prior(model), False, values)
+            errors.append(mean_error(passage.moments, truth, steps))
+        return np.array(errors)
+
+    # --- filtering ----------------------------------------------------------------------------
+
+    def filter(self, observations: Any, controls: Any = None, *, beliefs: bool = True) -> Track:
+        """The distribution of the state at each step, given the observations up to it.
+
+        Parameters
+        ----------
+        observations : a sequence, or a list of sequences (or an array with one more axis)
+            A row of NaN (None in a list, a missing label) is a step that nobody observed.
+        controls : as in `fit`, row t acting between t and t + 1
+        beliefs : bool
+            Keep the beliefs, steps × atoms numbers; False keeps their means, standard deviations
+            and coordinates only.
+        """
+        steps, passage, _ = self._filtered(observations, controls, 0, beliefs)
+        return passage.track("filtered", steps.lengths, steps.single, steps.support)
+
+    def smooth(
+        self, observations: Any, controls: Any = None, *, transfer: str | None = None
+    ) -> Track:
+        """The distribution of the state at each step, given all observations, also later ones.
+
+        Back through the filtered beliefs: the transition's posterior under the belief at t, pushed
+        through the smoothed belief at t + 1.
+
+        Parameters
+        ----------
+        observations, controls : as in `filter`
+        transfer : "one-step", "two-step" or None
+            The belief at t as weights on the training transitions: its own ("one-step", what None
+            takes without controls), or `u = w ∘ Ψ (C + εI)⁻¹ m`, which is
+            `transition_.posterior(belief, "squared").push(later)`.
+        """
+        if transfer is not None:
+            checks.option(transfer, "transfer", TRANSFERS)
+        steps, passage, given = self._filtered(observations, controls, 0, True)
+        if given is not None and transfer == "one-step":
+            raise ValueError(
+                'transfer="one-step" takes the training transitions as they are, whatever control '
+                'they happened under. Use transfer="two-step" with controls.'
+            )
+        transfer = transfer or ("one-step" if given is None else "two-step")
+        smoothed = self._model.smoothed(passage, steps.lengths, given, transfer)
+        return smoothed.track("smoothed", steps.lengths, steps.single, None)
+
+    def predict(
+        self, observations: Any, steps: int, controls: Any = None, *, origin: str = "last"
+    ) -> Track:
+        """The distribution of the state in the steps after the observations.
+
+        Parameters
+        ----------
+        observations : as in `filter`
+        steps : int
+            How far ahead.
+        controls : as in `fit`; here as many rows as there are observations, and `steps` - 1 more
+        origin : "last" or "every"
+            "last" gives `steps` beliefs, 1, 2, … steps after the last observation. "every" gives
+            one belief for each observation: the state `steps` later, from what was known then.
+        """
+        ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
+        checks.option(origin, "origin", ORIGINS)
+        read, passage, given = self._filtered(observations, controls, ahead - 1, True)
+        if origin == "last":
+            last = np.array(read.lengths) - 1
+            later = None
+            if given is not None:
+                rows = last[:, None] + np.arange(ahead)[None, :]
+                later = take_rows(given, rows)
+            found = self._model.forecast(passage.last(read.lengths), ahead, later)
+            lengths = (ahead,) * len(read.lengths)
+            return found.track("predicted", lengths, read.single, None)
+        b, length = read.seen.shape
+        xp = namespace(passage.coordinates)
+        belief = Belief(
+            xp.reshape(passage.coordinates, (b * length, -1)),
+            _flat_weights(passage, b * length),
+        )
+        for k in range(ahead):
+            now = None
+            if given is not None:
+                rows = np.minimum(np.arange(length)[None, :] + k, given.shape[1] - 1)
+                now = take_rows(given, np.broadcast_to(rows, (b, length)))
+                now = namespace(now).reshape(now, (b * length, *now.shape[2:]))
+            belief = self._model.advance(belief, self._model.motion.source(belief.coordinates, now))
+        found = Passage(self._model.sample, True, 1, None)
+        found.add(belief, None)
+        found.flush()
+        found.regroup(b, length)
+        return found.track("predicted", read.lengths, read.single, None)
+
+    def start(self, prior: Any = None) -> Stream:
+        """Begin a live stream: `.step(o)` takes one observation at a time.
+
+        `prior` is the belief before the first observation, an Embedding or a sample of states;
+        None is what the parameter `initial` says.
+        """
+        check_is_fitted(self)
+        return Stream(self, self._prior(self._model, prior))
+
+    # --- input --------------------------------------------------------------------------------
+
+    def _filtered(
+        self, observations: Any, controls: Any, ahead: int, keep: bool
+    ) -> tuple[Steps, Passage, Points | None]:
+        check_is_fitted(self)
+        steps = self._steps(observations)
+        given = self._controls(controls, steps, ahead)
+        warn_of_far(steps.support, stacklevel=4)
+        passage = self._model.run(steps, given, self._prior(self._model), keep)
+        return steps, passage, given
+
+    def _steps(self, observations: Any) -> Steps:
+        space = self._model.observations
+        kernel, like = space.kernel_, space._sample
+        raw, single = listed(observations, kernel, "observations")
+        parts: list[tuple[Points | None, np.ndarray]] = []
+        for i, part in enumerate(raw):
+            name = "observations" if single else f"observations[{i}]"
+            some, seen = observed(part, name)
+            if len(seen) == 0:
+                raise ValueError(f"{name} has no steps; at least one is needed.")
+            points = kernel.check(some, name, like, "the training data") if seen.any() else None
+            parts.append((points, seen))
+        if not any(seen.any() for _, seen in parts):
+            raise ValueError(
+                "observations: every step is missing, so there is nothing to filter. From a prior "
+                "alone a stream predicts: start(prior).predict(steps)."
+            )
+        return steps_of(space, parts, single)
+
+    def _controls(self, controls: Any, steps: Steps, ahead: int) -> Any:
+        """Controls as an array (b, rows, …), or None."""
+        if self._control is None:
+            if controls is not None:
+                raise ValueError("controls: the filter was fitted without any. Fit it with them.")
+            return None
+        if controls is None:
+            raise ValueError(
+                "controls: the filter was fitted with controls and needs them here too, a row for "
+                "every step."
+            )
+        kernel = self._control
+        raw, single = listed(controls, kernel, "controls")
+        if len(raw) != len(steps.lengths):
+            raise ValueError(
+                f"controls holds {len(raw)} sequences and observations {len(steps.lengths)}."
+            )
+        rows = []
+        for i, (part, length) in enumerate(zip(raw, steps.lengths, strict=True)):
+            name = "controls" if single else f"controls[{i}]"
+            points = kernel.check(part, name, self._model.motion.controls_like, "the training data")
+            if count(points) < length + ahead:
+                raise ValueError(
+                    f"{name}: expected {length + ahead} rows, one a step, got {count(points)}. Row "
+                    "t acts between step t and step t + 1."
+                )
+            rows.append(points)
+        return padded(rows, max(count(row) for row in rows))
+
+    def _one_control(self, control: Any, first: bool) -> Points | None:
+        """The control of one live step."""
+        if self._control is None:
+            if control is not None:
+                raise ValueError("control: the filter was fitted without any. Fit it with them.")
+            return None
+        if first:
+            return None  # nothing lies before the first step
+        if control is None:
+            raise ValueError("control: the filter was fitted with controls; pass the last one.")
+        return self._control.rows(control, self._model.motion.controls_like, "control")[0]
+
+    def _forecast(
+        self, belief: Belief | None, prior: Belief | None, steps: int, controls: Any
+    ) -> Track:
+        """What a stream expects of the next steps."""
+        ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
+        if belief is None:
+            belief = self._model.sample.marginal if prior is None else prior
+        given = None
+        if self._control is not None or controls is not None:
+            nothing = np.zeros((1, 0))
+            there = Steps(nothing, np.zeros((1, 0), dtype=bool), nothing, (0,), True)
+            given = self._controls(controls, there, ahead)
+        return self._model.forecast(belief, ahead, given).track("predicted", (ahead,), True, None)
+
+    def _prior(self, model: Model, prior: Any = None) -> Belief | None:
+        """The belief that somebody gave for the first step."""
+        prior = self.initial if prior is None else prior
+        if isinstance(prior, str):
+            checks.option(prior, "initial", ["first", "uniform"])
+            return None if prior == "first" else model.sample.marginal
+        return model.sample.belief(prior)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_model")
+
+
+def _flat_weights(passage: Passage, total: int) -> Any:
+    weights = passage.weights()
+    if isinstance(weights, FactoredWeights):
+        vector = weights.vector
+        flat = namespace(vector).reshape(vector, (total, -1))
+        return FactoredWeights(weights.scale, weights.rows, flat)
+    return namespace(weights).reshape(weights, (total, -1))
+
+
+def take_rows(controls: Array, rows: np.ndarray) -> Array:
+    """Controls (b, k, …) at given rows (b, k) of each sequence."""
+    return controls[np.arange(rows.shape[0])[:, None], rows]
+
+
+def compared(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Array]:
+    """Functions of the training states, and their values at the test states."""
+    values, space = train.targets(kernel)
+    if space is not None:
+        return values, space._transform(test.states.points)
+    truth = test.targets(kernel)[0]
+    return values, truth
+
+
+def test_steps(placed: Placed, test: Training) -> Steps:
+    """The test half's observations in the coordinates of the training half's."""
+    parts, at = [], 0
+    for n in test.observations.lengths:
+        points = take(test.observations.points, slice(at, at + n))
+        parts.append((points, np.ones(n, dtype=bool)))
+        at += n
+    return steps_of(placed.observations, parts, len(parts) == 1)
+
+
+def split_controls(test: Training) -> Any:
+    """The test half's controls, (b, steps, …)."""
+    if test.controls is None:
+        return None
+    rows, at = [], 0
+    for n in test.states.lengths:
+        rows.append(take(test.controls[0].points, slice(at, at + n)))
+        at += n
+    return padded(rows, max(test.states.lengths))
+
+
+def mean_error(means: Array | None, truth: Array, steps: Steps) -> float:
+    """The mean squared error of means (b, steps, q) against rows of truth."""
+    assert means is not None
+    inside = np.arange(means.shape[1])[None, :] < np.array(steps.lengths)[:, None]
+    rows = take(namespace(means).reshape(means, (-1, means.shape[-1])), inside.ravel())
+    xp = namespace(rows)
+    return float(to_numpy(xp.mean(xp.sum((rows - truth) ** 2, axis=1))))
+
+
+def open_setting(value: Any, name: str, candidates: list[float]) -> list[Any]:
+    """A setting's candidates: what the user gave, or the default ones for "auto"."""
+    if isinstance(value, str):
+        checks.option(value, name, ["auto"])
+        return list(candidates)
+    return [checks.not_negative(value, name, 'Use "auto" or a number like 1e-3.')]

@@ -1,0 +1,330 @@
+"""Filtering by kernel Bayes' rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import Array, asarray, namespace, take
+from meanmap.conditional import ConditionalEmbedding
+from meanmap.dynamics.base import (
+    TRANSFERS,
+    StateFilter,
+    compared,
+    mean_error,
+    open_setting,
+    split_controls,
+    test_steps,
+)
+from meanmap.dynamics.model import Model
+from meanmap.dynamics.motion import Belief, Motion, positive, settled
+from meanmap.dynamics.sequences import Steps
+from meanmap.dynamics.training import Placed, Training
+from meanmap.kernels import Kernel
+from meanmap.linalg import solve_ridge
+from meanmap.rules import METHODS
+
+# what validation tries
+EPSILONS = [1e-5, 1e-4, 1e-3, 1e-2]
+DELTAS = [1e-4, 1e-3, 1e-2]
+SQUARED = [1e-8, 1e-6, 1e-4]
+POWERS = [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+@dataclass(frozen=True)
+class BayesModel(Model):
+    """Predict by the transition, then condition by kernel Bayes' rule.
+
+    With a predicted belief m, `u = w ∘ Ψ_S (C_SS + εI)⁻¹ m` is the prior on the training pairs
+    (Fukumizu, Song and Gretton 2013, eq. 17), and the posterior's weights are on the same pairs
+    (eq. 18).
+    """
+
+    conditional: ConditionalEmbedding  # P(o|s)
+    phi: Array  # ψ of the training observations, (n, r_o)
+    ratio: Array  # Ψ_S (C_SS + εI)⁻¹: a belief's density ratio u/w on the sample
+    inverse: Array  # (C_OO + δI)⁻¹
+    w: Array
+    method: str
+    transfer: str
+    delta: float
+    power: Any  # τ, a number or one a sequence (b, 1)
+
+    def prepared(self, features: Array) -> Array:
+        return features @ self.inverse if self.method == "reweighted" else features
+
+    def start(self, prior: Belief, prepared: Array, known: bool) -> Belief:
+        if known:
+            return self.condition(prior, prepared)
+        # C_SO (C_OO + δI)⁻¹ ψ(o): the paper's, without its factor T
+        h = prepared if self.method == "reweighted" else prepared @ self.inverse
+        return self._belief(settled(self.w * (h @ self.phi.T), prior.dense(), absolute=True))
+
+    def update(self, belief: Belief, predicted: Belief, source: Array, prepared: Array) -> Belief:
+        if self.transfer == "one-step":
+            predicted = self._moved(belief)
+        return self.condition(predicted, prepared)
+
+    def _moved(self, belief: Belief) -> Belief:
+        """Every atom becomes its successor (Song, Fukumizu and Gretton 2013, eq. 35).
+
+        Over several steps without an observation this would follow single training paths instead
+        of the transition, so that predictions are made by the operator.
+        """
+        successors = take(belief.dense().T, self.motion.first)
+        moved = self.motion._beside_successors(successors).T
+        moved = settled(moved, namespace(moved).broadcast_to(self.w, moved.shape))
+        return Belief(moved @ self.sample.psi, moved)
+
+    def condition(self, predicted: Belief, prepared: Array) -> Belief:
+        """Kernel Bayes' rule for every sequence."""
+        ratio = predicted.coordinates @ self.ratio.T
+        if self.method == "squared":
+            mass = self.motion.mass
+            u = self.w * ratio
+            # where a kernel determines mass it is one; else δ would follow its drift
+            u = u if mass is None else settled(u, self.w * positive(ratio, self.w))
+        else:
+            rho = positive(ratio, self.w)
+            u = self.w * rho
+        if self.method == "reweighted":
+            weights = self.w * (prepared @ self.phi.T) * _power(rho, self.power)
+        else:
+            weights = self._conditioned(u, prepared)
+        return self._belief(settled(weights, self.w * positive(ratio, self.w)))
+
+    def _conditioned(self, u: Array, features: Array) -> Array:
+        """`u ∘ Φ (C_WW² + δI)⁻¹ C_WW ψ(o)`, or `u₊ ∘ Φ (C_WW + δI)⁻¹ ψ(o)`."""
+        squared, phi = self.method == "squared", self.phi
+        rows = []
+        for scale, feature in zip(u, features, strict=True):
+            C_WW = phi.T @ (scale[:, None] * phi)
+            rows.append(scale * (phi @ solve_ridge(C_WW, self.delta, feature, squared)))
+        return namespace(u).stack(rows)
+
+    def _belief(self, weights: Array) -> Belief:
+        return Belief(weights @ self.sample.psi, weights)
+
+
+def _power(rho: Array, tau: Any) -> Array:
+    """ρ^τ, where 0⁰ is 1: a prior that is ignored excludes nothing."""
+    if isinstance(tau, float):
+        return rho if tau == 1 else rho**tau
+    return rho**tau
+
+
+class KernelBayesFilter(StateFilter):
+    """Track a hidden state whose dynamics nobody can write: kernel Bayes filtering.
+
+    From training sequences of states and observations it learns the transition P(s'|s) and the
+    observation P(o|s) as operators. Given new observations it predicts by the one and conditions
+    by kernel Bayes' rule on the other (Song, Fukumizu and Gretton 2013, Algorithm VII; Fukumizu,
+    Song and Gretton 2013, eqs. 16 to 18).
+
+    Parameters
+    ----------
+    kernel_state, kernel_observation, kernel_control : Kernel, callable or None
+        None chooses for the kind of points, and lets validation choose among multiples of the
+        median for its bandwidth.
+    method : "reweighted", "importance" or "squared"
+        How Bayes' rule is regularised, as in `bayes_rule`. "reweighted" costs two matrix-vector
+        products a step, and with a validated `power` it relies on the dynamics only as far as they
+        help; "squared" is the papers'.
+    transfer : "two-step" or "one-step"
+        Prediction by the transition operator (2013, eq. 17), or by replacing every training state
+        with its successor (Algorithm VII, eq. 35).
+    initial : "first", "uniform", or a prior: Embedding or a sample of states
+        The first belief: the conditional of the state given the first observation, Bayes' rule
+        with all training states as the prior, or with a prior of yours.
+    regularization : float or "auto"
+        ε of the transition and of the prior's weights.
+    posterior_regularization : float or "auto"
+        δ of Bayes' rule, on the scale it has in `bayes_rule`.
+    power : float or "auto"
+        τ of "reweighted": 1 is Bayes' rule, 0 ignores the dynamics.
+    basis : a basis, a pair of them (state, observation), or None
+    validation : "half" or None
+        "half" chooses everything that is "auto" (or a kernel that is None) by the papers'
+        half-split validation: learn from one half of the training sequences, compare the means
+        on the other, and the other way round. None takes the median bandwidths, the regularisations
+        of least leave-one-out error, and τ = 1.
+    grid : dict or None
+        Candidates instead of the defaults: "state" and "observation" (multiples of the median, or
+        kernels), "regularization", "posterior_regularization", "power".
+    n_jobs : int or None
+        Processes that validate in parallel, as in scikit-learn.
+    progress : bool or None
+        Show a progress bar; None on a terminal only.
+
+    Attributes
+    ----------
+    transition_ : P(s'|s), a ConditionalEmbedding
+    observation_ : P(o|s), a ConditionalEmbedding
+    kernel_state_, kernel_observation_ : the kernels, bandwidths resolved
+    regularization_, posterior_regularization_, power_ : as they were chosen
+    validation_ : a Validation with every candidate's error, or None
+
+    Notes
+    -----
+    Weights may be negative; they are normalised at every step. Where they cancel (κ = Σw/Σ|w| below
+    0.2) their positive part is used, and where nothing is left of that the prediction stands. An
+    observation whose support is below 0.001 is passed over. So a belief is always a finite set of
+    weights that sum to one, however long the stream.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import KernelBayesFilter
+    >>> rng = np.random.default_rng(0)
+    >>> angle = np.cumsum(rng.normal(0.3, 0.1, size=600))
+    >>> states = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    >>> observations = states + 0.3 * rng.normal(size=states.shape)
+    >>> model = KernelBayesFilter().fit(states[:400], observations[:400])
+    >>> track = model.filter(observations[400:])
+    >>> error = ((track.mean - states[400:]) ** 2).sum(axis=1).mean()
+    >>> bool(error < 0.5 * 2 * 0.3**2)  # less than half of the observations' own
+    True
+    >>> stream = model.start()
+    >>> belief = stream.step(observations[400])
+    >>> belief.mean().shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        kernel_state: Any = None,
+        kernel_observation: Any = None,
+        *,
+        kernel_control: Any = None,
+        method: str = "reweighted",
+        transfer: str = "two-step",
+        initial: Any = "first",
+        regularization: float | str = "auto",
+        posterior_regularization: float | str = "auto",
+        power: float | str = "auto",
+        basis: Any = None,
+        validation: str | None = "half",
+        grid: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.kernel_state = kernel_state
+        self.kernel_observation = kernel_observation
+        self.kernel_control = kernel_control
+        self.method = method
+        self.transfer = transfer
+        self.initial = initial
+        self.regularization = regularization
+        self.posterior_regularization = posterior_regularization
+        self.power = power
+        self.basis = basis
+        self.validation = validation
+        self.grid = grid
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, list[Any]]:
+        checks.option(self.method, "method", METHODS)
+        checks.option(self.transfer, "transfer", TRANSFERS)
+        deltas = SQUARED if self.method == "squared" else DELTAS
+        powers = POWERS if self.method == "reweighted" else [1.0]
+        return {
+            "regularization": open_setting(self.regularization, "regularization", EPSILONS),
+            "posterior_regularization": open_setting(
+                self.posterior_regularization, "posterior_regularization", deltas
+            ),
+            "power": open_setting(self.power, "power", powers),
+        }
+
+    def _learned(self, placed: Placed, settings: dict[str, Any]) -> BayesModel:
+        epsilon, delta = settings["regularization"], settings["posterior_regularization"]
+        tau = settings["power"]
+        if self.transfer == "one-step" and placed.controls is not None:
+            raise ValueError(
+                'transfer="one-step" replaces a state by its successor, which happened under '
+                'another control. Use transfer="two-step" with controls.'
+            )
+        sample, phi = placed.sample, placed.phi
+        motion = Motion.learned(sample, *placed.pairs, epsilon, False, placed.controls)
+        spaces = sample.space, placed.observations
+        kernels = sample.kernel, placed.observations.kernel_
+        conditional = ConditionalEmbedding(*kernels, epsilon, spaces).fit(
+            sample.atoms, placed.training.observations.points
+        )
+        if delta == "auto":
+            delta = conditional.posterior_regularization(self.method)
+        plain = delta**0.5 if self.method == "squared" else delta  # on the scale of C_OO
+        inverse = conditional.reverse_operator(plain)._inverse
+        w = conditional.weights_
+        ratio = sample.psi @ conditional.operator_._inverse
+        evidence = inverse @ (phi.T @ (w[:, None] * ratio))
+        return BayesModel(
+            sample,
+            motion,
+            placed.observations,
+            evidence,
+            conditional,
+            phi,
+            ratio,
+            inverse,
+            w,
+            self.method,
+            self.transfer,
+            delta,
+            1.0 if tau == "auto" else tau,
+        )
+
+    def _fitted(self, model: Any) -> None:
+        self.observation_ = model.conditional
+        self.regularization_ = model.motion.conditional.regularization_
+        self.posterior_regularization_ = model.delta
+        self.power_ = model.power
+
+    def _trial(
+        self,
+        train: Training,
+        test: Training,
+        kernel_state: Kernel,
+        kernel_observation: Kernel,
+        settings: dict[str, list[Any]],
+    ) -> np.ndarray:
+        if self.method != "reweighted":
+            return super()._trial(train, test, kernel_state, kernel_observation, settings)
+        # nothing is factorised for δ and τ step by step: all of them are filtered as one batch
+        placed = train.placed(kernel_state, kernel_observation, self._bases())
+        values, truth = compared(train, test, kernel_state)
+        steps, controls = test_steps(placed, test), split_controls(test)
+        epsilons, deltas, powers = settings.values()
+        xp = namespace(steps.features)
+        batch = Steps(
+            xp.concat([steps.features] * (len(deltas) * len(powers))),
+            np.concatenate([steps.seen] * (len(deltas) * len(powers))),
+            steps.support,
+            steps.lengths,
+            False,
+        )
+        if controls is not None:
+            controls = xp.concat([controls] * (len(deltas) * len(powers)))
+        tau = np.tile(np.repeat(np.array(powers), len(steps.lengths)), len(deltas))[:, None]
+        errors = []
+        for epsilon in epsilons:
+            first = {"regularization": epsilon, "posterior_regularization": deltas[0], "power": 1.0}
+            model = self._learned(placed, first)
+            model = replace(model, power=asarray(tau, steps.features))
+            prepared = []
+            for delta in deltas:
+                inverse = model.conditional.reverse_operator(delta)._inverse
+                prepared += [steps.features @ inverse] * len(powers)
+            passage = model.run(
+                batch, controls, self._prior(model), False, values, xp.concat(prepared)
+            )
+            found = passage.moments
+            assert found is not None
+            means = xp.reshape(found, (-1, *steps.seen.shape, found.shape[-1]))
+            errors += [mean_error(part, truth, steps) for part in means]
+        return np.array(errors)

@@ -1,0 +1,367 @@
+"""What a filter has learned, and how it goes through sequences: the same for every filter."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import Array, Points, assign, device, namespace, one_blas_thread, to_numpy
+from meanmap.dynamics.motion import Belief, Motion, Sample
+from meanmap.dynamics.sequences import Steps
+from meanmap.dynamics.track import Track
+from meanmap.dynamics.training import LOST
+from meanmap.embeddings import FactoredWeights, numeric
+from meanmap.embeddings.values import each_part
+from meanmap.linalg import ConflictWarning
+from meanmap.operators import FAR
+from meanmap.spaces import Space
+
+LEAST = 1e-6  # the evidence is not taken to be less than this
+#: δ of smoothing over the square of the mean k(s, s): on rotations and oscillations of 400 training
+#: steps the error is least here, below that of filtering; ten times more or less is worse than it
+BACKWARD = 1e-2
+CHUNK = 1 << 24  # weights in memory before their moments are taken
+
+
+@dataclass(frozen=True)
+class Model:
+    """A filter in coordinates. Subclasses say how a belief takes an observation in."""
+
+    sample: Sample
+    motion: Motion
+    observations: Space
+    evidence: Array  # (r_o, r_s): D(o) = ψ(o)ᵀ E m for a predicted belief m
+
+    #: Whether the first belief is about the state before the first observation.
+    begins_before = False
+
+    # --- what a filter must say ---------------------------------------------------------------
+
+    def prepared(self, features: Array) -> Array:
+        """Observations (…, r_o) as `update` wants them: what can be done for all steps at once."""
+        return features
+
+    def start(self, prior: Belief, prepared: Array, known: bool) -> Belief:
+        """The first belief; `known` says that somebody gave the prior."""
+        raise TypeError(f"{type(self).__name__} does not say how to begin.")
+
+    def update(self, belief: Belief, predicted: Belief, source: Array, prepared: Array) -> Belief:
+        """The belief after an observation, from the belief before and the prediction."""
+        raise TypeError(f"{type(self).__name__} does not say how to take in an observation.")
+
+    def advance(self, belief: Belief, source: Array) -> Belief:
+        """The belief one step later, with no observation."""
+        return self.motion.push(source)
+
+    # --- one step -----------------------------------------------------------------------------
+
+    def step(
+        self,
+        belief: Belief | None,
+        prior: Belief | None,
+        features: Array,
+        prepared: Array,
+        seen: np.ndarray,
+        controls: Points | None,
+    ) -> tuple[Belief, Array]:
+        """The beliefs of b sequences after one more step, and the evidence of what was seen."""
+        xp = namespace(features)
+        known = prior is not None
+        if belief is None:
+            predicted = self.sample.marginal if prior is None else prior
+            predicted = repeated(predicted, features.shape[0])
+            belief = predicted if self.begins_before else None
+        if belief is not None:
+            source = self.motion.source(belief.coordinates, controls)
+            predicted = self.advance(belief, source)
+        evidence = xp.sum((features @ self.evidence) * predicted.coordinates, axis=-1)
+        evidence = xp.where(evidence > LEAST, evidence, LEAST + 0 * evidence)
+        if not seen.any():
+            return predicted, xp.ones_like(evidence)
+        if belief is None:
+            updated = self.start(predicted, prepared, known)
+        else:
+            updated = self.update(belief, predicted, source, prepared)
+        if seen.all():
+            return updated, evidence
+        there = xp.asarray(seen, device=device(features))
+        return updated.where(seen, predicted), xp.where(there, evidence, xp.ones_like(evidence))
+
+    # --- whole sequences ----------------------------------------------------------------------
+
+    def run(
+        self,
+        steps: Steps,
+        controls: Points | None,
+        prior: Belief | None,
+        keep: bool,
+        values: Array | None = None,
+        prepared: Array | None = None,
+    ) -> Passage:
+        """Go through sequences step by step, all of them at once."""
+        b, length = steps.seen.shape
+        with one_blas_thread(b * self.sample.psi.shape[0] < 1 << 18):
+            prepared = self.prepared(steps.features) if prepared is None else prepared
+            passage = Passage(self.sample, keep, length, values)
+            belief = None
+            for t in range(length):
+                before = None if controls is None or t == 0 else take_step(controls, t - 1)
+                belief, evidence = self.step(
+                    belief,
+                    prior,
+                    steps.features[:, t],
+                    prepared[:, t],
+                    steps.seen[:, t],
+                    before,
+                )
+                passage.add(belief, evidence)
+            passage.flush()
+        return passage
+
+    def forecast(
+        self, belief: Belief, count: int, controls: Points | None, keep: bool = True
+    ) -> Passage:
+        """Beliefs 1, 2, … steps after the given ones."""
+        passage = Passage(self.sample, keep, count, None)
+        with one_blas_thread():
+            for k in range(count):
+                now = None if controls is None else take_step(controls, k)
+                belief = self.advance(belief, self.motion.source(belief.coordinates, now))
+                passage.add(belief, None)
+            passage.flush()
+        return passage
+
+    def smoothed(
+        self, passage: Passage, lengths: tuple[int, ...], controls: Points | None, transfer: str
+    ) -> Passage:
+        """Go back through filtered beliefs, from the last of each sequence to the first."""
+        out = Passage(self.sample, True, passage.length, None)
+        last = np.array(lengths) - 1
+        size = float(namespace(self.sample.psi).sum(self.sample.psi**2)) / self.sample.psi.shape[0]
+        later: Belief | None = None
+        with one_blas_thread():
+            for t in range(passage.length - 1, -1, -1):
+                belief = passage.belief(t)
+                if later is None:
+                    later = belief
+                else:
+                    now = None if controls is None else take_step(controls, t)
+                    source = self.motion.source(belief.coordinates, now)
+                    u = self.motion.transition_weights(belief, source, transfer)
+                    backward = self.motion.smoothed(u, later, BACKWARD * size * size)
+                    later = belief.where(last <= t, backward)
+                out.add(later, None)
+            out.flush()
+        out.reverse()
+        return out
+
+
+class Passage:
+    """Beliefs as they are collected, a step at a time."""
+
+    def __init__(self, sample: Sample, keep: bool, length: int, values: Array | None) -> None:
+        self.sample, self.keep, self.length = sample, keep, length
+        self._values = values  # functions of the atoms whose expectations are all that is wanted
+        self._beliefs: list[Belief] = []
+        self._coordinates: list[Array] = []
+        self._weights: list[Any] = []
+        self._evidence: list[Array] = []
+        self._moments: list[Array] = []
+        self._stacked: Array | None = None
+
+    def add(self, belief: Belief, evidence: Array | None) -> None:
+        self._beliefs.append(belief)
+        if evidence is not None:
+            self._evidence.append(evidence)
+        if not self.keep and not isinstance(belief.weights, FactoredWeights):
+            b, n = belief.weights.shape
+            if len(self._beliefs) * b * n > CHUNK:
+                self.flush()
+
+    def flush(self) -> None:
+        """Take the moments of what was collected, and let go of the weights unless wanted."""
+        if not self._beliefs:
+            return
+        xp = namespace(self._beliefs[0].coordinates)
+        self._coordinates += [belief.coordinates for belief in self._beliefs]
+        weights = stacked([belief.weights for belief in self._beliefs], xp)
+        columns = self.columns
+        if columns is not None:
+            if isinstance(weights, FactoredWeights):
+                self._moments.append(weights.apply(columns))
+            else:
+                self._moments.append(weights @ columns)
+        if self.keep:
+            self._weights.append(weights)
+        self._beliefs = []
+
+    @property
+    def columns(self) -> Array | None:
+        """What expectations are taken of: given values, or states and their squares."""
+        if self._values is not None:
+            return self._values
+        parts = self.sample.atoms
+        parts = parts if isinstance(parts, tuple) else (parts,)
+        try:
+            flat = [numeric(part) for part in parts]
+        except TypeError:
+            return None
+        xp = namespace(flat[0])
+        flat = [xp.reshape(part, (part.shape[0], -1)) for part in flat]
+        return xp.concat([*flat, *(part * part for part in flat)], axis=1)
+
+    @property
+    def coordinates(self) -> Array:
+        """(b, steps, r)."""
+        if self._stacked is None:
+            self._stacked = namespace(self._coordinates[0]).stack(self._coordinates, axis=1)
+        return self._stacked
+
+    @property
+    def moments(self) -> Array | None:
+        """Expectations of the columns, (b, steps, q)."""
+        if not self._moments:
+            return None
+        return namespace(self._moments[0]).concat(self._moments, axis=1)
+
+    def weights(self) -> Any:
+        """(b, steps, n), or None if they were not kept."""
+        if not self._weights:
+            return None
+        if len(self._weights) == 1:
+            return self._weights[0]
+        parts = [w.dense() if isinstance(w, FactoredWeights) else w for w in self._weights]
+        return namespace(parts[0]).concat(parts, axis=1)
+
+    def belief(self, t: int) -> Belief:
+        """The beliefs of step t."""
+        return Belief(self.coordinates[:, t], self.weights()[:, t])
+
+    def last(self, lengths: tuple[int, ...]) -> Belief:
+        """The last belief of every sequence."""
+        at = np.arange(len(lengths)), np.array(lengths) - 1
+        return Belief(self.coordinates[at], self.weights()[at])
+
+    def regroup(self, b: int, length: int) -> None:
+        """Beliefs of one step, (b·steps, 1, …), as those of b sequences."""
+        self.length = length
+
+        def again(part: Array) -> Array:
+            return namespace(part).reshape(part, (b, length, part.shape[-1]))
+
+        self._stacked = again(self.coordinates)
+        self._moments = [again(part) for part in self._moments]
+        self._weights = [
+            FactoredWeights(w.scale, w.rows, again(w.vector))
+            if isinstance(w, FactoredWeights)
+            else again(w)
+            for w in self._weights
+        ]
+
+    def reverse(self) -> None:
+        """Turn time round."""
+        self._stacked = None
+        self._coordinates = self._coordinates[::-1]
+        self._moments = [namespace(m).flip(m, axis=1) for m in self._moments]
+        self._weights = [_flipped(w) for w in self._weights]
+
+    def track(
+        self, kind: str, lengths: tuple[int, ...], single: bool, support: np.ndarray | None
+    ) -> Track:
+        """The record that a user gets."""
+        moments = self.moments
+        first = second = None
+        if moments is not None:
+            atoms = self.sample.atoms
+            parts = atoms if isinstance(atoms, tuple) else (atoms,)
+            xp, at, columns = namespace(moments), 0, []
+            for part in (*parts, *parts):
+                size = int(np.prod(part.shape[1:], dtype=int))
+                shape = (*moments.shape[:2], *part.shape[1:])
+                columns.append(xp.reshape(moments[..., at : at + size], shape))
+                at += size
+            half = len(parts)
+            if isinstance(atoms, tuple):
+                first, second = tuple(columns[:half]), tuple(columns[half:])
+            else:
+                first, second = columns
+        log = None
+        if self._evidence:
+            xp = namespace(self._evidence[0])
+            log = to_numpy(xp.log(xp.stack(self._evidence, axis=1)))
+        return Track(
+            kind,
+            self.sample.space,
+            self.sample.atoms,
+            self.coordinates,
+            self.weights(),
+            first,
+            second,
+            log,
+            support,
+            lengths,
+            single,
+        )
+
+
+def stacked(weights: list[Any], xp: Any) -> Any:
+    """Weights of several steps, (b, steps, n)."""
+    factored = [w for w in weights if isinstance(w, FactoredWeights)]
+    if len(factored) == len(weights) and all(w.rows is factored[0].rows for w in factored):
+        vector = xp.stack([w.vector for w in factored], axis=1)
+        return FactoredWeights(factored[0].scale, factored[0].rows, vector)
+    return xp.stack([w.dense() if isinstance(w, FactoredWeights) else w for w in weights], axis=1)
+
+
+def _flipped(weights: Any) -> Any:
+    if isinstance(weights, FactoredWeights):
+        flipped = namespace(weights.vector).flip(weights.vector, axis=1)
+        return FactoredWeights(weights.scale, weights.rows, flipped)
+    return namespace(weights).flip(weights, axis=1)
+
+
+def repeated(belief: Belief, times: int) -> Belief:
+    """One belief for each of several sequences."""
+    if belief.coordinates.shape[0] == times:
+        return belief
+    xp = namespace(belief.coordinates)
+    m, w = belief.coordinates, belief.dense()
+    return Belief(
+        xp.broadcast_to(m, (times, m.shape[-1])), xp.broadcast_to(w, (times, w.shape[-1]))
+    )
+
+
+def take_step(controls: Points, t: int) -> Points:
+    """The controls (b, …) of one step, from (b, steps, …)."""
+    return each_part(controls, lambda part: part[:, t])
+
+
+def padded(rows: list[Array], length: int) -> Array:
+    """Arrays of different lengths as one, zeros behind the shorter ones."""
+    xp = namespace(rows[0])
+    shape = (len(rows), length, *rows[0].shape[1:])
+    out = xp.zeros(shape, dtype=rows[0].dtype, device=device(rows[0]))
+    for i, row in enumerate(rows):
+        out = assign(out, (i, slice(0, row.shape[0])), row)
+    return out
+
+
+def warn_of_far(support: np.ndarray, stacklevel: int) -> None:
+    """Say how many observations lie far from the training observations, and what was done."""
+    far = support < FAR  # NaN, where nothing was seen, is not
+    if not far.any():
+        return
+    lost = int((support < LOST).sum())
+    ignored = f"; {lost} of them say nothing at all and were passed over" if lost else ""
+    where = np.argwhere(far)[0]
+    place = f"step {where[-1]}" + (f" of sequence {where[0]}" if len(support) > 1 else "")
+    warnings.warn(
+        f"{int(far.sum())} of {int((~np.isnan(support)).sum())} observations lie far from all "
+        f"training observations (their support is below {FAR}; the first is {place}){ignored}. "
+        "Train on sequences that reach there, or widen the observation kernel.",
+        ConflictWarning,
+        stacklevel=stacklevel,
+    )

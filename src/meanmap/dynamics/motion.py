@@ -1,0 +1,285 @@
+"""Where a belief goes while nobody looks: the transition in coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    assign,
+    device,
+    float_like,
+    namespace,
+    solve_triangular,
+    take,
+    to_numpy,
+)
+from meanmap.conditional import ConditionalEmbedding
+from meanmap.embeddings import FactoredWeights
+from meanmap.kernels import Kernel, TensorProduct
+from meanmap.kernels.base import ALL
+from meanmap.linalg import solve_ridge
+from meanmap.operators import CONFLICT, as_embedding
+from meanmap.spaces import PivotedCholesky, Space
+from meanmap.spaces.cholesky import Pivots
+
+STEADY = 0.1  # a conditional whose weights sum to one within this on the sample determines mass
+SHARP = 1e-8  # of the trace: how closely a prior is written on the training states
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Distributions of the state, one for each of b sequences, on the training states as atoms."""
+
+    coordinates: Array  # (b, r)
+    weights: Any  # (b, n), an array or FactoredWeights
+
+    def rows(self, index: Any) -> Belief:
+        """The beliefs of some of the sequences."""
+        return Belief(self.coordinates[index], self.weights[index])
+
+    def dense(self) -> Array:
+        """The weights as an array."""
+        return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
+
+    def where(self, mask: np.ndarray, other: Belief) -> Belief:
+        """These beliefs where the mask holds, the other ones elsewhere."""
+        xp = namespace(self.coordinates)
+        chosen = xp.asarray(mask, device=device(self.coordinates))[:, None]
+        coordinates = xp.where(chosen, self.coordinates, other.coordinates)
+        mine, theirs = self.weights, other.weights
+        factored = isinstance(mine, FactoredWeights) and isinstance(theirs, FactoredWeights)
+        if factored and mine.rows is theirs.rows:
+            vector = xp.where(chosen, mine.vector, theirs.vector)
+            return Belief(coordinates, FactoredWeights(mine.scale, mine.rows, vector))
+        return Belief(coordinates, xp.where(chosen, self.dense(), other.dense()))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The training states: the atoms of every belief."""
+
+    space: Space
+    atoms: Points
+    psi: Array  # (n, r)
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.space.kernel_
+
+    @cached_property
+    def marginal(self) -> Belief:
+        """All training states alike."""
+        xp = namespace(self.psi)
+        n = self.psi.shape[0]
+        w = xp.full((1, n), 1.0 / n, dtype=self.psi.dtype, device=device(self.psi))
+        return Belief(w @ self.psi, w)
+
+    def belief(self, prior: Any) -> Belief:
+        """A prior of the state as weights on the training states."""
+        given = as_embedding(prior, self.space).moved_to(self.kernel, self.space._sample)
+        given = given.normalized()
+        shared = given._space is self.space
+        m = given.coordinates if shared else self.space._mean(given.atoms, given.weights)
+        m = m if m.ndim == 2 else m[None, :]
+        n = self.psi.shape[0]
+        C = self.psi.T @ self.psi / n
+        trace = float(namespace(C).sum(namespace(C).linalg.diagonal(C)))
+        rows = [self.psi @ solve_ridge(C, SHARP * trace, row) / n for row in m]
+        weights = namespace(m).stack(rows)
+        return Belief(m, settled(weights, self.marginal.weights))
+
+
+@dataclass(frozen=True)
+class Control:
+    """Pairs (state, control) in coordinates, so that a belief and a control make one element.
+
+    With pivots (pⱼ, cⱼ) the embedding of a belief m beside a control c is `L⁻¹ (m(pⱼ) k(cⱼ, c))ⱼ`.
+    """
+
+    space: Space  # of the pairs
+    kernel: Kernel  # of the controls
+    states: Array  # ψ of the pivots' states, (q, r)
+    typical: Array  # k(cⱼ, ·) at the training controls, on average
+
+    @classmethod
+    def of(cls, space: Space, sample: Sample, kernel: Kernel, controls: Points) -> Control:
+        """From a space of pairs that pivots were chosen for."""
+        pivots = space._coordinates
+        assert isinstance(pivots, Pivots)
+        states, at = pivots.points
+        uniform = checks.weights(None, controls, float_like(controls))
+        typical = kernel._matmul(at, controls, asarray(uniform, sample.psi))
+        return cls(space, kernel, sample.space._transform(states), typical)
+
+    def source(self, m: Array, controls: Points | None) -> Array:
+        """Belief b beside control b in coordinates, a row each; None is the training's average."""
+        pivots = self.space._coordinates
+        assert isinstance(pivots, Pivots)
+        if controls is None:
+            values = (m @ self.states.T) * self.typical
+        else:
+            compared = self.kernel._against(pivots.points[1])(controls, ALL, None)
+            values = (m @ self.states.T) * compared
+        return solve_triangular(pivots.factor, values.T).T
+
+
+@dataclass(frozen=True)
+class Motion:
+    """P(s'|s), or P(s'|s, control), as an operator on beliefs (Song et al. 2009, Theorem 7)."""
+
+    conditional: ConditionalEmbedding
+    sample: Sample
+    first: np.ndarray  # training states with a successor
+    second: np.ndarray  # and their successors
+    control: Control | None
+
+    @classmethod
+    def learned(
+        cls,
+        sample: Sample,
+        first: np.ndarray,
+        second: np.ndarray,
+        regularization: float | str,
+        centered: bool,
+        controls: tuple[Points, Kernel] | None,
+    ) -> Motion:
+        """From pairs of training states."""
+        before: Points = take(sample.atoms, first)
+        after = take(sample.atoms, second)
+        space: Any = sample.space
+        if controls is not None:
+            points, kernel = controls
+            before = (before, take(points, first))
+            pair = TensorProduct(sample.kernel, kernel.resolve(points))
+            space = Space(pair, PivotedCholesky()).fit(before)
+        model = ConditionalEmbedding(
+            space.kernel_, sample.kernel, regularization, (space, sample.space), centered
+        ).fit(before, after)
+        control = None
+        if controls is not None:
+            control = Control.of(space, sample, space.kernel_.kernels[1], controls[0])
+        return cls(model, sample, first, second, control)
+
+    @property
+    def controls_like(self) -> Points:
+        """What a control looks like."""
+        assert self.control is not None
+        return self.control.space._sample[1]
+
+    @cached_property
+    def matrix(self) -> Array:
+        """C_s'|s, from coordinates of the source to those of the state."""
+        return self.conditional.operator_.matrix
+
+    @cached_property
+    def inverse(self) -> Array:
+        """(C_ss + εI)⁻¹."""
+        return self.conditional.operator_._inverse
+
+    @cached_property
+    def rows(self) -> Array:
+        """The source's coordinates, beside the training states that it led to; 0 beside others."""
+        return self._beside_successors(self.conditional.operator_._rows)
+
+    @cached_property
+    def scale(self) -> Array:
+        """The weights of the transitions, beside the states that they led to."""
+        return self._beside_successors(self.conditional.operator_._scale)
+
+    def _beside_successors(self, values: Array) -> Array:
+        xp = namespace(values)
+        shape = (self.sample.psi.shape[0], *values.shape[1:])
+        out = xp.zeros(shape, dtype=values.dtype, device=device(values))
+        return assign(out, self.second, values)
+
+    @cached_property
+    def mass(self) -> Array | None:
+        """The functional that gives a prediction's mass; None if the kernel does not determine it.
+
+        A kernel without constants, such as the trace kernel, gives weights of any total.
+        """
+        operator = self.conditional.operator_
+        on_sample = to_numpy(operator._rows @ operator._mass)
+        return operator._mass if np.std(on_sample) < STEADY else None
+
+    def source(self, m: Array, controls: Points | None) -> Array:
+        """Beliefs (and controls) in the coordinates that the operator takes."""
+        if self.control is not None:
+            m = self.control.source(m, controls)
+        return self.conditional.operator_._with_intercept(m, None)
+
+    def push(self, source: Array) -> Belief:
+        """The beliefs one step later: sum rule."""
+        vector, coordinates = source @ self.inverse.T, source @ self.matrix.T
+        if self.mass is not None:
+            xp = namespace(source)
+            total = (source @ self.mass)[:, None]
+            # ridge lets mass seep away step by step; a belief outside the data has next to none
+            total = xp.where(total > CONFLICT, total, xp.ones_like(total))
+            vector, coordinates = vector / total, coordinates / total
+        return Belief(coordinates, FactoredWeights(self.scale, self.rows, vector))
+
+    # --- smoothing ----------------------------------------------------------------------------
+
+    def transition_weights(self, belief: Belief, source: Array, transfer: str) -> Array:
+        """Beliefs of the state before, as weights on the training transitions."""
+        xp = namespace(source)
+        operator = self.conditional.operator_
+        if transfer == "one-step":
+            u = take(belief.dense().T, self.first).T
+        else:
+            u = operator._scale * ((source @ self.inverse.T) @ operator._rows.T)
+        return settled(u, xp.broadcast_to(operator._scale, u.shape))
+
+    def smoothed(self, u: Array, later: Belief, delta: float) -> Belief:
+        """The beliefs before, given those after: the transition's posterior, pushed through them.
+
+        With u on the training transitions and `C = Ψ'ᵀ diag(u) Ψ'` of the states after, the weights
+        on the states before are `u ∘ Ψ' (C² + δI)⁻¹ C m'` (kernel Bayes' rule, squared).
+        """
+        xp = namespace(u)
+        after, before = take(self.sample.psi, self.second), take(self.sample.psi, self.first)
+        rows = []
+        for scale, m in zip(u, later.coordinates, strict=True):
+            C = after.T @ (scale[:, None] * after)
+            rows.append(scale * (after @ solve_ridge(C, delta, m, squared=True)))
+        weights = settled(xp.stack(rows), u)
+        shape = (weights.shape[0], self.sample.psi.shape[0])
+        out = xp.zeros(shape, dtype=weights.dtype, device=device(weights))
+        return Belief(weights @ before, assign(out, (slice(None), self.first), weights))
+
+
+def positive(ratio: Array, w: Array) -> Array:
+    """A prior's density ratio u/w clipped at 0 and normalised; 1 where nothing is left of it."""
+    xp = namespace(ratio)
+    clipped = xp.where(ratio > 0, ratio, xp.zeros_like(ratio))
+    total = (clipped @ w)[..., None]
+    usable = (total > 0) & xp.isfinite(total)
+    return xp.where(usable, clipped / xp.where(usable, total, xp.ones_like(total)), 1 + 0 * clipped)
+
+
+def settled(weights: Array, otherwise: Array, absolute: bool = False) -> Array:
+    """Weights that sum to one: where they cancel their positive part, or else something else.
+
+    Posterior weights cancel where κ = Σw/Σ|w| < 0.2; normalising them would then amplify noise
+    without bound. Those of a plain conditional should sum to one by themselves (`absolute`), and
+    cancel where Σw < 0.2.
+    """
+    xp = namespace(weights)
+    mass, size = xp.sum(weights, axis=-1), xp.sum(abs(weights), axis=-1)
+    least = CONFLICT + 0 * size if absolute else CONFLICT * size
+    fine = (mass >= least) & (size > 0) & xp.isfinite(size)
+    if bool(xp.all(fine)):
+        return weights / mass[..., None]
+    clipped = xp.where(weights > 0, weights, xp.zeros_like(weights))
+    usable = xp.isfinite(size) & (xp.sum(clipped, axis=-1) > 0)
+    chosen = xp.where(fine[..., None], weights, xp.where(usable[..., None], clipped, otherwise))
+    return chosen / xp.sum(chosen, axis=-1)[..., None]

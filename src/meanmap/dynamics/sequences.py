@@ -1,0 +1,203 @@
+"""Sequences on their way into a filter: one or several, with steps that nobody observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import Array, Points, concatenate, count, is_array, is_floating, take, to_numpy
+from meanmap.decoding.modes import ORTHOGONAL
+from meanmap.kernels import Chordal, Kernel, Trace, as_kernel
+from meanmap.kernels.objects import CountKernel, ObjectKernel
+
+MOST = 0.9  # where this share of the states are rotations, a state that is none is a mistake
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Several sequences as one sample: their rows one after the other."""
+
+    points: Points
+    lengths: tuple[int, ...]
+    single: bool  # one sequence, not a list with one
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Where each sequence ends in the sample."""
+        return np.cumsum(self.lengths)
+
+    def transitions(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that have a successor, and their successors."""
+        n = sum(self.lengths)
+        first = np.setdiff1d(np.arange(n), self.ends - 1)
+        return first, first + 1
+
+
+def listed(value: Any, kernel: Kernel | None, name: str) -> tuple[list[Any], bool]:
+    """The sequences in what a user passed, and whether it was a single one."""
+    numbers = is_array(value) and not checks.holds_objects(value)
+    if numbers and kernel is not None and value.ndim == _sample_axes(kernel) + 1:
+        return list(value), False
+    if isinstance(value, list) and value and _is_sample(value[0], kernel, name):
+        return value, False
+    return [value], True
+
+
+def _sample_axes(kernel: Kernel) -> int:
+    """How many axes an array has that holds a sample of this kernel's numeric points."""
+    if kernel.on_vectors:
+        return 2
+    return 3 if isinstance(kernel, Trace | Chordal) else 99
+
+
+def _is_sample(item: Any, kernel: Kernel | None, name: str) -> bool:
+    """Whether an item of a list is a sequence by itself rather than one point."""
+    if kernel is None:
+        if hasattr(item, "columns") or isinstance(item, tuple):
+            return True
+        if isinstance(item, list) and item and isinstance(item[0], str):
+            return True
+        try:
+            array = item if is_array(item) else np.asarray(item)
+        except ValueError:  # rows of different lengths: points, whatever they are
+            return False
+        return array.ndim >= 2 or (array.ndim == 1 and array.dtype.kind in "USOb")
+    bags = isinstance(kernel, ObjectKernel) and not isinstance(kernel, CountKernel)
+    if bags and not isinstance(item, list):
+        return False  # a series or a bag is itself an array of rows
+    try:
+        kernel.check(observed(item, name)[0], name)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def read(value: Any, kernel: Any, name: str) -> tuple[Sequences, Kernel]:
+    """Training sequences that passed their kernel's gate, and the kernel."""
+    parts, single = listed(value, kernel if isinstance(kernel, Kernel) else None, name)
+    if not parts or (single and parts[0] is None):
+        raise ValueError(f"{name}: expected a sequence or a list of sequences, got {value!r:.60}.")
+    kernel = as_kernel(kernel, parts[0], name)
+    checked: list[Points] = []
+    for i, part in enumerate(parts):
+        called = name if single else f"{name}[{i}]"
+        checked.append(kernel.check(part, called, checked[0] if checked else None, f"{name}[0]"))
+    points = concatenate(checked) if len(checked) > 1 else checked[0]
+    return Sequences(points, tuple(count(part) for part in checked), single), kernel
+
+
+def same_lengths(named: Sequence[tuple[str, Sequences]]) -> None:
+    """Refuse sequences that do not go together, row by row."""
+    (first, one), *others = named
+    for name, other in others:
+        if len(other.lengths) != len(one.lengths):
+            raise ValueError(
+                f"{first} holds {len(one.lengths)} sequences and {name} {len(other.lengths)}. Pass "
+                "one of each for every sequence, in the same order."
+            )
+        for i, (here, there) in enumerate(zip(one.lengths, other.lengths, strict=True)):
+            if here != there:
+                which = "" if one.single else f" in sequence {i}"
+                raise ValueError(
+                    f"Found input variables with inconsistent numbers of samples: {first} has "
+                    f"{here} and {name} has {there} steps{which}. Row t of each belongs to time t."
+                )
+
+
+def enough(sequences: Sequences, name: str, least: int = 2) -> None:
+    """Refuse training sequences that hold no transition."""
+    longest = max(sequences.lengths)
+    if longest < least:
+        raise ValueError(
+            f"{name}: the longest sequence has {longest} step{'s' * (longest != 1)}; at least "
+            f"{least} are needed to see a transition. If your rows are pairs (before, after), pass "
+            "a list of sequences of two rows each."
+        )
+
+
+def only_rotations(states: Points, kernel: Kernel, name: str) -> None:
+    """Refuse a state that is no rotation among states that are."""
+    if not isinstance(kernel, Trace | Chordal) or states.shape[1] != states.shape[2]:
+        return
+    R = to_numpy(states)
+    rest = np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(R.shape[1])).max(axis=(1, 2))
+    rotation = (rest < ORTHOGONAL) & (np.linalg.det(R) > 0)
+    if rotation.all() or rotation.mean() < MOST:
+        return
+    row = int(np.flatnonzero(~rotation)[0])
+    raise ValueError(
+        f"{name}: row {row} is no rotation (RᵀR differs from the identity by {rest[row]:.2g}, the "
+        f"determinant is {np.linalg.det(R[row]):.3g}), but {int(rotation.sum())} of {len(R)} rows "
+        "are. Correct or drop it, or make it one with scipy.spatial.transform.Rotation."
+        "from_matrix(R).as_matrix()."
+    )
+
+
+def observed(value: Any, name: str) -> tuple[Any, np.ndarray]:
+    """A sequence without its missing steps, and which steps are not missing.
+
+    Missing is a row of NaN, None in a list, a missing label. A row with only some of its numbers
+    missing is refused.
+    """
+    if isinstance(value, tuple):
+        parts = [observed(part, name) for part in value]
+        if any((mask != parts[0][1]).any() for _, mask in parts):
+            raise ValueError(f"{name}: a step is missing in one variable and not in the other.")
+        return tuple(part for part, _ in parts), parts[0][1]
+    if isinstance(value, list) and any(item is None for item in value):
+        mask = np.array([item is not None for item in value])
+        return [item for item in value if item is not None], mask
+    if hasattr(value, "isna") and hasattr(value, "columns"):
+        return _split(value, value.isna().to_numpy(), name)
+    if not is_array(value):
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            return value, np.ones(len(value), dtype=bool)
+        if array.dtype.kind != "f":
+            return value, np.ones(len(value), dtype=bool)
+        value = array
+    if value.ndim == 0:
+        return value, np.ones(1, dtype=bool)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        return _split(value, np.frompyfunc(_is_missing, 1, 1)(value).astype(bool), name)
+    if not is_floating(value):
+        return value, np.ones(value.shape[0], dtype=bool)
+    return _split(value, np.isnan(to_numpy(value)), name)
+
+
+def _is_missing(item: Any) -> bool:
+    return item is None or type(item).__name__ == "NAType" or (np.isscalar(item) and item != item)
+
+
+def _split(value: Any, missing: np.ndarray, name: str) -> tuple[Any, np.ndarray]:
+    missing = missing.reshape(len(missing), -1)
+    everything: np.ndarray = np.asarray(missing.all(axis=1))
+    something: np.ndarray = np.asarray(missing.any(axis=1))
+    if (everything != something).any():
+        row = int(np.flatnonzero(everything != something)[0])
+        raise ValueError(
+            f"{name}: row {row} is NaN in {int(missing[row].sum())} of {missing.shape[1]} columns. "
+            "A step without an observation is a row of NaN throughout; fill in what is missing of "
+            "this one, or leave the sensors that fail out of the model."
+        )
+    if not something.any():
+        return value, ~something
+    if is_array(value) and not isinstance(value, np.ndarray):
+        return take(value, ~something), ~something
+    return value[~something], ~something
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Sequences to be filtered, in coordinates: padded to one length, with what was seen."""
+
+    features: Array  # (b, steps, r), 0 where nothing was seen
+    seen: np.ndarray  # (b, steps)
+    support: np.ndarray  # (b, steps), NaN where nothing was seen
+    lengths: tuple[int, ...]
+    single: bool

@@ -1,0 +1,101 @@
+"""A filter on a live stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meanmap.arrays import Points, is_array, is_floating, namespace
+from meanmap.dynamics.model import warn_of_far
+from meanmap.dynamics.motion import Belief
+from meanmap.dynamics.sequences import observed
+from meanmap.dynamics.track import Track
+from meanmap.dynamics.training import steps_of
+from meanmap.embeddings import Embedding, embedding_of
+
+if TYPE_CHECKING:
+    from meanmap.dynamics.base import StateFilter
+
+
+class Stream:
+    """The belief of a filter while observations come in one by one.
+
+    Made by a filter's `.start()`. A step that fails leaves the belief as it was.
+
+    Attributes
+    ----------
+    belief : the embedding of the state's distribution now; None before the first step
+    steps : how many steps it has taken
+    log_evidence : the sum of log D(o) over the observations so far
+    """
+
+    def __init__(self, model: StateFilter, prior: Belief | None) -> None:
+        self._filter = model
+        self._prior = prior
+        self._belief: Belief | None = None
+        self.steps = 0
+        self.log_evidence = 0.0
+
+    def step(self, observation: Any = None, control: Any = None) -> Embedding:
+        """Go one step on and take an observation in; None or NaN is a step nobody observed.
+
+        `control` is what acted since the step before, for filters fitted with controls.
+        """
+        learner, model = self._filter, self._filter._model
+        space = model.observations
+        points: Points | None = None
+        if not _is_missing(observation):
+            points, _ = space.kernel_.rows(observation, space._sample, "observation")
+        steps = steps_of(space, [(points, np.array([points is not None]))], True)
+        given = learner._one_control(control, self._belief is None)
+        warn_of_far(steps.support, stacklevel=3)
+        features = steps.features[:, 0]
+        belief, evidence = model.step(
+            self._belief,
+            self._prior,
+            features,
+            model.prepared(features),
+            steps.seen[:, 0],
+            given,
+        )
+        # nothing is set before everything has worked
+        self._belief = belief
+        self.steps += 1
+        self.log_evidence += float(namespace(evidence).log(evidence)[0])
+        return self._embedding(belief)
+
+    @property
+    def belief(self) -> Embedding | None:
+        """The distribution of the state now."""
+        return None if self._belief is None else self._embedding(self._belief)
+
+    def predict(self, steps: int, controls: Any = None) -> Track:
+        """The distribution of the state 1, 2, … steps from now."""
+        return self._filter._forecast(self._belief, self._prior, steps, controls)
+
+    def _embedding(self, belief: Belief) -> Embedding:
+        sample = self._filter._model.sample
+        return embedding_of(
+            sample.space, sample.kernel, sample.atoms, belief.weights[0], belief.coordinates[0]
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Stream({type(self._filter).__name__}, {self.steps} steps, "
+            f"log evidence {self.log_evidence:.4g})"
+        )
+
+
+def _is_missing(observation: Any) -> bool:
+    """Whether one observation is missing altogether."""
+    if observation is None:
+        return True
+    if isinstance(observation, tuple):
+        return all(_is_missing(part) for part in observation)
+    if isinstance(observation, str) or hasattr(observation, "adj"):
+        return False
+    numbers = observation if is_array(observation) else np.asarray(observation)
+    if not is_array(numbers) or numbers.dtype == object or not is_floating(numbers):
+        return False
+    return not observed(numbers[None], "observation")[1].any()

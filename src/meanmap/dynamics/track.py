@@ -1,0 +1,240 @@
+"""What a filter found: beliefs over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks, decoding, plots
+from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
+from meanmap.decoding import quantiles
+from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
+from meanmap.embeddings.values import each_part, root
+from meanmap.spaces import Space
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """Beliefs over time, of one sequence or of several.
+
+    Arrays are (steps, …) for one sequence and (sequences, steps, …) for several, in the state's
+    own shape; where sequences are shorter than the longest, NaN fills the rest. `track[i]` is the
+    track of sequence i by itself.
+
+    Attributes
+    ----------
+    mean, std : the belief's mean and standard deviation, by weights that sum to one
+    mode : the state whose feature is nearest to the belief, in the state's own domain (a rotation
+        is a rotation, a permutation a permutation); computed when asked for
+    beliefs : the beliefs themselves, a batch of embeddings (for several sequences a list of them)
+    log_evidence : the logarithm of the density ratio D(o) of each observation to the training
+        observations, given those before it; 0 where nothing was observed
+    support : how near each observation is to the training observations, 1 near and 0 far; NaN where
+        nothing was observed
+    """
+
+    kind: str  # "filtered", "smoothed" or "predicted"
+    space: Space
+    atoms: Points
+    coordinates: Array  # (b, steps, r)
+    weights: Any  # (b, steps, n), an array or FactoredWeights; None if they were not kept
+    first: Any  # the means Σ w s, (b, steps, …), a tuple for pairs; None for labels
+    second: Any  # Σ w s²
+    log_evidence_: np.ndarray | None  # (b, steps)
+    support_: np.ndarray | None
+    lengths: tuple[int, ...]
+    single: bool
+
+    # --- one sequence or several --------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.lengths[0] if self.single else len(self.lengths)
+
+    def __getitem__(self, index: int) -> Track:
+        """The track of one of several sequences."""
+        if self.single:
+            raise TypeError(
+                "this is the track of one sequence; its steps are in .mean, .std, .beliefs."
+            )
+        i = range(len(self.lengths))[index]
+        steps = slice(0, self.lengths[i])
+
+        def one(part: Any) -> Any:
+            return None if part is None else part[i : i + 1, steps]
+
+        return replace(
+            self,
+            coordinates=one(self.coordinates),
+            weights=one(self.weights),
+            first=None if self.first is None else each_part(self.first, one),
+            second=None if self.second is None else each_part(self.second, one),
+            log_evidence_=one(self.log_evidence_),
+            support_=one(self.support_),
+            lengths=(self.lengths[i],),
+            single=True,
+        )
+
+    def __iter__(self) -> Iterator[Track]:
+        return (self[i] for i in range(len(self)))
+
+    def _shown(self, part: Any) -> Any:
+        """An array (b, steps, …) as the user sees it."""
+        if self.single:
+            return part[0]
+        if min(self.lengths) == max(self.lengths):
+            return part
+        xp = namespace(part)
+        beyond = np.arange(part.shape[1])[None, :] >= np.array(self.lengths)[:, None]
+        mask = xp.asarray(beyond.reshape(*beyond.shape, *(1,) * (part.ndim - 2)))
+        return xp.where(mask, xp.asarray(float("nan"), dtype=part.dtype), part)
+
+    # --- what a belief says -------------------------------------------------------------------
+
+    @cached_property
+    def mean(self) -> Any:
+        """The mean of each belief."""
+        return each_part(self._moments()[0], self._shown)
+
+    @cached_property
+    def std(self) -> Any:
+        """The standard deviation of each coordinate; a negative variance is floored at 0."""
+        first, second = self._moments()
+        if not isinstance(first, tuple):
+            return self._shown(root(second - first * first))
+        pairs = zip(first, second, strict=True)
+        return tuple(self._shown(root(b - a * a)) for a, b in pairs)
+
+    def _moments(self) -> tuple[Any, Any]:
+        if self.first is None:
+            each_part(self.atoms, numeric)  # says why labels have none
+            raise TypeError("these states have no mean; use .mode.")
+        return self.first, self.second
+
+    @cached_property
+    def mode(self) -> Any:
+        """The state that decodes each belief, found in the state's own domain."""
+        beliefs = self._kept()
+        flat = beliefs.reshape(-1, beliefs.shape[-1])
+        there = np.concatenate([np.arange(n) + i * self._steps for i, n in enumerate(self.lengths)])
+        found = decoding.mode(self.space.kernel_, self.atoms, flat[there])
+        if self.single:
+            return found
+        if min(self.lengths) == max(self.lengths):
+            batch = (len(self.lengths), self._steps)
+            return each_part(found, lambda part: part.reshape(*batch, *part.shape[1:]))
+        ends = np.cumsum(self.lengths)[:-1]
+        return [take(found, at) for at in _slices(ends, len(there))]
+
+    @property
+    def _steps(self) -> int:
+        return int(self.coordinates.shape[1])
+
+    def _kept(self) -> Array:
+        if self.weights is None:
+            raise ValueError(
+                "the beliefs were not kept (beliefs=False), only their means, standard deviations "
+                "and coordinates. Filter again with beliefs=True."
+            )
+        return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
+
+    @cached_property
+    def beliefs(self) -> Any:
+        """The beliefs, a batch of embeddings over the steps; a list of batches for several."""
+        if self.weights is None:
+            self._kept()
+        batches = []
+        for i, n in enumerate(self.lengths):
+            weights, m = self.weights[i], self.coordinates[i]
+            weights = weights[slice(0, n)]
+            batches.append(embedding_of(self.space, self.space.kernel_, self.atoms, weights, m[:n]))
+        return batches[0] if self.single else batches
+
+    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """The central credible interval of each coordinate: its lower and its upper end."""
+        tail = (1 - quantiles.level(level)) / 2
+        return self.quantile(tail), self.quantile(1 - tail)
+
+    def quantile(self, q: float) -> Any:
+        """A quantile of each coordinate, shaped like `mean`."""
+        batches: list[Embedding] = [self.beliefs] if self.single else self.beliefs
+        values = [batch.quantile(q) for batch in batches]
+        if self.single:
+            return values[0]
+
+        def padded(parts: list[Array]) -> Array:
+            xp = namespace(parts[0])
+            rows = []
+            for part in parts:
+                rest = (self._steps - part.shape[0], *part.shape[1:])
+                rows.append(xp.concat([part, xp.full(rest, float("nan"), dtype=part.dtype)]))
+            return xp.stack(rows)
+
+        if isinstance(values[0], tuple):
+            return tuple(padded(list(parts)) for parts in zip(*values, strict=True))
+        return padded(values)
+
+    @property
+    def log_evidence(self) -> np.ndarray:
+        """log D(o) of each observation given those before it."""
+        if self.log_evidence_ is None:
+            raise TypeError(f"a {self.kind} track has no evidence; that of .filter has.")
+        return self._shown(self.log_evidence_)
+
+    @property
+    def support(self) -> np.ndarray:
+        """How near each observation is to the training observations."""
+        if self.support_ is None:
+            raise TypeError(f"a {self.kind} track has no observations; that of .filter has.")
+        return self._shown(self.support_)
+
+    # --- people -------------------------------------------------------------------------------
+
+    def plot(self, truth: Any = None, ax: Any = None, level: float = 0.9) -> Any:
+        """Draw one track: means with credible intervals over time, beside the truth if given.
+
+        One panel a coordinate (the first six); labels are drawn as probabilities over time.
+        """
+        if not self.single:
+            raise TypeError("plot draws one sequence: track[0].plot().")
+        if isinstance(self.atoms, tuple):
+            raise TypeError("plot draws states that are arrays; these are tuples of variables.")
+        host = to_numpy(self.atoms)
+        if host.dtype.kind not in "fiu" or host.ndim == 1:
+            labels = np.unique(host)
+            table = to_numpy(self.beliefs(labels)).T
+            return plots.probabilities(labels, table, truth, ax)
+        steps = self._steps
+        mean = to_numpy(self.mean).reshape(steps, -1)
+        if self.weights is None:
+            low = high = None
+        else:
+            ends = self.interval(level)
+            low, high = (to_numpy(end).reshape(steps, -1) for end in ends)
+        shown = None if truth is None else to_numpy(np.asarray(truth)).reshape(len(truth), -1)
+        return plots.tracks(mean, low, high, shown, f"{self.kind}, {level:.0%} interval", ax)
+
+    def __repr__(self) -> str:
+        lengths = self.lengths
+        if self.single:
+            what = f"{lengths[0]} steps"
+        elif min(lengths) == max(lengths):
+            what = f"{len(lengths)} sequences of {lengths[0]} steps"
+        else:
+            what = f"{len(lengths)} sequences of {min(lengths)} to {max(lengths)} steps"
+        evidence = ""
+        if self.log_evidence_ is not None:
+            total = sum(
+                float(row[:n].sum()) for row, n in zip(self.log_evidence_, lengths, strict=True)
+            )
+            evidence = f", log evidence {total:.4g}"
+        shape = checks.describe(self.atoms)
+        return f"Track({self.kind}, {what}{evidence}; states: {shape}, {count(self.atoms)} atoms)"
+
+
+def _slices(ends: np.ndarray, total: int) -> list[slice]:
+    edges = [0, *map(int, ends), total]
+    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]

@@ -1,0 +1,1 @@
+"""The experiments of the papers, reproduced: data, settings, published figures beside ours."""
