@@ -15,7 +15,14 @@ from meanmap.comparison import (
     two_sample_test,
 )
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.dynamics import AdditiveFilter, KernelBayesFilter, Stream, Track, Validation
+from meanmap.dynamics import (
+    AdditiveFilter,
+    KernelBayesFilter,
+    SpectralFilter,
+    Stream,
+    Track,
+    Validation,
+)
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.linalg import ConflictWarning, RegularizationWarning
 from meanmap.operators import ConditionalOperator
@@ -45,6 +52,7 @@ __all__ = [
     "KernelBayesFilter",
     "PowerAnalysis",
     "RegularizationWarning",
+    "SpectralFilter",
     "Stream",
     "TestResult",
     "Track",

@@ -196,7 +196,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             rows = psi_x
             if self.centered:
                 xp = namespace(psi_x)
-                rows = xp.concat([psi_x, xp.ones((count(psi_x), 1), dtype=psi_x.dtype)], axis=1)
+                rows = xp.concat([psi_x, xp.ones_like(psi_x[:, :1])], axis=1)
             self._operator: ConditionalOperator | None = ConditionalOperator(
                 *arguments, rows, w, inverse, intercept=self.centered
             )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import Array, device, namespace, take, to_numpy
-from meanmap.conditional import ConditionalEmbedding
 from meanmap.dynamics.base import StateFilter, open_setting
 from meanmap.dynamics.model import Model
 from meanmap.dynamics.motion import STEADY, Belief, Motion
@@ -37,21 +36,23 @@ class AdditiveModel(Model):
 
     begins_before = True  # Algorithm 2: the first belief is about the state before
 
-    def update(self, belief: Belief, predicted: Belief, source: Array, prepared: Array) -> Belief:
-        omega = joined(source, prepared, self.centered)
+    def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:
+        omega = joined(source, lifted, self.centered)
         updated = Belief(omega @ self.matrix.T, self._weights(omega @ self.inverse.T))
         if self.mass is None:
-            return updated
+            return self.sample.bounded(updated)
         xp = namespace(omega)
         total = omega @ self.mass
-        usable = to_numpy(total > CONFLICT)
-        total = xp.where(total > CONFLICT, total, xp.ones_like(total))[:, None]
+        usable = total > CONFLICT
+        total = xp.where(usable, total, xp.ones_like(total))[:, None]
         vector = updated.weights.vector / total
         updated = Belief(updated.coordinates / total, self._weights(vector))
-        return updated if usable.all() else updated.where(usable, predicted)
+        return self.sample.bounded(updated, usable)
 
     def advance(self, belief: Belief, source: Array) -> Belief:
         pushed = self.motion.push(source)
+        if not isinstance(pushed.weights, FactoredWeights):
+            return pushed
         xp, size = namespace(source), (source.shape[0], self.observations.rank_)
         nothing = xp.zeros(size, dtype=source.dtype, device=device(source))
         vector = joined(pushed.weights.vector, nothing, self.centered)
@@ -114,6 +115,8 @@ class AdditiveFilter(StateFilter):
     True
     """
 
+    _initials = ("uniform",)
+
     def __init__(
         self,
         kernel_state: Any = None,
@@ -124,7 +127,7 @@ class AdditiveFilter(StateFilter):
         initial: Any = "uniform",
         regularization: float | str = "auto",
         basis: Any = None,
-        validation: str | None = "half",
+        validation: str | int | None = "half",
         grid: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         progress: bool | None = None,
@@ -178,16 +181,9 @@ class AdditiveFilter(StateFilter):
     @staticmethod
     def _evidence(placed: Placed, regularization: float) -> Array:
         """`E = (C_OO + δI)⁻¹ C_OS (C_SS + λI)⁻¹`, so that D(o) = ψ(o)ᵀ E m."""
-        sample = placed.sample
-        conditional = ConditionalEmbedding(
-            sample.kernel,
-            placed.observations.kernel_,
-            regularization,
-            (sample.space, placed.observations),
-        ).fit(sample.atoms, placed.training.observations.points)
-        inverse = conditional.reverse_operator(regularization)._inverse
-        w = conditional.weights_
-        return inverse @ (placed.phi.T @ (w[:, None] * sample.psi)) @ conditional.operator_._inverse
+        psi, phi = placed.sample.psi, placed.phi
+        H = placed.state_inverse(regularization)[0]
+        return placed.reverse_inverse(regularization) @ (phi.T @ psi / phi.shape[0]) @ H
 
     def _fitted(self, model: Any) -> None:
         self.regularization_ = model.regularization

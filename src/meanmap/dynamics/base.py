@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import warnings
 from itertools import product
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, namespace, take, to_library, to_numpy
-from meanmap.dynamics.model import Model, Passage, padded, warn_of_far
+from meanmap.arrays import Array, Points, count, namespace, take, to_library
+from meanmap.dynamics.model import Model, Passage, warn_of_far
 from meanmap.dynamics.motion import Belief
 from meanmap.dynamics.sequences import (
     Sequences,
@@ -21,14 +21,23 @@ from meanmap.dynamics.sequences import (
     listed,
     observed,
     only_rotations,
+    padded,
     read,
     same_lengths,
 )
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, steps_of
-from meanmap.dynamics.validation import LEAST, Validation, kernel_candidates, search
-from meanmap.embeddings import FactoredWeights
+from meanmap.dynamics.validation import (
+    LEAST,
+    Contest,
+    Validation,
+    kernel_candidates,
+    number_of_folds,
+    search,
+)
+from meanmap.embeddings import Embedding, FactoredWeights
+from meanmap.embeddings.values import each_part
 from meanmap.kernels import Kernel
 from meanmap.pairs import alike
 
@@ -48,12 +57,13 @@ class StateFilter(BaseEstimator):
     kernel_control: Any
     initial: Any
     basis: Any
-    validation: str | None
+    validation: str | int | None
     grid: dict[str, Any] | None
     n_jobs: int | None
     progress: bool | None
 
     _model: Model
+    _initials: ClassVar[tuple[str, ...]] = ("first", "uniform")
 
     # --- what a filter must say ---------------------------------------------------------------
 
@@ -76,9 +86,10 @@ class StateFilter(BaseEstimator):
         controls : a sequence, a list of them, or None
             What was done to the system: row t acts between t and t + 1.
         """
-        checks.option(self.validation, "validation", ["half", None])  # type: ignore[list-item]
+        folds = number_of_folds(self.validation)
         training, kernels = self._training(states, observations, controls)
         grid = self._grid()
+        self._check_initial(kernels[0], training.states.points)
         candidates = (
             kernel_candidates(self.kernel_state, kernels[0], grid.get("state")),
             kernel_candidates(self.kernel_observation, kernels[1], grid.get("observation")),
@@ -86,12 +97,20 @@ class StateFilter(BaseEstimator):
         settings = self._settings()
         for name, values in grid.items():
             if name in settings:
-                settings[name] = list(values)
+                settings[name] = [open_setting(v, f"grid[{name!r}]", [])[0] for v in values]
         choices = [len(part) for part in (*candidates, *settings.values())]
         chosen: dict[str, Any]
         found: Validation | None = None
-        if self.validation == "half" and max(choices) > 1 and training.size >= LEAST:
-            found = search(training, candidates, settings, self._trial, self.n_jobs, self.progress)
+        if folds and max(choices) > 1 and training.size >= LEAST:
+            found = search(
+                training,
+                candidates,
+                settings,
+                self._trial,
+                self.n_jobs,
+                self.progress,
+                folds=folds,
+            )
             if not np.isfinite(found.least):
                 warnings.warn(
                     "no candidate of the validation could be computed on half of the data; the "
@@ -175,14 +194,14 @@ class StateFilter(BaseEstimator):
     ) -> np.ndarray:
         """Errors of all combinations of settings on the other half."""
         placed = train.placed(kernel_state, kernel_observation, self._bases())
-        values, truth = compared(train, test, kernel_state)
-        steps = test_steps(placed, test)
-        controls = split_controls(test)
+        contest = Contest.of(placed, test)
         errors = []
         for chosen in product(*settings.values()):
             model = self._learned(placed, dict(zip(settings, chosen, strict=True)))
-            passage = model.run(steps, controls, self._prior(model), False, values)
-            errors.append(mean_error(passage.moments, truth, steps))
+            passage = model.run(
+                contest.steps, contest.controls, self._prior(model), False, contest.values
+            )
+            errors.append(contest.error(passage.moments))
         return np.array(errors)
 
     # --- filtering ----------------------------------------------------------------------------
@@ -266,9 +285,8 @@ class StateFilter(BaseEstimator):
         for k in range(ahead):
             now = None
             if given is not None:
-                rows = np.minimum(np.arange(length)[None, :] + k, given.shape[1] - 1)
-                now = take_rows(given, np.broadcast_to(rows, (b, length)))
-                now = namespace(now).reshape(now, (b * length, *now.shape[2:]))
+                rows = np.broadcast_to(np.arange(length)[None, :] + k, (b, length))
+                now = each_part(take_rows(given, rows), flattened)
             belief = self._model.advance(belief, self._model.motion.source(belief.coordinates, now))
         found = Passage(self._model.sample, True, 1, None)
         found.add(belief, None)
@@ -300,7 +318,9 @@ class StateFilter(BaseEstimator):
     def _steps(self, observations: Any) -> Steps:
         space = self._model.observations
         kernel, like = space.kernel_, space._sample
-        raw, single = listed(observations, kernel, "observations")
+        raw, single = listed(observations, kernel, "observations", like)
+        if not raw:
+            raise ValueError("observations: the list holds no sequence; at least one is needed.")
         parts: list[tuple[Points | None, np.ndarray]] = []
         for i, part in enumerate(raw):
             name = "observations" if single else f"observations[{i}]"
@@ -328,7 +348,7 @@ class StateFilter(BaseEstimator):
                 "every step."
             )
         kernel = self._control
-        raw, single = listed(controls, kernel, "controls")
+        raw, single = listed(controls, kernel, "controls", self._model.motion.controls_like)
         if len(raw) != len(steps.lengths):
             raise ValueError(
                 f"controls holds {len(raw)} sequences and observations {len(steps.lengths)}."
@@ -362,20 +382,31 @@ class StateFilter(BaseEstimator):
     ) -> Track:
         """What a stream expects of the next steps."""
         ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
+        model, given, now = self._model, None, None
         if belief is None:
-            belief = self._model.sample.marginal if prior is None else prior
-        given = None
+            belief = model.sample.marginal if prior is None else prior
+            now = None if model.begins_before else belief
         if self._control is not None or controls is not None:
             nothing = np.zeros((1, 0))
             there = Steps(nothing, np.zeros((1, 0), dtype=bool), nothing, (0,), True)
             given = self._controls(controls, there, ahead)
-        return self._model.forecast(belief, ahead, given).track("predicted", (ahead,), True, None)
+        found = model.forecast(belief, ahead, given, now)
+        return found.track("predicted", (ahead,), True, None)
+
+    def _check_initial(self, kernel: Kernel, states: Points) -> None:
+        """Refuse a first belief that no stream could begin with."""
+        prior = self.initial
+        if isinstance(prior, str):
+            checks.option(prior, "initial", self._initials)
+        else:
+            atoms = prior.atoms if isinstance(prior, Embedding) else prior
+            kernel.check(atoms, "initial", take(states, slice(0, 1)), "the states")
 
     def _prior(self, model: Model, prior: Any = None) -> Belief | None:
         """The belief that somebody gave for the first step."""
         prior = self.initial if prior is None else prior
         if isinstance(prior, str):
-            checks.option(prior, "initial", ["first", "uniform"])
+            checks.option(prior, "initial", self._initials)
             return None if prior == "first" else model.sample.marginal
         return model.sample.belief(prior)
 
@@ -392,48 +423,18 @@ def _flat_weights(passage: Passage, total: int) -> Any:
     return namespace(weights).reshape(weights, (total, -1))
 
 
-def take_rows(controls: Array, rows: np.ndarray) -> Array:
-    """Controls (b, k, …) at given rows (b, k) of each sequence."""
-    return controls[np.arange(rows.shape[0])[:, None], rows]
+def flattened(part: Array) -> Array:
+    """(b, steps, …) as rows."""
+    return namespace(part).reshape(part, (part.shape[0] * part.shape[1], *part.shape[2:]))
 
 
-def compared(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Array]:
-    """Functions of the training states, and their values at the test states."""
-    values, space = train.targets(kernel)
-    if space is not None:
-        return values, space._transform(test.states.points)
-    truth = test.targets(kernel)[0]
-    return values, truth
+def take_rows(controls: Points, rows: np.ndarray) -> Points:
+    """Controls (b, rows, …) at given rows (b, k) of each sequence; past the end, the last one."""
 
+    def of(part: Array) -> Array:
+        return part[np.arange(rows.shape[0])[:, None], np.minimum(rows, part.shape[1] - 1)]
 
-def test_steps(placed: Placed, test: Training) -> Steps:
-    """The test half's observations in the coordinates of the training half's."""
-    parts, at = [], 0
-    for n in test.observations.lengths:
-        points = take(test.observations.points, slice(at, at + n))
-        parts.append((points, np.ones(n, dtype=bool)))
-        at += n
-    return steps_of(placed.observations, parts, len(parts) == 1)
-
-
-def split_controls(test: Training) -> Any:
-    """The test half's controls, (b, steps, …)."""
-    if test.controls is None:
-        return None
-    rows, at = [], 0
-    for n in test.states.lengths:
-        rows.append(take(test.controls[0].points, slice(at, at + n)))
-        at += n
-    return padded(rows, max(test.states.lengths))
-
-
-def mean_error(means: Array | None, truth: Array, steps: Steps) -> float:
-    """The mean squared error of means (b, steps, q) against rows of truth."""
-    assert means is not None
-    inside = np.arange(means.shape[1])[None, :] < np.array(steps.lengths)[:, None]
-    rows = take(namespace(means).reshape(means, (-1, means.shape[-1])), inside.ravel())
-    xp = namespace(rows)
-    return float(to_numpy(xp.mean(xp.sum((rows - truth) ** 2, axis=1))))
+    return each_part(controls, of)
 
 
 def open_setting(value: Any, name: str, candidates: list[float]) -> list[Any]:

@@ -8,28 +8,26 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, asarray, namespace, take
+from meanmap.arrays import Array, Points, asarray, device, namespace, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.dynamics.base import (
     TRANSFERS,
     StateFilter,
-    compared,
-    mean_error,
     open_setting,
-    split_controls,
-    test_steps,
 )
 from meanmap.dynamics.model import Model
-from meanmap.dynamics.motion import Belief, Motion, positive, settled
-from meanmap.dynamics.sequences import Steps
+from meanmap.dynamics.motion import Belief, Motion, own_share, positive, settled
 from meanmap.dynamics.training import Placed, Training
+from meanmap.dynamics.validation import Contest
 from meanmap.kernels import Kernel
 from meanmap.linalg import solve_ridge
+from meanmap.operators import CONFLICT
 from meanmap.rules import METHODS
+from meanmap.spaces import Space
 
 # what validation tries
 EPSILONS = [1e-5, 1e-4, 1e-3, 1e-2]
-DELTAS = [1e-4, 1e-3, 1e-2]
+DELTAS = [1e-7, 1e-5, 1e-4, 1e-3, 1e-2]
 SQUARED = [1e-8, 1e-6, 1e-4]
 POWERS = [0.0, 0.25, 0.5, 0.75, 1.0]
 
@@ -43,7 +41,7 @@ class BayesModel(Model):
     (eq. 18).
     """
 
-    conditional: ConditionalEmbedding  # P(o|s)
+    points: Points  # the training observations
     phi: Array  # ψ of the training observations, (n, r_o)
     ratio: Array  # Ψ_S (C_SS + εI)⁻¹: a belief's density ratio u/w on the sample
     inverse: Array  # (C_OO + δI)⁻¹
@@ -52,21 +50,28 @@ class BayesModel(Model):
     transfer: str
     delta: float
     power: Any  # τ, a number or one a sequence (b, 1)
+    epsilon: float
+    known: bool = False  # whether observations come as their β(o), as they do in validation
 
-    def prepared(self, features: Array) -> Array:
-        return features @ self.inverse if self.method == "reweighted" else features
+    def lifted(self, features: Array) -> Array:
+        reweighted = self.method == "reweighted" and not self.known
+        return self._plain(features) if reweighted else features
 
-    def start(self, prior: Belief, prepared: Array, known: bool) -> Belief:
+    def _plain(self, features: Array) -> Array:
+        """`β(o) = w ∘ Φ (C_OO + δI)⁻¹ ψ(o)`, the weights of the plain conditional P(s|o)."""
+        return self.w * ((features @ self.inverse) @ self.phi.T)
+
+    def start(self, prior: Belief, lifted: Array, known: bool) -> Belief:
         if known:
-            return self.condition(prior, prepared)
-        # C_SO (C_OO + δI)⁻¹ ψ(o): the paper's, without its factor T
-        h = prepared if self.method == "reweighted" else prepared @ self.inverse
-        return self._belief(settled(self.w * (h @ self.phi.T), prior.dense(), absolute=True))
+            return self.condition(prior, lifted)
+        # the first belief of Fukumizu, Song and Gretton (2013, 4.3), without its factor T
+        beta = lifted if self.method == "reweighted" else self._plain(lifted)
+        return self._belief(settled(beta, prior.dense(), own_share(beta)))
 
-    def update(self, belief: Belief, predicted: Belief, source: Array, prepared: Array) -> Belief:
+    def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:
         if self.transfer == "one-step":
             predicted = self._moved(belief)
-        return self.condition(predicted, prepared)
+        return self.condition(predicted, lifted)
 
     def _moved(self, belief: Belief) -> Belief:
         """Every atom becomes its successor (Song, Fukumizu and Gretton 2013, eq. 35).
@@ -79,22 +84,16 @@ class BayesModel(Model):
         moved = settled(moved, namespace(moved).broadcast_to(self.w, moved.shape))
         return Belief(moved @ self.sample.psi, moved)
 
-    def condition(self, predicted: Belief, prepared: Array) -> Belief:
+    def condition(self, predicted: Belief, lifted: Array) -> Belief:
         """Kernel Bayes' rule for every sequence."""
         ratio = predicted.coordinates @ self.ratio.T
-        if self.method == "squared":
-            mass = self.motion.mass
-            u = self.w * ratio
-            # where a kernel determines mass it is one; else δ would follow its drift
-            u = u if mass is None else settled(u, self.w * positive(ratio, self.w))
-        else:
-            rho = positive(ratio, self.w)
-            u = self.w * rho
+        rho = positive(ratio, self.w)
+        u = self.w * (ratio if self.method == "squared" else rho)
         if self.method == "reweighted":
-            weights = self.w * (prepared @ self.phi.T) * _power(rho, self.power)
+            weights, least = lifted * power_of(rho, self.power), own_share(lifted)
         else:
-            weights = self._conditioned(u, prepared)
-        return self._belief(settled(weights, self.w * positive(ratio, self.w)))
+            weights, least = self._conditioned(u, lifted), CONFLICT
+        return self._belief(settled(weights, self.w * rho, least))
 
     def _conditioned(self, u: Array, features: Array) -> Array:
         """`u ∘ Φ (C_WW² + δI)⁻¹ C_WW ψ(o)`, or `u₊ ∘ Φ (C_WW + δI)⁻¹ ψ(o)`."""
@@ -109,11 +108,26 @@ class BayesModel(Model):
         return Belief(weights @ self.sample.psi, weights)
 
 
-def _power(rho: Array, tau: Any) -> Array:
-    """ρ^τ, where 0⁰ is 1: a prior that is ignored excludes nothing."""
+def power_of(rho: Array, tau: Any) -> Array:
+    """ρ^τ, where 0⁰ is 1: a prior that is ignored excludes nothing.
+
+    τ is a number, or one a sequence (b, 1); roots serve for quarters, which a power would take many
+    times as long for.
+    """
     if isinstance(tau, float):
         return rho if tau == 1 else rho**tau
-    return rho**tau
+    xp = namespace(rho)
+    quarters = to_numpy(tau) * 4
+    if (quarters % 1).any() or quarters.max() > 7:
+        return rho**tau
+    out, root = None, rho
+    for bit in (4, 2, 1):
+        wanted = (quarters.astype(int) & bit) > 0
+        if wanted.any():
+            factor = xp.where(xp.asarray(wanted, device=device(rho)), root, xp.ones_like(root))
+            out = factor if out is None else out * factor
+        root = xp.sqrt(root) if bit > 1 else root
+    return xp.ones_like(rho) if out is None else out
 
 
 class KernelBayesFilter(StateFilter):
@@ -146,11 +160,12 @@ class KernelBayesFilter(StateFilter):
     power : float or "auto"
         τ of "reweighted": 1 is Bayes' rule, 0 ignores the dynamics.
     basis : a basis, a pair of them (state, observation), or None
-    validation : "half" or None
+    validation : "half", int or None
         "half" chooses everything that is "auto" (or a kernel that is None) by the papers'
         half-split validation: learn from one half of the training sequences, compare the means
-        on the other, and the other way round. None takes the median bandwidths, the regularisations
-        of least leave-one-out error, and τ = 1.
+        on the other, and the other way round; a number is that of folds, each left out in turn.
+        None takes the median bandwidths, the regularisations of least leave-one-out error, and
+        τ = 1.
     grid : dict or None
         Candidates instead of the defaults: "state" and "observation" (multiples of the median, or
         kernels), "regularization", "posterior_regularization", "power".
@@ -170,7 +185,8 @@ class KernelBayesFilter(StateFilter):
     Notes
     -----
     Weights may be negative; they are normalised at every step. Where they cancel (κ = Σw/Σ|w| below
-    0.2) their positive part is used, and where nothing is left of that the prediction stands. An
+    0.2, or for "reweighted" below a fifth of what the plain conditional has) their positive part
+    is used, and where nothing is left of that the prediction stands. An
     observation whose support is below 0.001 is passed over. So a belief is always a finite set of
     weights that sum to one, however long the stream.
 
@@ -206,7 +222,7 @@ class KernelBayesFilter(StateFilter):
         posterior_regularization: float | str = "auto",
         power: float | str = "auto",
         basis: Any = None,
-        validation: str | None = "half",
+        validation: str | int | None = "half",
         grid: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         progress: bool | None = None,
@@ -251,24 +267,23 @@ class KernelBayesFilter(StateFilter):
             )
         sample, phi = placed.sample, placed.phi
         motion = Motion.learned(sample, *placed.pairs, epsilon, False, placed.controls)
-        spaces = sample.space, placed.observations
-        kernels = sample.kernel, placed.observations.kernel_
-        conditional = ConditionalEmbedding(*kernels, epsilon, spaces).fit(
-            sample.atoms, placed.training.observations.points
-        )
+        points = placed.training.observations.points
+        H, epsilon = placed.state_inverse(epsilon)
         if delta == "auto":
+            spaces = sample.space, placed.observations
+            conditional = conditional_of(sample.atoms, points, spaces, epsilon)
             delta = conditional.posterior_regularization(self.method)
         plain = delta**0.5 if self.method == "squared" else delta  # on the scale of C_OO
-        inverse = conditional.reverse_operator(plain)._inverse
-        w = conditional.weights_
-        ratio = sample.psi @ conditional.operator_._inverse
+        inverse = placed.reverse_inverse(plain)
+        w = checks.weights(None, points, phi)
+        ratio = sample.psi @ H
         evidence = inverse @ (phi.T @ (w[:, None] * ratio))
         return BayesModel(
             sample,
             motion,
             placed.observations,
             evidence,
-            conditional,
+            points,
             phi,
             ratio,
             inverse,
@@ -277,13 +292,23 @@ class KernelBayesFilter(StateFilter):
             self.transfer,
             delta,
             1.0 if tau == "auto" else tau,
+            epsilon,
         )
 
     def _fitted(self, model: Any) -> None:
-        self.observation_ = model.conditional
         self.regularization_ = model.motion.conditional.regularization_
         self.posterior_regularization_ = model.delta
         self.power_ = model.power
+
+    @property
+    def observation_(self) -> ConditionalEmbedding:
+        """P(o|s), a ConditionalEmbedding."""
+        if not hasattr(self, "_model"):
+            raise AttributeError("this KernelBayesFilter is not fitted yet: call fit.")
+        model = self._model
+        assert isinstance(model, BayesModel)
+        spaces = model.sample.space, model.observations
+        return conditional_of(model.sample.atoms, model.points, spaces, model.epsilon)
 
     def _trial(
         self,
@@ -295,36 +320,39 @@ class KernelBayesFilter(StateFilter):
     ) -> np.ndarray:
         if self.method != "reweighted":
             return super()._trial(train, test, kernel_state, kernel_observation, settings)
-        # nothing is factorised for δ and τ step by step: all of them are filtered as one batch
+        # β(o) depends on δ alone, and nothing is factorised for τ: all of these go as one batch
         placed = train.placed(kernel_state, kernel_observation, self._bases())
-        values, truth = compared(train, test, kernel_state)
-        steps, controls = test_steps(placed, test), split_controls(test)
+        contest = Contest.of(placed, test)
         epsilons, deltas, powers = settings.values()
-        xp = namespace(steps.features)
-        batch = Steps(
-            xp.concat([steps.features] * (len(deltas) * len(powers))),
-            np.concatenate([steps.seen] * (len(deltas) * len(powers))),
-            steps.support,
-            steps.lengths,
-            False,
+        xp, times = namespace(placed.phi), len(deltas) * len(powers)
+        features = contest.steps.features
+        n = placed.phi.shape[0]
+        betas = [((features @ placed.reverse_inverse(d)) @ placed.phi.T) / n for d in deltas]
+        tau = np.tile(np.repeat(np.array(powers), features.shape[0]), len(deltas))[:, None]
+        batch = replace(
+            contest.steps,
+            features=xp.concat([beta for beta in betas for _ in powers]),
+            seen=np.concatenate([contest.steps.seen] * times),
         )
-        if controls is not None:
-            controls = xp.concat([controls] * (len(deltas) * len(powers)))
-        tau = np.tile(np.repeat(np.array(powers), len(steps.lengths)), len(deltas))[:, None]
+        controls = contest.controls
+        controls = None if controls is None else xp.concat([controls] * times)
         errors = []
         for epsilon in epsilons:
             first = {"regularization": epsilon, "posterior_regularization": deltas[0], "power": 1.0}
             model = self._learned(placed, first)
-            model = replace(model, power=asarray(tau, steps.features))
-            prepared = []
-            for delta in deltas:
-                inverse = model.conditional.reverse_operator(delta)._inverse
-                prepared += [steps.features @ inverse] * len(powers)
-            passage = model.run(
-                batch, controls, self._prior(model), False, values, xp.concat(prepared)
-            )
+            candidates = replace(model, power=asarray(tau, features), known=True)
+            prior = self._prior(model)
+            passage = candidates.run(batch, controls, prior, False, contest.values)
             found = passage.moments
             assert found is not None
-            means = xp.reshape(found, (-1, *steps.seen.shape, found.shape[-1]))
-            errors += [mean_error(part, truth, steps) for part in means]
+            means = xp.reshape(found, (times, *contest.steps.seen.shape, found.shape[-1]))
+            errors += [contest.error(part) for part in means]
         return np.array(errors)
+
+
+def conditional_of(
+    states: Points, observations: Points, spaces: tuple[Space, Space], regularization: float
+) -> ConditionalEmbedding:
+    """P(o|s) as a model by itself."""
+    kernels = spaces[0].kernel_, spaces[1].kernel_
+    return ConditionalEmbedding(*kernels, regularization, spaces).fit(states, observations)

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, assign, device, namespace, one_blas_thread, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    device,
+    namespace,
+    one_blas_thread,
+    spans,
+    to_numpy,
+)
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.sequences import Steps
 from meanmap.dynamics.track import Track
@@ -23,7 +31,7 @@ LEAST = 1e-6  # the evidence is not taken to be less than this
 #: δ of smoothing over the square of the mean k(s, s): on rotations and oscillations of 400 training
 #: steps the error is least here, below that of filtering; ten times more or less is worse than it
 BACKWARD = 1e-2
-CHUNK = 1 << 24  # weights in memory before their moments are taken
+CHUNK = 1 << 22  # weights in memory before their moments are taken
 
 
 @dataclass(frozen=True)
@@ -40,15 +48,15 @@ class Model:
 
     # --- what a filter must say ---------------------------------------------------------------
 
-    def prepared(self, features: Array) -> Array:
-        """Observations (…, r_o) as `update` wants them: what can be done for all steps at once."""
+    def lifted(self, features: Array) -> Array:
+        """Observations (…, r_o) as `update` wants them: what can be done for many steps at once."""
         return features
 
-    def start(self, prior: Belief, prepared: Array, known: bool) -> Belief:
+    def start(self, prior: Belief, lifted: Array, known: bool) -> Belief:
         """The first belief; `known` says that somebody gave the prior."""
         raise TypeError(f"{type(self).__name__} does not say how to begin.")
 
-    def update(self, belief: Belief, predicted: Belief, source: Array, prepared: Array) -> Belief:
+    def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:
         """The belief after an observation, from the belief before and the prediction."""
         raise TypeError(f"{type(self).__name__} does not say how to take in an observation.")
 
@@ -62,33 +70,38 @@ class Model:
         self,
         belief: Belief | None,
         prior: Belief | None,
-        features: Array,
-        prepared: Array,
+        lifted: Array,
+        expected: Array | None,
         seen: np.ndarray,
         controls: Points | None,
-    ) -> tuple[Belief, Array]:
-        """The beliefs of b sequences after one more step, and the evidence of what was seen."""
-        xp = namespace(features)
+    ) -> tuple[Belief, Array | None]:
+        """The beliefs of b sequences after one more step, and the evidence of what was seen.
+
+        `lifted` are the observations as `update` wants them, `expected` is `ψ(o)ᵀ E`, or None where
+        nobody asks for the evidence.
+        """
         known = prior is not None
         if belief is None:
             predicted = self.sample.marginal if prior is None else prior
-            predicted = repeated(predicted, features.shape[0])
+            predicted = repeated(predicted, lifted.shape[0])
             belief = predicted if self.begins_before else None
         if belief is not None:
             source = self.motion.source(belief.coordinates, controls)
             predicted = self.advance(belief, source)
-        evidence = xp.sum((features @ self.evidence) * predicted.coordinates, axis=-1)
-        evidence = xp.where(evidence > LEAST, evidence, LEAST + 0 * evidence)
+        evidence = None
+        if expected is not None:
+            xp = namespace(expected)
+            evidence = xp.sum(expected * predicted.coordinates, axis=-1)
+            evidence = xp.where(evidence > LEAST, evidence, LEAST + 0 * evidence)
+            there = xp.asarray(seen, device=device(expected))
+            evidence = xp.where(there, evidence, xp.ones_like(evidence))
         if not seen.any():
-            return predicted, xp.ones_like(evidence)
+            return predicted, evidence
         if belief is None:
-            updated = self.start(predicted, prepared, known)
+            updated = self.start(predicted, lifted, known)
         else:
-            updated = self.update(belief, predicted, source, prepared)
-        if seen.all():
-            return updated, evidence
-        there = xp.asarray(seen, device=device(features))
-        return updated.where(seen, predicted), xp.where(there, evidence, xp.ones_like(evidence))
+            updated = self.update(belief, predicted, source, lifted)
+        return updated if seen.all() else updated.where(seen, predicted), evidence
 
     # --- whole sequences ----------------------------------------------------------------------
 
@@ -99,37 +112,43 @@ class Model:
         prior: Belief | None,
         keep: bool,
         values: Array | None = None,
-        prepared: Array | None = None,
     ) -> Passage:
-        """Go through sequences step by step, all of them at once."""
-        b, length = steps.seen.shape
-        with one_blas_thread(b * self.sample.psi.shape[0] < 1 << 18):
-            prepared = self.prepared(steps.features) if prepared is None else prepared
-            passage = Passage(self.sample, keep, length, values)
-            belief = None
-            for t in range(length):
-                before = None if controls is None or t == 0 else take_step(controls, t - 1)
-                belief, evidence = self.step(
-                    belief,
-                    prior,
-                    steps.features[:, t],
-                    prepared[:, t],
-                    steps.seen[:, t],
-                    before,
-                )
-                passage.add(belief, evidence)
+        """Go through sequences step by step, all of them at once.
+
+        With `values`, functions of the atoms, only their expectations are kept.
+        """
+        (b, length), n = steps.seen.shape, self.sample.psi.shape[0]
+        passage = Passage(self.sample, keep, length, values)
+        belief = None
+        with one_blas_thread(b * n < 1 << 18):
+            for block in spans(length, max(1, CHUNK // (b * n))):
+                features = steps.features[:, block]
+                lifted = self.lifted(features)
+                expected = features @ self.evidence if values is None else None
+                for t in range(block.start, block.stop):
+                    i = t - block.start
+                    belief, evidence = self.step(
+                        belief,
+                        prior,
+                        lifted[:, i],
+                        None if expected is None else expected[:, i],
+                        steps.seen[:, t],
+                        None if controls is None or t == 0 else take_step(controls, t - 1),
+                    )
+                    passage.add(belief, evidence)
             passage.flush()
         return passage
 
     def forecast(
-        self, belief: Belief, count: int, controls: Points | None, keep: bool = True
+        self, belief: Belief, count: int, controls: Points | None, first: Belief | None = None
     ) -> Passage:
-        """Beliefs 1, 2, … steps after the given ones."""
-        passage = Passage(self.sample, keep, count, None)
+        """Beliefs 1, 2, … steps after the given ones, unless the first of them is known."""
+        passage = Passage(self.sample, True, count, None)
         with one_blas_thread():
             for k in range(count):
                 now = None if controls is None else take_step(controls, k)
-                belief = self.advance(belief, self.motion.source(belief.coordinates, now))
+                if k > 0 or first is None:
+                    belief = self.advance(belief, self.motion.source(belief.coordinates, now))
                 passage.add(belief, None)
             passage.flush()
         return passage
@@ -337,16 +356,6 @@ def repeated(belief: Belief, times: int) -> Belief:
 def take_step(controls: Points, t: int) -> Points:
     """The controls (b, …) of one step, from (b, steps, …)."""
     return each_part(controls, lambda part: part[:, t])
-
-
-def padded(rows: list[Array], length: int) -> Array:
-    """Arrays of different lengths as one, zeros behind the shorter ones."""
-    xp = namespace(rows[0])
-    shape = (len(rows), length, *rows[0].shape[1:])
-    out = xp.zeros(shape, dtype=rows[0].dtype, device=device(rows[0]))
-    for i, row in enumerate(rows):
-        out = assign(out, (i, slice(0, row.shape[0])), row)
-    return out
 
 
 def warn_of_far(support: np.ndarray, stacklevel: int) -> None:

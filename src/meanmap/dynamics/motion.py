@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,12 +26,13 @@ from meanmap.conditional import ConditionalEmbedding
 from meanmap.embeddings import FactoredWeights
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.base import ALL
-from meanmap.linalg import solve_ridge
-from meanmap.operators import CONFLICT, as_embedding
+from meanmap.linalg import ConflictWarning, solve_ridge
+from meanmap.operators import CONFLICT, FAR, as_embedding
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.spaces.cholesky import Pivots
 
 STEADY = 0.1  # a conditional whose weights sum to one within this on the sample determines mass
+BOUND = 2.0  # of sup k(s, s): a belief with a larger ‖m‖² is no distribution
 SHARP = 1e-8  # of the trace: how closely a prior is written on the training states
 
 
@@ -82,6 +84,28 @@ class Sample:
         w = xp.full((1, n), 1.0 / n, dtype=self.psi.dtype, device=device(self.psi))
         return Belief(w @ self.psi, w)
 
+    @cached_property
+    def largest(self) -> float:
+        """The largest k(s, s), which no probability's ‖m‖² exceeds."""
+        return float(namespace(self.psi).max(self.kernel._diagonal(self.atoms)))
+
+    def bounded(self, belief: Belief, usable: Array | None = None) -> Belief:
+        """Beliefs, those replaced by their positive part that no probability can be near to.
+
+        A ridge operator may have eigenvalues above one: a belief that is pushed again and again
+        would grow without bound.
+        """
+        m = belief.coordinates
+        xp = namespace(m)
+        fine = xp.sum(m * m, axis=-1) <= BOUND * self.largest
+        fine = fine if usable is None else fine & usable
+        if bool(xp.all(fine)):
+            return belief
+        weights = belief.dense()
+        weights = xp.where(xp.isfinite(weights), weights, xp.zeros_like(weights))
+        clipped = settled(weights, self.marginal.weights, least=2.0)
+        return belief.where(to_numpy(fine), Belief(clipped @ self.psi, clipped))
+
     def belief(self, prior: Any) -> Belief:
         """A prior of the state as weights on the training states."""
         given = as_embedding(prior, self.space).moved_to(self.kernel, self.space._sample)
@@ -124,10 +148,21 @@ class Control:
         pivots = self.space._coordinates
         assert isinstance(pivots, Pivots)
         if controls is None:
-            values = (m @ self.states.T) * self.typical
+            compared = self.typical[None, :]
         else:
             compared = self.kernel._against(pivots.points[1])(controls, ALL, None)
-            values = (m @ self.states.T) * compared
+            xp = namespace(compared)
+            own = self.kernel._diagonal(controls)
+            far = xp.max(abs(compared), axis=1) < FAR * own
+            if bool(xp.any(far)):
+                warnings.warn(
+                    f"a control lies far from all training controls (nearer than {FAR} to none of "
+                    "them): the training's average is used instead. Train with controls like it.",
+                    ConflictWarning,
+                    stacklevel=6,
+                )
+                compared = xp.where(far[:, None], self.typical[None, :], compared)
+        values = (m @ self.states.T) * compared
         return solve_triangular(pivots.factor, values.T).T
 
 
@@ -219,13 +254,16 @@ class Motion:
     def push(self, source: Array) -> Belief:
         """The beliefs one step later: sum rule."""
         vector, coordinates = source @ self.inverse.T, source @ self.matrix.T
+        usable = None
         if self.mass is not None:
             xp = namespace(source)
-            total = (source @ self.mass)[:, None]
+            total = source @ self.mass
             # ridge lets mass seep away step by step; a belief outside the data has next to none
-            total = xp.where(total > CONFLICT, total, xp.ones_like(total))
+            usable = total > CONFLICT
+            total = xp.where(usable, total, xp.ones_like(total))[:, None]
             vector, coordinates = vector / total, coordinates / total
-        return Belief(coordinates, FactoredWeights(self.scale, self.rows, vector))
+        pushed = Belief(coordinates, FactoredWeights(self.scale, self.rows, vector))
+        return self.sample.bounded(pushed, usable)
 
     # --- smoothing ----------------------------------------------------------------------------
 
@@ -233,10 +271,9 @@ class Motion:
         """Beliefs of the state before, as weights on the training transitions."""
         xp = namespace(source)
         operator = self.conditional.operator_
-        if transfer == "one-step":
-            u = take(belief.dense().T, self.first).T
-        else:
-            u = operator._scale * ((source @ self.inverse.T) @ operator._rows.T)
+        if transfer == "two-step":
+            return operator._scale * ((source @ self.inverse.T) @ operator._rows.T)
+        u = take(belief.dense().T, self.first).T
         return settled(u, xp.broadcast_to(operator._scale, u.shape))
 
     def smoothed(self, u: Array, later: Belief, delta: float) -> Belief:
@@ -251,7 +288,7 @@ class Motion:
         for scale, m in zip(u, later.coordinates, strict=True):
             C = after.T @ (scale[:, None] * after)
             rows.append(scale * (after @ solve_ridge(C, delta, m, squared=True)))
-        weights = settled(xp.stack(rows), u)
+        weights = settled(xp.stack(rows), xp.where(u > 0, u, xp.zeros_like(u)))
         shape = (weights.shape[0], self.sample.psi.shape[0])
         out = xp.zeros(shape, dtype=weights.dtype, device=device(weights))
         return Belief(weights @ before, assign(out, (slice(None), self.first), weights))
@@ -266,20 +303,30 @@ def positive(ratio: Array, w: Array) -> Array:
     return xp.where(usable, clipped / xp.where(usable, total, xp.ones_like(total)), 1 + 0 * clipped)
 
 
-def settled(weights: Array, otherwise: Array, absolute: bool = False) -> Array:
+def settled(weights: Array, otherwise: Array, least: Any = CONFLICT) -> Array:
     """Weights that sum to one: where they cancel their positive part, or else something else.
 
-    Posterior weights cancel where κ = Σw/Σ|w| < 0.2; normalising them would then amplify noise
-    without bound. Those of a plain conditional should sum to one by themselves (`absolute`), and
-    cancel where Σw < 0.2.
+    They cancel where κ = Σw/Σ|w| is below `least`; normalising them would amplify noise without
+    bound.
     """
     xp = namespace(weights)
     mass, size = xp.sum(weights, axis=-1), xp.sum(abs(weights), axis=-1)
-    least = CONFLICT + 0 * size if absolute else CONFLICT * size
-    fine = (mass >= least) & (size > 0) & xp.isfinite(size)
+    fine = (mass >= least * size) & (size > 0) & xp.isfinite(size)
     if bool(xp.all(fine)):
         return weights / mass[..., None]
     clipped = xp.where(weights > 0, weights, xp.zeros_like(weights))
     usable = xp.isfinite(size) & (xp.sum(clipped, axis=-1) > 0)
     chosen = xp.where(fine[..., None], weights, xp.where(usable[..., None], clipped, otherwise))
     return chosen / xp.sum(chosen, axis=-1)[..., None]
+
+
+def own_share(weights: Array) -> Array:
+    """What κ may not fall below where weights are made of these: a fifth of their own.
+
+    The weights of a regression swing about zero while their sum is as it should be, so that it is
+    cancelling more than they do that tells of a conflict.
+    """
+    xp = namespace(weights)
+    size = xp.sum(abs(weights), axis=-1)
+    share = xp.sum(weights, axis=-1) / xp.where(size > 0, size, xp.ones_like(size))
+    return CONFLICT * xp.where(share > 0, share, xp.ones_like(share))

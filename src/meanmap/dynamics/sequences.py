@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, concatenate, count, is_array, is_floating, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    assign,
+    concatenate,
+    count,
+    device,
+    is_array,
+    is_floating,
+    namespace,
+    take,
+    to_numpy,
+)
 from meanmap.decoding.modes import ORTHOGONAL
 from meanmap.kernels import Chordal, Kernel, Trace, as_kernel
 from meanmap.kernels.objects import CountKernel, ObjectKernel
@@ -30,6 +42,11 @@ class Sequences:
         """Where each sequence ends in the sample."""
         return np.cumsum(self.lengths)
 
+    def parts(self) -> list[Points]:
+        """The sequences one by one."""
+        pairs = zip(self.ends, self.lengths, strict=True)
+        return [take(self.points, slice(int(end) - n, int(end))) for end, n in pairs]
+
     def transitions(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows that have a successor, and their successors."""
         n = sum(self.lengths)
@@ -37,25 +54,42 @@ class Sequences:
         return first, first + 1
 
 
-def listed(value: Any, kernel: Kernel | None, name: str) -> tuple[list[Any], bool]:
-    """The sequences in what a user passed, and whether it was a single one."""
-    numbers = is_array(value) and not checks.holds_objects(value)
-    if numbers and kernel is not None and value.ndim == _sample_axes(kernel) + 1:
-        return list(value), False
-    if isinstance(value, list) and value and _is_sample(value[0], kernel, name):
+def listed(
+    value: Any, kernel: Kernel | None, name: str, like: Points | None = None
+) -> tuple[list[Any], bool]:
+    """The sequences in what a user passed, and whether it was a single one.
+
+    An array is several sequences if it has an axis more than a sample: than `like`, points of the
+    same kind, or than the kernel's points have. Without a kernel a 3-D array holds matrices if they
+    are square, else sequences of rows.
+    """
+    if value is None:
+        raise ValueError(f"{name}: expected a sequence or a list of sequences, got None.")
+    if is_array(value) and not checks.holds_objects(value):
+        if value.ndim == _sample_axes(kernel, like, value) + 1:
+            return list(value), False
+    elif isinstance(value, list) and any(_is_sample(v, kernel, name, like) for v in value):
         return value, False
     return [value], True
 
 
-def _sample_axes(kernel: Kernel) -> int:
-    """How many axes an array has that holds a sample of this kernel's numeric points."""
+def _sample_axes(kernel: Kernel | None, like: Points | None, value: Array) -> int:
+    """How many axes an array has that holds a sample of points."""
+    if like is not None:
+        return 99 if isinstance(like, tuple) or checks.holds_objects(like) else like.ndim
+    if kernel is None:
+        return 3 if value.ndim != 3 or value.shape[1] == value.shape[2] else 2
     if kernel.on_vectors:
         return 2
     return 3 if isinstance(kernel, Trace | Chordal) else 99
 
 
-def _is_sample(item: Any, kernel: Kernel | None, name: str) -> bool:
+def _is_sample(item: Any, kernel: Kernel | None, name: str, like: Points | None) -> bool:
     """Whether an item of a list is a sequence by itself rather than one point."""
+    if is_array(item) and like is not None and not isinstance(like, tuple):
+        plain = not checks.holds_objects(item) and not checks.holds_objects(like)
+        if plain and item.ndim == like.ndim:
+            return True
     if kernel is None:
         if hasattr(item, "columns") or isinstance(item, tuple):
             return True
@@ -79,7 +113,7 @@ def _is_sample(item: Any, kernel: Kernel | None, name: str) -> bool:
 def read(value: Any, kernel: Any, name: str) -> tuple[Sequences, Kernel]:
     """Training sequences that passed their kernel's gate, and the kernel."""
     parts, single = listed(value, kernel if isinstance(kernel, Kernel) else None, name)
-    if not parts or (single and parts[0] is None):
+    if not parts:
         raise ValueError(f"{name}: expected a sequence or a list of sequences, got {value!r:.60}.")
     kernel = as_kernel(kernel, parts[0], name)
     checked: list[Points] = []
@@ -151,7 +185,7 @@ def observed(value: Any, name: str) -> tuple[Any, np.ndarray]:
     if isinstance(value, list) and any(item is None for item in value):
         mask = np.array([item is not None for item in value])
         return [item for item in value if item is not None], mask
-    if hasattr(value, "isna") and hasattr(value, "columns"):
+    if hasattr(value, "isna"):  # pandas
         return _split(value, value.isna().to_numpy(), name)
     if not is_array(value):
         try:
@@ -175,6 +209,8 @@ def _is_missing(item: Any) -> bool:
 
 
 def _split(value: Any, missing: np.ndarray, name: str) -> tuple[Any, np.ndarray]:
+    if len(missing) == 0:
+        return value, np.zeros(0, dtype=bool)
     missing = missing.reshape(len(missing), -1)
     everything: np.ndarray = np.asarray(missing.all(axis=1))
     something: np.ndarray = np.asarray(missing.any(axis=1))
@@ -201,3 +237,16 @@ class Steps:
     support: np.ndarray  # (b, steps), NaN where nothing was seen
     lengths: tuple[int, ...]
     single: bool
+
+
+def padded(sequences: list[Points], length: int) -> Points:
+    """Sequences of different lengths as one array; the shorter ones repeat their last row."""
+    if isinstance(sequences[0], tuple):
+        return tuple(padded(list(parts), length) for parts in zip(*sequences, strict=True))
+    xp = namespace(sequences[0])
+    shape = (len(sequences), length, *sequences[0].shape[1:])
+    out = xp.zeros(shape, dtype=sequences[0].dtype, device=device(sequences[0]))
+    for i, row in enumerate(sequences):
+        out = assign(out, (i, slice(0, row.shape[0])), row)
+        out = assign(out, (i, slice(row.shape[0], None)), row[-1:])
+    return out

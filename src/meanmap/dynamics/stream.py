@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meanmap.arrays import Points, is_array, is_floating, namespace
+from meanmap.arrays import Points, count, is_array, is_floating, namespace
 from meanmap.dynamics.model import warn_of_far
 from meanmap.dynamics.motion import Belief
 from meanmap.dynamics.sequences import observed
@@ -47,6 +47,11 @@ class Stream:
         points: Points | None = None
         if not _is_missing(observation):
             points, _ = space.kernel_.rows(observation, space._sample, "observation")
+            if count(points) != 1:
+                raise ValueError(
+                    f"observation: expected one, got {count(points)} rows. A stream takes them one "
+                    "by one; .filter takes a sequence."
+                )
         steps = steps_of(space, [(points, np.array([points is not None]))], True)
         given = learner._one_control(control, self._belief is None)
         warn_of_far(steps.support, stacklevel=3)
@@ -54,14 +59,15 @@ class Stream:
         belief, evidence = model.step(
             self._belief,
             self._prior,
-            features,
-            model.prepared(features),
+            model.lifted(features),
+            features @ model.evidence,
             steps.seen[:, 0],
             given,
         )
         # nothing is set before everything has worked
         self._belief = belief
         self.steps += 1
+        assert evidence is not None
         self.log_evidence += float(namespace(evidence).log(evidence)[0])
         return self._embedding(belief)
 

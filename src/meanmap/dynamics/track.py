@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks, decoding, plots
-from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, count, device, namespace, take, to_numpy
 from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
 from meanmap.embeddings.values import each_part, root
@@ -89,8 +89,9 @@ class Track:
             return part
         xp = namespace(part)
         beyond = np.arange(part.shape[1])[None, :] >= np.array(self.lengths)[:, None]
-        mask = xp.asarray(beyond.reshape(*beyond.shape, *(1,) * (part.ndim - 2)))
-        return xp.where(mask, xp.asarray(float("nan"), dtype=part.dtype), part)
+        shape = (*beyond.shape, *(1,) * (part.ndim - 2))
+        mask = xp.asarray(beyond.reshape(shape), device=device(part))
+        return xp.where(mask, xp.full_like(part, float("nan")), part)
 
     # --- what a belief says -------------------------------------------------------------------
 
@@ -170,7 +171,8 @@ class Track:
             rows = []
             for part in parts:
                 rest = (self._steps - part.shape[0], *part.shape[1:])
-                rows.append(xp.concat([part, xp.full(rest, float("nan"), dtype=part.dtype)]))
+                nothing = xp.full(rest, float("nan"), dtype=part.dtype, device=device(part))
+                rows.append(xp.concat([part, nothing]))
             return xp.stack(rows)
 
         if isinstance(values[0], tuple):

@@ -24,8 +24,11 @@ from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.sequences import Sequences, Steps
 from meanmap.embeddings import numeric
 from meanmap.kernels import Kernel
+from meanmap.linalg import Spectrum
 from meanmap.pairs import placed, reference_kernel
+from meanmap.selection import regularized_inverse
 from meanmap.spaces import Space
+from meanmap.spaces.cholesky import Pivots
 
 LOST = 1e-3  # an observation whose support is below this says nothing: the step is a prediction
 
@@ -51,20 +54,22 @@ class Training:
             controls = of(self.controls[0]), self.controls[1]
         return Training(of(self.states), of(self.observations), controls)
 
-    def halves(self) -> list[tuple[Training, Training]]:
-        """Two ways to learn from one half and test on the other (Fukumizu et al. 2013, 5.3).
+    def folds(self, count: int) -> list[tuple[Training, Training]]:
+        """Ways to learn from a part and test on the rest; 2 are halves (Fukumizu et al. 2013, 5.3).
 
-        Several sequences are dealt out in turn; a single one is cut in two.
+        Several sequences are dealt out in turn; a single one is cut.
         """
         ends = self.states.ends
         rows = [np.arange(end - n, end) for end, n in zip(ends, self.states.lengths, strict=True)]
-        if len(rows) == 1:
-            middle = len(rows[0]) // 2
-            one, other = [rows[0][:middle]], [rows[0][middle:]]
-        else:
-            one, other = rows[::2], rows[1::2]
-        parts = self.part(one), self.part(other)
-        return [(parts[0], parts[1]), (parts[1], parts[0])]
+        if len(rows) < count:
+            rows = [part for row in rows for part in np.array_split(row, count)]
+            rows = [part for part in rows if len(part)]
+        parts = [rows[i::count] for i in range(count)]
+        chosen = []
+        for i, test in enumerate(parts):
+            rest = [row for j, part in enumerate(parts) if j != i for row in part]
+            chosen.append((self.part(sorted(rest, key=lambda row: row[0])), self.part(test)))
+        return chosen
 
     @property
     def size(self) -> int:
@@ -86,11 +91,15 @@ class Training:
     def targets(self, kernel: Kernel) -> tuple[Array, Space | None]:
         """What a candidate's means are compared in: states as numbers, else a fixed kernel's ψ."""
         points = self.states.points
-        try:
-            values = numeric(points)
-            return namespace(values).reshape(values, (values.shape[0], -1)), None
-        except (TypeError, AttributeError):
-            pass
+        parts = points if isinstance(points, tuple) else (points,)
+        if all(part.ndim > 1 for part in parts):  # 1-D are labels and objects, numbers or not
+            try:
+                columns = [numeric(part) for part in parts]
+                xp = namespace(columns[0])
+                flat = [xp.reshape(part, (part.shape[0], -1)) for part in columns]
+                return xp.concat(flat, axis=1), None
+            except TypeError:
+                pass
         reference = reference_kernel(kernel, points).resolve(points)
         space = Space(reference)
         uniform = checks.weights(None, points, float_like(points))
@@ -109,6 +118,24 @@ class Placed:
     @cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         return self.training.states.transitions()
+
+    @cached_property
+    def reverse(self) -> Spectrum:
+        """C_OO factorised, for every δ."""
+        phi = self.phi
+        return Spectrum.of(phi.T @ phi / phi.shape[0])
+
+    def reverse_inverse(self, delta: float) -> Array:
+        """`(C_OO + δI)⁻¹`, so that `C_SO (C_OO + δI)⁻¹ ψ(o)` is the plain conditional P(s|o)."""
+        return self.reverse.inverse(self.reverse.sufficient(delta))
+
+    def state_inverse(self, regularization: float | str) -> tuple[Array, float]:
+        """`(C_SS + εI)⁻¹` and ε, chosen by leave-one-out for P(o|s) where it is "auto"."""
+        psi, points = self.sample.psi, self.training.observations.points
+        w = checks.weights(None, points, psi)
+        norms = self.observations.kernel_._diagonal(points)
+        nested = isinstance(self.sample.space._coordinates, Pivots)
+        return regularized_inverse(psi, self.phi, norms, w, regularization, False, nested)[:2]
 
     @property
     def controls(self) -> tuple[Points, Kernel] | None:
@@ -141,3 +168,10 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
         support[seen] = near
     seen &= ~(support < LOST)
     return Steps(xp.reshape(features, (b, length, -1)), seen, support, lengths, single)
+
+
+def compared(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Array]:
+    """Functions of the training states, (n, q), and their values at the test states."""
+    values, space = train.targets(kernel)
+    there = test.states.points
+    return values, test.targets(kernel)[0] if space is None else space._transform(there)

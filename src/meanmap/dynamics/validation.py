@@ -11,8 +11,11 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from meanmap import plots
-from meanmap.dynamics.training import Training
+from meanmap import checks, plots
+from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
+from meanmap.decoding.modes import are_rotations, nearest_rotations
+from meanmap.dynamics.sequences import Steps, padded
+from meanmap.dynamics.training import Placed, Training, compared, steps_of
 from meanmap.kernels import Chordal, Kernel, Trace
 from meanmap.progress import progress_bar
 
@@ -52,6 +55,50 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else repr(value)
 
 
+@dataclass(frozen=True)
+class Contest:
+    """What candidates do on the half that they have not seen, and what they are judged by.
+
+    States that are numbers are compared as they are, rotations after the mean is turned into the
+    nearest one, and others by their coordinates in a fixed reference kernel, so that no candidate
+    is judged by a measure of its own.
+    """
+
+    steps: Steps
+    controls: Points | None
+    values: Array  # of the training states, (n, q)
+    truth: Array  # of the test states
+    side: int  # of rotations; 0 where states are none
+
+    @classmethod
+    def of(cls, placed: Placed, test: Training) -> Contest:
+        """The test half in the coordinates of the training half's observations."""
+        train, kernel = placed.training, placed.sample.kernel
+        values, truth = compared(train, test, kernel)
+        points, seen = test.observations, [np.ones(n, dtype=bool) for n in test.states.lengths]
+        steps = steps_of(
+            placed.observations, list(zip(points.parts(), seen, strict=True)), points.single
+        )
+        controls = None
+        if test.controls is not None:
+            controls = padded(test.controls[0].parts(), max(test.states.lengths))
+        states = train.states.points
+        matrices = not isinstance(states, tuple) and states.ndim == 3
+        rotations = matrices and are_rotations(to_numpy(states))
+        return cls(steps, controls, values, truth, states.shape[-1] if rotations else 0)
+
+    def error(self, means: Array | None) -> float:
+        """The mean squared error of means (b, steps, q)."""
+        assert means is not None
+        inside = np.arange(means.shape[1])[None, :] < np.array(self.steps.lengths)[:, None]
+        found = take(namespace(means).reshape(means, (-1, means.shape[-1])), inside.ravel())
+        if self.side:
+            turned = nearest_rotations(to_numpy(found).reshape(-1, self.side, self.side))
+            found = asarray(turned.reshape(len(turned), -1), found)
+        xp = namespace(found)
+        return float(to_numpy(xp.mean(xp.sum((found - self.truth) ** 2, axis=1))))
+
+
 def kernel_candidates(given: Any, default: Kernel, factors: Any) -> list[Kernel]:
     """The kernels to try: the one given, or the default at multiples of the median distance."""
     if given is not None:
@@ -59,6 +106,7 @@ def kernel_candidates(given: Any, default: Kernel, factors: Any) -> list[Kernel]
     kernels: list[Kernel] = []
     multiples = factors if factors is not None else FACTORS
     if isinstance(default, Trace):  # a mean matrix says little of where a rotation is
+        multiples = factors if factors is not None else (0.25, *FACTORS)
         kernels = [Chordal(f"{f!s}*median") for f in multiples if not isinstance(f, Kernel)]
         default = Trace()
     names = [name for name, value in default.get_params().items() if _is_median(name, value)]
@@ -76,34 +124,32 @@ def _is_median(name: str, value: Any) -> bool:
 
 def search(
     training: Training,
-    kernels: tuple[list[Kernel], list[Kernel]],
+    kernels: tuple[list[Kernel], ...],
     settings: dict[str, list[Any]],
     trial: Callable[..., np.ndarray],
     n_jobs: int | None,
     progress: bool | None,
+    names: tuple[str, ...] = ("kernel_state", "kernel_observation"),
+    folds: int = 2,
 ) -> Validation:
-    """Try every candidate on both halves.
+    """Try every candidate on every fold.
 
-    `trial(train, test, kernel_state, kernel_observation, settings)` returns one error for each
-    combination of the settings, in the order of `itertools.product`.
+    `trial(train, test, *kernels, settings)` returns one error for each combination of the settings,
+    in the order of `itertools.product`; `names` are those of the kernels.
     """
-    jobs = [
-        (train, test, state, observation)
-        for state, observation in product(*kernels)
-        for train, test in training.halves()
-    ]
+    parts = training.folds(folds)
+    jobs = [(train, test, *chosen) for chosen in product(*kernels) for train, test in parts]
     errors = []
     with progress_bar(len(jobs), "validation", progress, "fit") as done:
         tries = (delayed(_survived)(trial, *job, settings) for job in jobs)
         for result in Parallel(n_jobs=n_jobs, return_as="generator")(tries):
             errors.append(result)
             done(1)
-    combined = np.stack(errors).reshape(-1, 2, errors[0].size).mean(axis=1).ravel()
+    combined = np.stack(errors).reshape(-1, folds, errors[0].size).mean(axis=1).ravel()
     combined = np.where(np.isfinite(combined), combined, np.inf)
     candidates = [
-        {"kernel_state": state, "kernel_observation": observation}
-        | dict(zip(settings, values, strict=True))
-        for state, observation in product(*kernels)
+        dict(zip(names, chosen, strict=True)) | dict(zip(settings, values, strict=True))
+        for chosen in product(*kernels)
         for values in product(*settings.values())
     ]
     return Validation(candidates, combined)
@@ -117,3 +163,13 @@ def _survived(trial: Callable[..., np.ndarray], *arguments: Any) -> np.ndarray:
         return trial(*arguments)
     except (ValueError, ArithmeticError, np.linalg.LinAlgError):
         return np.full(size, np.inf)
+
+
+def number_of_folds(validation: Any) -> int:
+    """How many parts a training sample falls into for validation; 0 is none."""
+    if validation is None:
+        return 0
+    if isinstance(validation, str):
+        checks.option(validation, "validation", ["half"])
+        return 2
+    return checks.whole(validation, "validation", 2, 'Use "half", a number of folds, or None.')

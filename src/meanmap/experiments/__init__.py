@@ -1,1 +1,84 @@
-"""The experiments of the papers, reproduced: data, settings, published figures beside ours."""
+"""The experiments of the papers, reproduced: data, settings, published figures beside ours.
+
+Each is a module of the experiment's name with a function `run`; `run("rotation")` here imports it
+and calls it, and so does `meanmap reproduce rotation` on the command line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from importlib import import_module
+
+from meanmap.experiments.results import Curves, Figure, Outcome, Table
+
+__all__ = ["Curves", "Figure", "Outcome", "Table", "describe", "known", "names", "run"]
+
+#: Every experiment, in a line: what is done, and whose experiment it is.
+EXPERIMENTS = {
+    "rotation": "a rotating and an oscillating point (Fukumizu, Song and Gretton 2013, 5.3)",
+    "circle": "a particle on a circle under four kinds of noise (Song et al. 2009, 7)",
+    "camera": "the rotation of a camera from its pictures (Song et al. 2009, 7)",
+    "identities": "who is on which track: hidden permutations (Song et al. 2009, 5)",
+    "series": "sunspots and sea temperatures forecast, against tuned autoregressions",
+}
+
+
+def names() -> tuple[str, ...]:
+    """The experiments there are.
+
+    Examples
+    --------
+    >>> from meanmap import experiments
+    >>> "identities" in experiments.names()
+    True
+    """
+    return tuple(EXPERIMENTS)
+
+
+def describe(name: str) -> str:
+    """What an experiment is about, in a line."""
+    return EXPERIMENTS[known([name])[0]]
+
+
+def known(asked: Iterable[str]) -> list[str]:
+    """The names, if there are such experiments; an error that suggests the nearest if not."""
+    asked = list(asked)
+    for name in asked:
+        if name not in EXPERIMENTS:
+            near = difflib.get_close_matches(str(name), EXPERIMENTS, n=1, cutoff=0.4)
+            suggestion = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"there is no experiment {name!r}.{suggestion} There are: {', '.join(EXPERIMENTS)}."
+            )
+    return asked
+
+
+def run(
+    name: str,
+    quick: bool = False,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: bool | None = None,
+) -> Outcome:
+    """Run an experiment.
+
+    Parameters
+    ----------
+    name : one of `names()`
+    quick : bool
+        Fewer and shorter runs, in half a minute or less: enough to see the picture, with larger
+        standard errors.
+    seed : int
+        The same seed gives the same figures.
+    n_jobs : int or None
+        Processes that share the runs, as in scikit-learn.
+    progress : bool or None
+        Show a progress bar; None on a terminal only.
+    """
+    module = import_module(f"meanmap.experiments.{known([name])[0]}")
+    began = time.perf_counter()
+    found: Outcome = module.run(quick=quick, seed=seed, n_jobs=n_jobs, progress=progress)
+    return replace(found, seconds=time.perf_counter() - began)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import TILE, Array, Points, count, float_like, namespace, spans
+from meanmap.arrays import TILE, Array, Points, count, device, float_like, namespace, spans
 from meanmap.kernels.base import Comparison, Kernel, SteinComparison, show
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 
@@ -59,7 +59,7 @@ class Constant(Kernel):
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             shape = (count(A), len(indices[columns]))
-            return xp.full(shape, float(self.value), dtype=like.dtype)
+            return xp.full(shape, float(self.value), dtype=like.dtype, device=device(like))
 
         return compare
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, apply, float_like, namespace, to_numpy
+from meanmap.arrays import Array, Points, apply, device, float_like, namespace, to_numpy
 from meanmap.kernels.bandwidths import median_distance, median_factor
 from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.features import FeatureMap, OneHot, OneHotColumns
@@ -141,7 +141,8 @@ class Hamming(Kernel):
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             a, there = _table(A), b[columns]
-            differ = xp.zeros((a.shape[0], there.shape[0]), dtype=like.dtype)
+            shape = a.shape[0], there.shape[0]
+            differ = xp.zeros(shape, dtype=like.dtype, device=device(like))
             for c in range(d):
                 differ += xp.astype(a[:, None, c] != there[None, :, c], like.dtype)
             if agreement:

@@ -9,7 +9,7 @@ from math import comb, factorial, prod, sqrt
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, count, float_like, namespace, to_numpy
+from meanmap.arrays import Array, Points, asarray, count, device, float_like, namespace, to_numpy
 
 
 class FeatureMap:
@@ -57,7 +57,7 @@ class OneHot(FeatureMap):
         if isinstance(points, np.ndarray):
             return equal(points, self.categories).astype(np.float64)
         xp, like = namespace(points), float_like(points)
-        categories = xp.asarray(self.categories, dtype=points.dtype)
+        categories = xp.asarray(self.categories, dtype=points.dtype, device=device(points))
         return xp.astype(equal(points, categories), like.dtype)
 
 
@@ -95,12 +95,13 @@ class Monomials(FeatureMap):
         xp = namespace(points)
         terms, coefficients = self._table
         if self.offset:  # the offset is one more coordinate, √c
-            column = xp.full((points.shape[0], 1), sqrt(self.offset), dtype=points.dtype)
+            column = sqrt(self.offset) * xp.ones_like(points[:, :1])
             points = xp.concat([points, column], axis=1)
-        out = xp.asarray(coefficients, dtype=points.dtype)[None, :]
+        out = asarray(coefficients, points)[None, :]
         for position in range(self.degree):
-            out = out * xp.take(points, xp.asarray(terms[:, position]), axis=1)
-        return out * xp.ones((points.shape[0], 1), dtype=points.dtype)
+            index = xp.asarray(terms[:, position], device=device(points))
+            out = out * xp.take(points, index, axis=1)
+        return out * xp.ones_like(points[:, :1])
 
 
 @dataclass(frozen=True)

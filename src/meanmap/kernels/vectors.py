@@ -175,7 +175,7 @@ class Radial(VectorKernel):
 
     def _diagonal(self, A: Points) -> Array:
         xp = namespace(A)
-        return xp.ones(A.shape[0], dtype=A.dtype)
+        return xp.ones(A.shape[0], dtype=A.dtype, device=device(A))
 
 
 class Rough(Radial):
