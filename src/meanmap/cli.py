@@ -16,6 +16,7 @@ import meanmap
 from meanmap import experiments
 
 FAILED = 1
+INTERRUPTED = 130  # what newer versions of typer make of Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -44,6 +45,8 @@ def call(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "Abort":  # Ctrl-C, as click tells it
             return failed("interrupted; nothing was written.")
         raise
+    if code == INTERRUPTED:
+        return failed("interrupted; nothing was written.")
     return code if isinstance(code, int) else 0
 
 

@@ -88,8 +88,12 @@ def run(
     everything = (sunspots(), temperatures())
     jobs = [(plan, series, method) for series in everything for method in METHODS]
     found = each(assessed, jobs, "series", n_jobs, progress)
-    errors = {(series.name, method): e for (_, series, method), (e, _) in zip(jobs, found, strict=True)}
-    words = {(series.name, method): w for (_, series, method), (_, w) in zip(jobs, found, strict=True)}
+    errors = {
+        (series.name, method): e for (_, series, method), (e, _) in zip(jobs, found, strict=True)
+    }
+    words = {
+        (series.name, method): w for (_, series, method), (_, w) in zip(jobs, found, strict=True)
+    }
     return Outcome(
         name="series",
         title="Measured series: sunspots and the temperature of the sea",
@@ -306,7 +310,7 @@ def rooted(values: np.ndarray) -> Figure:
 
 
 def error_table(series: Series, errors: dict[tuple[str, str], np.ndarray]) -> Table:
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for method in METHODS:
         parts = blocks(series, errors[series.name, method])
         rows.append((method, *map(rooted, parts.T)))
@@ -321,11 +325,15 @@ def choice_table(series: Series, words: dict[tuple[str, str], str]) -> Table:
 
 def verdict(series: Series, errors: dict[tuple[str, str], np.ndarray]) -> list[str]:
     """Each kernel filter against the autoregression that is best on the testing part."""
+
+    def best_at(at: int) -> str:
+        return min(TUNED, key=lambda method: float(errors[series.name, method][:, at].mean()))
+
     lines = []
     for method in KERNELS:
         said = []
         for at, h in enumerate(series.horizons):
-            rival = min(TUNED, key=lambda m, at=at: float(errors[series.name, m][:, at].mean()))
+            rival = best_at(at)
             ours, theirs = errors[series.name, method][:, at], errors[series.name, rival][:, at]
             gap = Figure.of(blocks(series, (ours - theirs)[:, None]))
             word = "not told apart"  # by two standard errors of the paired difference

@@ -10,11 +10,11 @@ import hashlib
 import io
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Frames", "load"]
+__all__ = ["Frames", "load", "run"]
 
 VARIANTS = ("room", "uniform")
 SIDE = 20  # pixels along an edge of a frame
@@ -66,6 +66,13 @@ def load(variant: str = "room", folder: str | Path | None = None) -> Frames:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         rotations, frames = arrays["rotations"], arrays["frames"]
     return Frames(rotations, frames.reshape(len(frames), -1) / 255.0)
+
+
+def run(**options: Any) -> Any:
+    """The experiment: see `meanmap.experiments.camera.tracking`."""
+    from meanmap.experiments.camera import tracking
+
+    return tracking.run(**options)
 
 
 def save(folder: Path, variant: str, rotations: np.ndarray, frames: np.ndarray) -> None:
