@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from meanmap.dynamics.base import (
     open_setting,
 )
 from meanmap.dynamics.model import Model
-from meanmap.dynamics.motion import Belief, Motion, own_share, positive, settled
+from meanmap.dynamics.motion import Belief, Motion, clipped, own_share, positive, settled
 from meanmap.dynamics.training import Placed, Training
 from meanmap.dynamics.validation import Contest
 from meanmap.kernels import Kernel
@@ -57,9 +58,13 @@ class BayesModel(Model):
         reweighted = self.method == "reweighted" and not self.known
         return self._plain(features) if reweighted else features
 
+    @cached_property
+    def _lifter(self) -> Array:
+        return self.inverse @ (self.w[:, None] * self.phi).T
+
     def _plain(self, features: Array) -> Array:
         """`β(o) = w ∘ Φ (C_OO + δI)⁻¹ ψ(o)`, the weights of the plain conditional P(s|o)."""
-        return self.w * ((features @ self.inverse) @ self.phi.T)
+        return features @ self._lifter
 
     def start(self, prior: Belief, lifted: Array, known: bool) -> Belief:
         if known:
@@ -87,13 +92,14 @@ class BayesModel(Model):
     def condition(self, predicted: Belief, lifted: Array) -> Belief:
         """Kernel Bayes' rule for every sequence."""
         ratio = predicted.coordinates @ self.ratio.T
-        rho = positive(ratio, self.w)
-        u = self.w * (ratio if self.method == "squared" else rho)
         if self.method == "reweighted":
+            rho = clipped(ratio)  # its scale does not matter
             weights, least = lifted * power_of(rho, self.power), own_share(lifted)
         else:
+            rho = positive(ratio, self.w)
+            u = self.w * (ratio if self.method == "squared" else rho)
             weights, least = self._conditioned(u, lifted), CONFLICT
-        return self._belief(settled(weights, self.w * rho, least))
+        return self._belief(settled(weights, rho, least))
 
     def _conditioned(self, u: Array, features: Array) -> Array:
         """`u ∘ Φ (C_WW² + δI)⁻¹ C_WW ψ(o)`, or `u₊ ∘ Φ (C_WW + δI)⁻¹ ψ(o)`."""

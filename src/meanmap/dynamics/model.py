@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ class Model:
         (b, length), n = steps.seen.shape, self.sample.psi.shape[0]
         passage = Passage(self.sample, keep, length, values)
         belief = None
-        with one_blas_thread(b * n < 1 << 18):
+        with one_blas_thread(b * n < 1 << 16):
             for block in spans(length, max(1, CHUNK // (b * n))):
                 features = steps.features[:, block]
                 lifted = self.lifted(features)
@@ -192,13 +193,15 @@ class Passage:
         self._stacked: Array | None = None
 
     def add(self, belief: Belief, evidence: Array | None) -> None:
-        self._beliefs.append(belief)
         if evidence is not None:
             self._evidence.append(evidence)
-        if not self.keep and not isinstance(belief.weights, FactoredWeights):
-            b, n = belief.weights.shape
-            if len(self._beliefs) * b * n > CHUNK:
-                self.flush()
+        if self.keep or isinstance(belief.weights, FactoredWeights):
+            self._beliefs.append(belief)
+            return
+        self.flush()
+        self._coordinates.append(belief.coordinates)
+        if self.columns is not None:
+            self._moments.append((belief.weights @ self.columns)[:, None])
 
     def flush(self) -> None:
         """Take the moments of what was collected, and let go of the weights unless wanted."""
@@ -217,7 +220,7 @@ class Passage:
             self._weights.append(weights)
         self._beliefs = []
 
-    @property
+    @cached_property
     def columns(self) -> Array | None:
         """What expectations are taken of: given values, or states and their squares."""
         if self._values is not None:

@@ -103,8 +103,8 @@ class Sample:
             return belief
         weights = belief.dense()
         weights = xp.where(xp.isfinite(weights), weights, xp.zeros_like(weights))
-        clipped = settled(weights, self.marginal.weights, least=2.0)
-        return belief.where(to_numpy(fine), Belief(clipped @ self.psi, clipped))
+        part = settled(weights, self.marginal.weights, least=2.0)
+        return belief.where(to_numpy(fine), Belief(part @ self.psi, part))
 
     def belief(self, prior: Any) -> Belief:
         """A prior of the state as weights on the training states."""
@@ -288,19 +288,24 @@ class Motion:
         for scale, m in zip(u, later.coordinates, strict=True):
             C = after.T @ (scale[:, None] * after)
             rows.append(scale * (after @ solve_ridge(C, delta, m, squared=True)))
-        weights = settled(xp.stack(rows), xp.where(u > 0, u, xp.zeros_like(u)))
+        weights = settled(xp.stack(rows), u)
         shape = (weights.shape[0], self.sample.psi.shape[0])
         out = xp.zeros(shape, dtype=weights.dtype, device=device(weights))
         return Belief(weights @ before, assign(out, (slice(None), self.first), weights))
 
 
+def clipped(values: Array) -> Array:
+    """max(values, 0)."""
+    return namespace(values).clip(values, min=0)
+
+
 def positive(ratio: Array, w: Array) -> Array:
     """A prior's density ratio u/w clipped at 0 and normalised; 1 where nothing is left of it."""
     xp = namespace(ratio)
-    clipped = xp.where(ratio > 0, ratio, xp.zeros_like(ratio))
-    total = (clipped @ w)[..., None]
+    rho = clipped(ratio)
+    total = (rho @ w)[..., None]
     usable = (total > 0) & xp.isfinite(total)
-    return xp.where(usable, clipped / xp.where(usable, total, xp.ones_like(total)), 1 + 0 * clipped)
+    return xp.where(usable, rho / xp.where(usable, total, xp.ones_like(total)), 1 + 0 * rho)
 
 
 def settled(weights: Array, otherwise: Array, least: Any = CONFLICT) -> Array:
@@ -314,9 +319,11 @@ def settled(weights: Array, otherwise: Array, least: Any = CONFLICT) -> Array:
     fine = (mass >= least * size) & (size > 0) & xp.isfinite(size)
     if bool(xp.all(fine)):
         return weights / mass[..., None]
-    clipped = xp.where(weights > 0, weights, xp.zeros_like(weights))
-    usable = xp.isfinite(size) & (xp.sum(clipped, axis=-1) > 0)
-    chosen = xp.where(fine[..., None], weights, xp.where(usable[..., None], clipped, otherwise))
+    rest = clipped(otherwise)  # all atoms alike, if there is nothing left of it either
+    rest = xp.where(xp.sum(rest, axis=-1)[..., None] > 0, rest, xp.ones_like(rest))
+    part = clipped(xp.where(xp.isfinite(weights), weights, xp.zeros_like(weights)))
+    usable = xp.isfinite(size) & (xp.sum(part, axis=-1) > 0)
+    chosen = xp.where(fine[..., None], weights, xp.where(usable[..., None], part, rest))
     return chosen / xp.sum(chosen, axis=-1)[..., None]
 
 

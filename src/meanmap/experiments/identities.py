@@ -248,7 +248,7 @@ def verdict(plan: Plan, figures: dict[tuple[int, str, int], Figure]) -> tuple[st
     ]
     for method in WHOLE:
         losing = [
-            f"{k} objects from {size:,}"
+            f"{k} objects at {size:,}"
             for k in plan.objects
             for size in plan.sizes
             if figures[k, method, size].mean < figures[k, ALONE, 0].mean
