@@ -19,7 +19,6 @@ from meanmap.dynamics.sequences import (
     Steps,
     enough,
     listed,
-    observed,
     only_rotations,
     padded,
     read,
@@ -27,7 +26,7 @@ from meanmap.dynamics.sequences import (
 )
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
-from meanmap.dynamics.training import Placed, Training, steps_of
+from meanmap.dynamics.training import Placed, Training, read_steps
 from meanmap.dynamics.validation import (
     LEAST,
     Contest,
@@ -309,32 +308,11 @@ class StateFilter(BaseEstimator):
         self, observations: Any, controls: Any, ahead: int, keep: bool
     ) -> tuple[Steps, Passage, Points | None]:
         check_is_fitted(self)
-        steps = self._steps(observations)
+        steps = read_steps(self._model.observations, observations)
         given = self._controls(controls, steps, ahead)
         warn_of_far(steps.support, stacklevel=4)
         passage = self._model.run(steps, given, self._prior(self._model), keep)
         return steps, passage, given
-
-    def _steps(self, observations: Any) -> Steps:
-        space = self._model.observations
-        kernel, like = space.kernel_, space._sample
-        raw, single = listed(observations, kernel, "observations", like)
-        if not raw:
-            raise ValueError("observations: the list holds no sequence; at least one is needed.")
-        parts: list[tuple[Points | None, np.ndarray]] = []
-        for i, part in enumerate(raw):
-            name = "observations" if single else f"observations[{i}]"
-            some, seen = observed(part, name)
-            if len(seen) == 0:
-                raise ValueError(f"{name} has no steps; at least one is needed.")
-            points = kernel.check(some, name, like, "the training data") if seen.any() else None
-            parts.append((points, seen))
-        if not any(seen.any() for _, seen in parts):
-            raise ValueError(
-                "observations: every step is missing, so there is nothing to filter. From a prior "
-                "alone a stream predicts: start(prior).predict(steps)."
-            )
-        return steps_of(space, parts, single)
 
     def _controls(self, controls: Any, steps: Steps, ahead: int) -> Any:
         """Controls as an array (b, rows, …), or None."""

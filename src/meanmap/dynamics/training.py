@@ -21,7 +21,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.dynamics.motion import Sample
-from meanmap.dynamics.sequences import Sequences, Steps
+from meanmap.dynamics.sequences import Sequences, Steps, listed, observed
 from meanmap.embeddings import numeric
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
@@ -168,6 +168,28 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
         support[seen] = near
     seen &= ~(support < LOST)
     return Steps(xp.reshape(features, (b, length, -1)), seen, support, lengths, single)
+
+
+def read_steps(space: Space, observations: Any) -> Steps:
+    """What a user passed to be filtered, through the gate and in coordinates."""
+    kernel, like = space.kernel_, space._sample
+    raw, single = listed(observations, kernel, "observations", like)
+    if not raw:
+        raise ValueError("observations: the list holds no sequence; at least one is needed.")
+    parts: list[tuple[Points | None, np.ndarray]] = []
+    for i, part in enumerate(raw):
+        name = "observations" if single else f"observations[{i}]"
+        some, seen = observed(part, name)
+        if len(seen) == 0:
+            raise ValueError(f"{name} has no steps; at least one is needed.")
+        points = kernel.check(some, name, like, "the training data") if seen.any() else None
+        parts.append((points, seen))
+    if not any(seen.any() for _, seen in parts):
+        raise ValueError(
+            "observations: every step is missing, so there is nothing to filter. From a prior "
+            "alone a stream predicts: start(prior).predict(steps)."
+        )
+    return steps_of(space, parts, single)
 
 
 def compared(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Array]:
