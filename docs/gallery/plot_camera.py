@@ -52,7 +52,8 @@ for name, degrees in errors.items():
     print(f"{name:30}  mean error {degrees.mean():.1f}°, worst {degrees.max():.0f}°")
 
 # %%
-# The filter is better on average, and above all where single pictures mislead.
+# The filter swings less from picture to picture and is nearer on average. About frame 720 the camera
+# looks where none of the 600 training pictures comes within ten degrees or so, and both go astray.
 
 fig, (left, right) = plt.subplots(
     1, 2, figsize=(10.5, 3.6), layout="constrained", width_ratios=(3, 1)
@@ -60,7 +61,7 @@ fig, (left, right) = plt.subplots(
 for (name, degrees), colour in zip(errors.items(), (ORANGE, BLUE), strict=True):
     left.plot(np.arange(600, 900), degrees, color=colour, linewidth=1.2, label=name)
     right.plot(np.sort(degrees), np.linspace(0, 1, len(degrees)), color=colour, linewidth=2)
-left.set(xlabel="frame", ylabel="angle to the truth, degrees", ylim=(0, 75))
+left.set(xlabel="frame", ylabel="angle to the truth, degrees", ylim=(0, 60))
 left.legend(frameon=False, loc="upper right")
 right.set(xlabel="degrees", ylabel="share of frames below")
 for ax in (left, right):

@@ -22,7 +22,7 @@ def step(angle, speed, torque):  # the truth: to draw the sample from, and to ju
     for _ in range(10):
         speed = speed + 0.02 * (10 * np.sin(angle) + torque - 0.2 * speed)
         angle = angle + 0.02 * speed
-    return angle, speed + 0.2 * rng.normal(size=np.shape(speed))
+    return angle, np.clip(speed + 0.2 * rng.normal(size=np.shape(speed)), -8, 8)  # a brake
 
 
 def state(angle, speed):  # on a cylinder: an angle has no beginning
@@ -36,7 +36,7 @@ def reward(s):  # the height, 1 if upright and -1 if hanging
 angle, speed = rng.uniform(-np.pi, np.pi, 1500), rng.uniform(-8, 8, 1500)
 torque = rng.choice(torques, 1500)
 now, later = state(angle, speed), state(*step(angle, speed, torque))
-model = ConditionalEmbedding(Gaussian("0.5*median") @ Gaussian(5.0), Gaussian("0.5*median"))
+model = ConditionalEmbedding(Gaussian("0.4*median") @ Gaussian(5.0), Gaussian("0.4*median"))
 model.fit((now, torque[:, None]), later)
 
 # %%
@@ -51,7 +51,7 @@ def both(s, torque):
 
 moves = np.stack([model.weights(both(later, a)) for a in torques])
 rows, choice, values = np.arange(1500), np.ones(1500, dtype=int), []
-for _ in range(6):
+for _ in range(5):
     P = moves[choice, rows]
     values.append(np.linalg.solve(np.eye(1500) - gamma * P, reward(later)))
     choice = np.argmax(moves @ values[-1], axis=0)
@@ -65,7 +65,7 @@ def promise(V):
 
 
 # %%
-# Monte Carlo needs the pendulum itself: mean returns of 10 runs from each of 60 states.
+# Monte Carlo needs the pendulum itself: mean returns of 5 runs from each of 60 states.
 
 
 def returns(angle, speed, policy, steps=60):
@@ -85,11 +85,10 @@ policies = {
 }
 start = rng.uniform(-np.pi, np.pi, 60), rng.uniform(-6, 6, 60)
 s = state(*start)
-fig, (left, right) = plt.subplots(
-    1, 2, figsize=(10.5, 4), layout="constrained", width_ratios=(2, 3)
-)
-for colour, (name, (V, policy)) in zip(("#8a8a8a", "#0072b2"), policies.items(), strict=True):
-    played = returns(*np.repeat(start, 10, axis=1), policy)[0].reshape(60, 10).mean(axis=1)
+colours = "#8a8a8a", "#0072b2"
+fig, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+for colour, (name, (V, policy)) in zip(colours, policies.items(), strict=True):
+    played = returns(*np.repeat(start, 5, axis=1), policy)[0].reshape(60, 5).mean(axis=1)
     learned = reward(s) + gamma * promise(V)(s)[policy(s), np.arange(60)]
     left.plot(played, learned, "o", color=colour, markersize=4, label=name)
     r = np.corrcoef(played, learned)[0, 1]
@@ -103,15 +102,14 @@ left.legend(frameon=False)
 # the pendulum can be kept upright a kernel sees a blurred picture. For choosing a torque the order
 # is enough. From hanging at rest the pendulum swings back and forth, and up.
 
-angles, speeds = np.meshgrid(np.linspace(-np.pi, np.pi, 61), np.linspace(-8, 8, 61))
+angles, speeds = np.meshgrid(np.linspace(-np.pi, np.pi, 61), np.linspace(-7, 7, 61))
 grid = state(angles.ravel(), speeds.ravel())
 V = (reward(grid) + gamma * q(grid).max(axis=0)).reshape(angles.shape)
-drawn = right.pcolormesh(angles, speeds, V, cmap="viridis", shading="gouraud")
-fig.colorbar(drawn, ax=right, label="value")
-path = returns(np.array([np.pi]), np.zeros(1), policies["improved"][1])[1][:, :, 0]
-wrapped = (path[:, 0] + np.pi) % (2 * np.pi) - np.pi
-right.plot(wrapped, path[:, 1], "o", color="white", markersize=4, markeredgecolor="black")
-for t in range(0, 16, 3):
-    right.annotate(str(t), (wrapped[t], path[t, 1]), (5, 3), textcoords="offset points", color="w")
-right.set(xlabel="angle from upright", ylabel="speed", title="its value, and steps from hanging")
+drawn = middle.pcolormesh(angles, speeds, V, cmap="viridis", shading="gouraud")
+fig.colorbar(drawn, ax=middle, label="value")
+middle.set(xlabel="angle from upright", ylabel="speed", title="value of the improved policy")
+for colour, (name, (_, policy)) in zip(colours, policies.items(), strict=True):
+    path = returns(np.full(5, np.pi), np.zeros(5), policy)[1]
+    right.plot(np.cos(path[:, 0]), color=colour, linewidth=1, label=[name] + 4 * [None])
+right.set(xlabel="step", ylabel="height", title="five runs from hanging", ylim=(-1.1, 1.1))
 plt.show()

@@ -267,9 +267,51 @@ def judge(rng: np.random.Generator) -> Part:
     return Part("TEST   two_sample_test(P, Q), independence_test(X, Y)", lines, draw)
 
 
+# --- filter --------------------------------------------------------------------------------------
+
+
+def track(rng: np.random.Generator) -> Part:
+    """Where is a point now, when nobody can write how it moves?"""
+    n, steps, blur = 400, 80, 0.3
+    angle = np.cumsum(rng.normal(0.3, 0.1, size=n + steps))
+    path = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    seen = path + blur * rng.normal(size=path.shape)
+    model = mm.KernelBayesFilter(progress=False).fit(path[:n], seen[:n])
+    new, truth = seen[n:].copy(), path[n:]
+    new[30:36] = np.nan  # nobody looks
+    filtered, smoothed_track = model.filter(new), model.smooth(new)
+
+    def error(means: np.ndarray) -> float:
+        there = ~np.isnan(new[:, 0])
+        return float(np.sqrt(((means - truth)[there] ** 2).sum(axis=1).mean()))
+
+    low, high = filtered.interval(0.9)
+    inside = float(((truth >= low) & (truth <= high)).mean())
+    lines = [
+        f"a point turns by about 0.3 a step, seen with noise {blur}; {n} steps to learn from",
+        row("", "estimate", "truth"),
+        row("distance to the truth: as seen", error(new), blur * sqrt(2)),
+        row("  filtered", error(filtered.mean), 0.0),
+        row("  smoothed", error(smoothed_track.mean), 0.0),
+        row("in the 90% interval", inside, 0.9),
+    ]
+
+    def draw(ax: Any) -> None:
+        time = np.arange(steps)
+        ax.fill_between(time, low[:, 0], high[:, 0], color=BLUE, alpha=0.2, linewidth=0)
+        ax.plot(time, new[:, 0], ".", color=GREY, markersize=4, label="seen")
+        ax.plot(time, truth[:, 0], "--", color=INK, linewidth=WIDTH, label="truth")
+        ax.plot(time, filtered.mean[:, 0], color=BLUE, linewidth=WIDTH, label="filtered")
+        ax.set(title="Where is it, seen or not?", xlabel="step", ylabel="x", ylim=(-2, 2.6))
+        ax.legend(loc="upper center", ncols=3, **LEGEND)
+        note(ax, "nobody looks", (30, 0.02))
+
+    return Part("TRACK   KernelBayesFilter().fit(states, observations)", lines, draw)
+
+
 # --- the screen and the picture -------------------------------------------------------------------
 
-PARTS = (compare, condition, bayes, tables, judge)
+PARTS = (compare, condition, bayes, tables, judge, track)
 
 
 def picture(parts: list[Part], path: str) -> str:
