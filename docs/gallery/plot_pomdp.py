@@ -42,7 +42,7 @@ for action in actions[:-1]:
     position.append(moved(position[-1], action))
 position = np.array(position)
 states, readings = on_ring(position), felt(position)
-model = KernelBayesFilter(progress=False).fit(states, readings, actions[:, None])
+model = KernelBayesFilter(Gaussian(0.3), progress=False).fit(states, readings, actions[:, None])
 glance = ConditionalEmbedding(Gaussian("loo")).fit(readings, states)  # the last reading alone
 print(model.validation_)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import meanmap as mm
+from meanmap.experiments.systems import ROTATION
 from meanmap.kernels import Delta, Gaussian
 from meanmap.plots import BLUE, GREY, ORANGE
 
@@ -272,10 +273,8 @@ def judge(rng: np.random.Generator) -> Part:
 
 def track(rng: np.random.Generator) -> Part:
     """Where is a point now, when nobody can write how it moves?"""
-    n, steps, blur = 400, 80, 0.3
-    angle = np.cumsum(rng.normal(0.3, 0.1, size=n + steps))
-    path = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    seen = path + blur * rng.normal(size=path.shape)
+    n, steps, system = 400, 80, ROTATION
+    path, seen = system.simulate(n + steps, rng)
     model = mm.KernelBayesFilter(progress=False).fit(path[:n], seen[:n])
     new, truth = seen[n:].copy(), path[n:]
     new[30:36] = np.nan  # nobody looks
@@ -288,11 +287,13 @@ def track(rng: np.random.Generator) -> Part:
     low, high = filtered.interval(0.9)
     inside = float(((truth >= low) & (truth <= high)).mean())
     lines = [
-        f"a point turns by about 0.3 a step, seen with noise {blur}; {n} steps to learn from",
+        f"a point turns by 0.3 a step and wanders by {system.process_noise}, seen with noise "
+        f"{system.observation_noise}; {n} steps to learn from",
+        row("root mean square error", "estimate", "truth"),
+        row("as seen", error(new), system.observation_noise * sqrt(2)),
+        row("filtered (truth: dynamics known)", error(filtered.mean), 0.21),
+        row("smoothed", error(smoothed_track.mean), ""),
         row("", "estimate", "truth"),
-        row("distance to the truth: as seen", error(new), blur * sqrt(2)),
-        row("  filtered", error(filtered.mean), 0.0),
-        row("  smoothed", error(smoothed_track.mean), 0.0),
         row("in the 90% interval", inside, 0.9),
     ]
 
@@ -322,11 +323,14 @@ def picture(parts: list[Part], path: str) -> str:
     except ImportError:
         return "No picture: that needs matplotlib, pip install 'meanmap[plot]'."
     panels = [part.draw for part in parts if part.draw is not None]
-    across = min(len(panels), 2)
+    across = min(len(panels), 2 if len(panels) <= 4 else 3)
     down = -(-len(panels) // across)
     figure = Figure(figsize=(5.2 * across, 3.9 * down), layout="constrained")
     FigureCanvasAgg(figure)  # needs no window
-    for ax, draw in zip(figure.subplots(down, across, squeeze=False).flat, panels, strict=True):
+    places = figure.subplots(down, across, squeeze=False).ravel()
+    for ax in places[len(panels) :]:
+        ax.set_axis_off()
+    for ax, draw in zip(places, panels, strict=False):
         draw(ax)
         ax.set_zorder(1)
         ax.patch.set_visible(False)

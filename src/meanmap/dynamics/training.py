@@ -54,13 +54,27 @@ class Training:
             controls = of(self.controls[0]), self.controls[1]
         return Training(of(self.states), of(self.observations), controls)
 
+    def stretches(self) -> list[np.ndarray]:
+        """The rows of each sequence."""
+        pairs = zip(self.states.ends, self.states.lengths, strict=True)
+        return [np.arange(end - n, end) for end, n in pairs]
+
+    def some(self, most: int) -> Training:
+        """Evenly chosen sequences of so many steps in all, or the beginning of a single one."""
+        if self.size <= most:
+            return self
+        rows = self.stretches()
+        if len(rows) > 1:
+            share = max(2, round(len(rows) * most / self.size))
+            rows = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, share).astype(int))]
+        return self.part([row[: max(2, most // len(rows))] for row in rows])
+
     def folds(self, count: int) -> list[tuple[Training, Training]]:
         """Ways to learn from a part and test on the rest; 2 are halves (Fukumizu et al. 2013, 5.3).
 
         Several sequences are dealt out in turn; a single one is cut.
         """
-        ends = self.states.ends
-        rows = [np.arange(end - n, end) for end, n in zip(ends, self.states.lengths, strict=True)]
+        rows = self.stretches()
         if len(rows) < count:
             rows = [part for row in rows for part in np.array_split(row, count)]
             rows = [part for part in rows if len(part)]

@@ -21,6 +21,7 @@ from meanmap.progress import progress_bar
 
 FACTORS = (0.5, 1.0)  # multiples of the median bandwidth
 LEAST = 20  # steps below which a half has nothing to say
+MOST = 4000  # steps that candidates are compared on: more of them would tell little more
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,7 @@ def search(
     `trial(train, test, *kernels, settings)` returns one error for each combination of the settings,
     in the order of `itertools.product`; `names` are those of the kernels.
     """
-    parts = training.folds(folds)
+    parts = training.some(MOST).folds(folds)
     jobs = [(train, test, *chosen) for chosen in product(*kernels) for train, test in parts]
     errors = []
     with progress_bar(len(jobs), "validation", progress, "fit") as done:
