@@ -428,3 +428,25 @@ def test_tensors_in_tensors_out(kind: Any) -> None:
     assert_allclose(lean.mean.numpy(), pairs[0][1].mean, atol=1e-9)
     single = plain(kind).fit(torch.tensor(STATES).float(), torch.tensor(OBSERVATIONS).float())
     assert single.filter(torch.tensor(NEW).float()).mean.dtype == torch.float32
+
+
+def test_a_stream_outlives_a_new_fit() -> None:
+    states, observations = ROTATION.simulate(150, rng=0)
+    model = KernelBayesFilter(
+        Gaussian(1.0), Gaussian(1.0), regularization=1e-3, power=1.0, validation=None
+    ).fit(states[:100], observations[:100])
+    expected = model.filter(observations[100:110]).mean
+    stream = model.start()
+    means = [stream.step(o).mean() for o in observations[100:105]]
+    model.fit(states[:60], observations[:60])
+    means += [stream.step(o).mean() for o in observations[105:110]]
+    assert_allclose(np.stack(means), expected, atol=1e-10)
+
+
+def test_a_prior_outside_the_training_states_is_told() -> None:
+    states, observations = ROTATION.simulate(100, rng=0)
+    model = KernelBayesFilter(
+        Gaussian(0.5), Gaussian(1.0), regularization=1e-3, power=1.0, validation=None
+    ).fit(states, observations)
+    with pytest.warns(ConflictWarning, match="outside the training states"):
+        model.start(np.full((5, 2), 30.0))

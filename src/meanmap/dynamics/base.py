@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -300,7 +301,8 @@ class StateFilter(BaseEstimator):
         None is what the parameter `initial` says.
         """
         check_is_fitted(self)
-        return Stream(self, self._prior(self._model, prior))
+        # a copy: what is fitted later does not reach into a stream that has begun
+        return Stream(copy(self), self._prior(self._model, prior))
 
     # --- input --------------------------------------------------------------------------------
 

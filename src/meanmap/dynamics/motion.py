@@ -43,10 +43,6 @@ class Belief:
     coordinates: Array  # (b, r)
     weights: Any  # (b, n), an array or FactoredWeights
 
-    def rows(self, index: Any) -> Belief:
-        """The beliefs of some of the sequences."""
-        return Belief(self.coordinates[index], self.weights[index])
-
     def dense(self) -> Array:
         """The weights as an array."""
         return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
@@ -117,7 +113,15 @@ class Sample:
         C = self.psi.T @ self.psi / n
         trace = float(namespace(C).sum(namespace(C).linalg.diagonal(C)))
         rows = [self.psi @ solve_ridge(C, SHARP * trace, row) / n for row in m]
-        weights = namespace(m).stack(rows)
+        xp = namespace(m)
+        weights = xp.stack(rows)
+        if bool(xp.any(xp.sum(weights, axis=-1) < CONFLICT)) and self.kernel.bounded:
+            warnings.warn(
+                "the prior lies outside the training states: what is left of it on them says next "
+                "to nothing. Train on sequences that reach there, or use another prior.",
+                ConflictWarning,
+                stacklevel=4,
+            )
         return Belief(m, settled(weights, self.marginal.weights))
 
 

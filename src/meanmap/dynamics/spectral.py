@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from typing import Any, Self, cast
 
 import numpy as np
@@ -325,7 +326,8 @@ class SpectralFilter(BaseEstimator):
     def start(self) -> Stream:
         """Begin a live stream: `.step(o)` takes one observation and tells of the next."""
         check_is_fitted(self)
-        return Stream(cast(Any, self), None)
+        # a copy: what is fitted later does not reach into a stream that has begun
+        return Stream(cast(Any, copy(self)), None)
 
     def _filtered(self, observations: Any) -> tuple[Steps, Passage]:
         check_is_fitted(self)
