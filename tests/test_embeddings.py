@@ -314,9 +314,15 @@ def test_a_total_that_is_not_positive_has_no_moments(X: np.ndarray) -> None:
     assert np.isfinite(difference.expect(lambda x: x[:, 0]))
 
 
-def test_a_negative_variance_is_floored_at_zero() -> None:
-    e = embed([[0.0], [1.0], [2.0]], kernel=Gaussian(1.0), weights=[-1.0, 3.0, -1.0])
-    assert e.std() == 0.0
+def test_a_negative_variance_gives_way_to_that_of_the_positive_part() -> None:
+    points = [[0.0, 0.0], [1.0, 1.0], [2.0, 4.0]]
+    e = embed(points, kernel=Gaussian(1.0), weights=[-1.0, 3.0, -1.0])
+    assert_allclose(e.std(), [0.0, 0.0])  # the positive part is a point
+    e = embed([[0.0], [1.0], [1.5], [2.0]], kernel=Gaussian(1.0), weights=[-1.0, 2.0, 1.0, -1.0])
+    assert_allclose(e.std(), np.std([1.0, 1.0, 1.5]))
+    rows = [[-1.0, 2.0, 1.0, -1.0], [0.25, 0.25, 0.25, 0.25]]
+    both = embed([[0.0], [1.0], [1.5], [2.0]], kernel=Gaussian(1.0), weights=rows)
+    assert_allclose(both.std()[:, 0], [np.std([1.0, 1.0, 1.5]), np.std([0.0, 1.0, 1.5, 2.0])])
 
 
 def test_matrices_and_labels_have_the_moments_that_make_sense(rng: np.random.Generator) -> None:

@@ -52,8 +52,8 @@ for name, degrees in errors.items():
     print(f"{name:30}  mean error {degrees.mean():.1f}°, worst {degrees.max():.0f}°")
 
 # %%
-# The filter swings less from picture to picture and is nearer on average. About frame 720 the camera
-# looks where none of the 600 training pictures comes within ten degrees or so, and both go astray.
+# The filter swings less from picture to picture and is nearer on average. About frame 720 the
+# nearest of the 600 training pictures is ten degrees away, and both go astray.
 
 fig, (left, right) = plt.subplots(
     1, 2, figsize=(10.5, 3.6), layout="constrained", width_ratios=(3, 1)

@@ -58,14 +58,16 @@ for _ in range(5):
     print(f"value of the policy, on average over the sample's states: {values[-1].mean():.2f}")
 
 
-def promise(V):
-    """The expected value of the next state, for any states and every torque."""
+def promise(V):  # the expected value of the next state, for any states and every torque
     expected = model.functional(lambda atoms: V)
     return lambda s: np.stack([expected(both(s, a)) for a in torques])
 
 
 # %%
-# Monte Carlo needs the pendulum itself: mean returns of 5 runs from each of 60 states.
+# Monte Carlo needs the pendulum itself: mean returns of 5 runs from each of 60 states. The learned
+# values of the improved policy are in the right order and too low, since a kernel sees the narrow
+# ridge on which the pendulum can be kept upright blurred. For choosing a torque the order is
+# enough: from hanging at rest the pendulum swings back and forth, and up.
 
 
 def returns(angle, speed, policy, steps=60):
@@ -96,11 +98,6 @@ for colour, (name, (V, policy)) in zip(colours, policies.items(), strict=True):
 left.plot([-10, 10], [-10, 10], color="black", linewidth=0.8)
 left.set(xlabel="mean return, played", ylabel="value, from the sample", title="policy evaluation")
 left.legend(frameon=False)
-
-# %%
-# The values of the improved policy are in the right order and too low: of the narrow ridge on which
-# the pendulum can be kept upright a kernel sees a blurred picture. For choosing a torque the order
-# is enough. From hanging at rest the pendulum swings back and forth, and up.
 
 angles, speeds = np.meshgrid(np.linspace(-np.pi, np.pi, 61), np.linspace(-7, 7, 61))
 grid = state(angles.ravel(), speeds.ravel())

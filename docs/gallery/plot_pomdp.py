@@ -4,8 +4,9 @@ Acting on a belief
 
 A robot on a ring-shaped corridor wants to reach its dock. Its sensors are noisy and, worse,
 ambiguous: the wall's pattern repeats three times, and a dim lamp says little about which of the
-three it is. What it senses now does not say where it is; what it sensed and did before does. ``KernelBayesFilter`` learns motion, sensor
-and the effect of actions from recorded wandering, and the robot acts on its belief.
+three it is. What it senses now does not say where it is; what it sensed and did before does.
+``KernelBayesFilter`` learns motion, sensors and the effect of actions from recorded wandering, and
+the robot acts on its belief: a partially observed Markov decision process.
 """
 
 import matplotlib.pyplot as plt

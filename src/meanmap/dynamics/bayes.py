@@ -111,7 +111,7 @@ class BayesModel(Model):
         return namespace(u).stack(rows)
 
     def _belief(self, weights: Array) -> Belief:
-        return Belief(weights @ self.sample.psi, weights)
+        return self.sample.bounded(Belief(weights @ self.sample.psi, weights))
 
 
 def power_of(rho: Array, tau: Any) -> Array:

@@ -23,7 +23,7 @@ from meanmap.dynamics.sequences import Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights, numeric
-from meanmap.embeddings.values import each_part
+from meanmap.embeddings.values import each_part, variance
 from meanmap.linalg import ConflictWarning
 from meanmap.operators import FAR
 from meanmap.spaces import Space
@@ -201,7 +201,8 @@ class Passage:
         self.flush()
         self._coordinates.append(belief.coordinates)
         if self.columns is not None:
-            self._moments.append((belief.weights @ self.columns)[:, None])
+            moments = belief.weights @ self.columns
+            self._moments.append(self._sound(moments, belief.weights)[:, None])
 
     def flush(self) -> None:
         """Take the moments of what was collected, and let go of the weights unless wanted."""
@@ -212,13 +213,21 @@ class Passage:
         weights = stacked([belief.weights for belief in self._beliefs], xp)
         columns = self.columns
         if columns is not None:
-            if isinstance(weights, FactoredWeights):
-                self._moments.append(weights.apply(columns))
-            else:
-                self._moments.append(weights @ columns)
+            factored = isinstance(weights, FactoredWeights)
+            moments = weights.apply(columns) if factored else weights @ columns
+            self._moments.append(self._sound(moments, weights))
         if self.keep:
             self._weights.append(weights)
         self._beliefs = []
+
+    def _sound(self, moments: Array, weights: Any) -> Array:
+        """Second moments that leave no variance negative."""
+        if self._values is not None or self.columns is None:
+            return moments
+        half = moments.shape[-1] // 2
+        first, second = moments[..., :half], moments[..., half:]
+        spread = variance(first, second, weights, self.columns[:, :half])
+        return namespace(moments).concat([first, first * first + spread], axis=-1)
 
     @cached_property
     def columns(self) -> Array | None:

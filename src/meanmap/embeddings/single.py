@@ -29,7 +29,14 @@ from meanmap.arrays import (
     weighted_sum,
 )
 from meanmap.decoding import quantiles, sampling
-from meanmap.embeddings.values import FactoredWeights, each_part, function_values, numeric, root
+from meanmap.embeddings.values import (
+    FactoredWeights,
+    each_part,
+    function_values,
+    numeric,
+    root,
+    variance,
+)
 from meanmap.kernels import Kernel
 from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
 
@@ -389,14 +396,18 @@ class Embedding:
     def std(self) -> Array:
         """The standard deviation of each coordinate, by weights normalised to one.
 
-        Negative weights can make a variance negative; it is floored at 0.
+        Negative weights can make a variance negative, which says nothing; there it is that of the
+        positive part of the weights.
         """
         p = self.normalized()
 
         def deviation(part: Array) -> Array:
             values = numeric(part)
-            first, second = p._total(values), p._total(values * values)
-            return root(second - first * first)
+            xp = namespace(values)
+            flat = xp.reshape(values, (values.shape[0], -1))
+            first, second = p._total(flat), p._total(flat * flat)
+            found = root(variance(first, second, p._weights, flat))
+            return xp.reshape(found, (*found.shape[:-1], *values.shape[1:]))[()]
 
         return each_part(p.atoms, deviation)
 

@@ -13,6 +13,7 @@ from meanmap.arrays import (
     Array,
     Points,
     asarray,
+    assign,
     count,
     first_array,
     float_like,
@@ -20,6 +21,7 @@ from meanmap.arrays import (
     namespace,
     spans,
     take,
+    to_numpy,
 )
 
 
@@ -115,6 +117,30 @@ def each_part(points: Points, function: Callable[[Array], Array]) -> Any:
     if isinstance(points, tuple):
         return tuple(each_part(part, function) for part in points)
     return function(points)
+
+
+def variance(first: Array, second: Array, weights: Any, values: Array) -> Array:
+    """`E x² - (E x)²` in each column, by the positive part of the weights where it is negative.
+
+    `first` and `second` are (…, q), `values` (n, q). A variance of 0 would pass for certainty.
+    """
+    spread = second - first * first
+    xp = namespace(spread)
+    wrong = spread < 0
+    if not bool(xp.any(wrong)):
+        return spread
+    # only the beliefs that need it are written out
+    rows = to_numpy(xp.any(wrong, axis=-1)).nonzero() if spread.ndim > 1 else ()
+    some = weights[rows] if rows else weights
+    some = xp.clip(some.dense() if isinstance(some, FactoredWeights) else some, min=0)
+    total = xp.sum(some, axis=-1)[..., None]
+    p = some / xp.where(total > 0, total, xp.ones_like(total))
+    mean = p @ values
+    part = xp.clip(p @ (values * values) - mean * mean, min=0)
+    if not rows:
+        return xp.where(wrong, part, spread)
+    there = xp.where(wrong[rows], part, spread[rows])
+    return assign(xp.asarray(spread, copy=True), rows, there)
 
 
 def root(value: Array) -> Array:
