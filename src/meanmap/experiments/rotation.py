@@ -45,7 +45,7 @@ class Plan:
     runs: int = 30
     steps: int = 200  # of a test sequence
     particles: int = 10_000
-    squared: int = 200  # training steps up to which the papers' rule takes part: it is slow
+    squared: int = 100  # training steps up to which the papers' rule takes part: it is slow
 
 
 FULL = Plan()
