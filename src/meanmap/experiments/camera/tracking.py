@@ -198,8 +198,8 @@ def linear_kalman(
     state = R.reshape(len(R), -1)
     if quaternion:
         state = Turn.from_matrix(R).as_quat()
-        turned = np.sign((state[1:] * state[:-1]).sum(axis=1))  # q and -q are one rotation
-        state[1:] *= np.cumprod(np.where(turned == 0, 1.0, turned))[:, None]
+        # q and -q are one rotation: a fixed hemisphere, so that a picture has one answer
+        state *= np.where(state[:, 3:] < 0, -1.0, 1.0)
     A, a, Q = regression(state[:-1], state[1:])
     H, h, S = regression(state, frames)
     weight = H.T / np.maximum(np.diag(S), 1e-12)  # Hᵀ R⁻¹
