@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from itertools import product
 from typing import Any, ClassVar, Self
@@ -29,12 +28,11 @@ from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, read_steps
 from meanmap.dynamics.validation import (
-    LEAST,
     Contest,
-    Validation,
+    checked_grid,
     kernel_candidates,
     number_of_folds,
-    search,
+    validated,
 )
 from meanmap.embeddings import Embedding, FactoredWeights
 from meanmap.embeddings.values import each_part
@@ -86,39 +84,28 @@ class StateFilter(BaseEstimator):
         controls : a sequence, a list of them, or None
             What was done to the system: row t acts between t and t + 1.
         """
-        folds = number_of_folds(self.validation)
+        number_of_folds(self.validation)
         training, kernels = self._training(states, observations, controls)
-        grid = self._grid()
+        settings = self._settings()
+        grid = checked_grid(self.grid, ["state", "observation", *settings])
         self._check_initial(kernels[0], training.states.points)
         candidates = (
             kernel_candidates(self.kernel_state, kernels[0], grid.get("state")),
             kernel_candidates(self.kernel_observation, kernels[1], grid.get("observation")),
         )
-        settings = self._settings()
         for name, values in grid.items():
             if name in settings:
                 settings[name] = [open_setting(v, f"grid[{name!r}]", [])[0] for v in values]
-        choices = [len(part) for part in (*candidates, *settings.values())]
+        found = validated(
+            self.validation,
+            training,
+            candidates,
+            settings,
+            self._trial,
+            self.n_jobs,
+            self.progress,
+        )
         chosen: dict[str, Any]
-        found: Validation | None = None
-        if folds and max(choices) > 1 and training.size >= LEAST:
-            found = search(
-                training,
-                candidates,
-                settings,
-                self._trial,
-                self.n_jobs,
-                self.progress,
-                folds=folds,
-            )
-            if not np.isfinite(found.least):
-                warnings.warn(
-                    "no candidate of the validation could be computed on half of the data; the "
-                    "closed-form choices are used instead.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-                found = None
         if found is None:
             pair = kernels
             chosen = {name: v[0] if len(v) == 1 else "auto" for name, v in settings.items()}
@@ -139,17 +126,6 @@ class StateFilter(BaseEstimator):
 
     def _fitted(self, model: Any) -> None:
         """Set the attributes that tell what was chosen."""
-
-    def _grid(self) -> dict[str, Any]:
-        grid = {} if self.grid is None else dict(self.grid)
-        known = ["state", "observation", *self._settings()]
-        for name, values in grid.items():
-            checks.option(name, "a key of grid", known)
-            if not isinstance(values, list | tuple | np.ndarray) or len(values) == 0:
-                raise ValueError(
-                    f"grid[{name!r}] must be a list of candidates, got {values!r:.60}."
-                )
-        return grid
 
     def _bases(self) -> tuple[Any, Any]:
         bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from typing import Any, Self, cast
 
@@ -20,8 +19,12 @@ from meanmap.dynamics.sequences import Sequences, Steps, read
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST, Training, compared, read_steps, steps_of
-from meanmap.dynamics.validation import LEAST as LEAST_STEPS
-from meanmap.dynamics.validation import Validation, kernel_candidates, number_of_folds, search
+from meanmap.dynamics.validation import (
+    checked_grid,
+    kernel_candidates,
+    number_of_folds,
+    validated,
+)
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 from meanmap.pairs import placed
@@ -139,33 +142,22 @@ class SpectralFilter(BaseEstimator):
         observations : a sequence of 2 · window + 1 steps at least, or a list of sequences
         y : ignored
         """
-        folds = number_of_folds(self.validation)
+        number_of_folds(self.validation)
         o, kernel = read(observations, self.kernel, "observations")
         training = Training(o, o, None)  # what is filtered is what is observed
         settings, factors = self._settings()
         middles(o.lengths, max(settings["window"]))
         kernels = kernel_candidates(self.kernel, kernel, factors)
-        choices = [len(part) for part in (kernels, *settings.values())]
-        found: Validation | None = None
-        if folds and max(choices) > 1 and training.size >= LEAST_STEPS:
-            found = search(
-                training,
-                (kernels,),
-                settings,
-                self._trial,
-                self.n_jobs,
-                self.progress,
-                names=("kernel",),
-                folds=folds,
-            )
-            if not np.isfinite(found.least):
-                warnings.warn(
-                    "no candidate of the validation could be computed on half of the data; the "
-                    "closed-form choices are used instead.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-                found = None
+        found = validated(
+            self.validation,
+            training,
+            (kernels,),
+            settings,
+            self._trial,
+            self.n_jobs,
+            self.progress,
+            names=("kernel",),
+        )
         chosen: dict[str, Any]
         if found is None:
             chosen = {name: v[0] if len(v) == 1 else "auto" for name, v in settings.items()}
@@ -208,15 +200,8 @@ class SpectralFilter(BaseEstimator):
             "n_states": _state_candidates(self.n_states),
             "regularization": lambdas,
         }
-        grid = {} if self.grid is None else dict(self.grid)
-        for name, values in grid.items():
-            checks.option(name, "a key of grid", ["observation", *settings])
-            if not isinstance(values, list | tuple | np.ndarray) or len(values) == 0:
-                raise ValueError(
-                    f"grid[{name!r}] must be a list of candidates, got {values!r:.60}."
-                )
-            if name in settings:
-                settings[name] = list(values)
+        grid = checked_grid(self.grid, ["observation", *settings])
+        settings |= {name: list(grid[name]) for name in settings if name in grid}
         for value in settings["window"]:
             checks.whole(value, "grid['window']", 1, least)
         for value in settings["n_states"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -123,7 +124,18 @@ def _is_median(name: str, value: Any) -> bool:
     return name.split("__")[-1] == "bandwidth" and isinstance(value, str) and value == "median"
 
 
-def search(
+def checked_grid(grid: dict[str, Any] | None, known: list[str]) -> dict[str, Any]:
+    """A grid of candidates as a user gave it: known names, a list for each."""
+    grid = {} if grid is None else dict(grid)
+    for name, values in grid.items():
+        checks.option(name, "a key of grid", known)
+        if not isinstance(values, list | tuple | np.ndarray) or len(values) == 0:
+            raise ValueError(f"grid[{name!r}] must be a list of candidates, got {values!r:.60}.")
+    return grid
+
+
+def validated(
+    validation: Any,
     training: Training,
     kernels: tuple[list[Kernel], ...],
     settings: dict[str, list[Any]],
@@ -131,7 +143,33 @@ def search(
     n_jobs: int | None,
     progress: bool | None,
     names: tuple[str, ...] = ("kernel_state", "kernel_observation"),
-    folds: int = 2,
+) -> Validation | None:
+    """The search that `validation` asks for; None where there is nothing to choose, or no way."""
+    folds = number_of_folds(validation)
+    choices = [len(part) for part in (*kernels, *settings.values())]
+    if not folds or max(choices) == 1 or training.size < LEAST:
+        return None
+    found = search(training, kernels, settings, trial, n_jobs, progress, names, folds)
+    if np.isfinite(found.least):
+        return found
+    warnings.warn(
+        "no candidate of the validation could be computed on a part of the data; the closed-form "
+        "choices are used instead.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return None
+
+
+def search(
+    training: Training,
+    kernels: tuple[list[Kernel], ...],
+    settings: dict[str, list[Any]],
+    trial: Callable[..., np.ndarray],
+    n_jobs: int | None,
+    progress: bool | None,
+    names: tuple[str, ...],
+    folds: int,
 ) -> Validation:
     """Try every candidate on every fold.
 
