@@ -198,7 +198,8 @@ def tracks(
         place.plot(steps, mean[:, i], color=BLUE, linewidth=1.2, label=name)
         place.set(ylabel=f"s{chr(0x2081 + i)}" if mean.shape[1] > 1 else "state")
     places[shown - 1].set(xlabel="step")
-    places[0].legend(loc="upper right", fontsize="small")
+    above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": 2, "frameon": False}
+    places[0].legend(fontsize="small", **above)
     return places[0] if shown == 1 else np.array(places[:shown], dtype=object)
 
 
@@ -228,7 +229,7 @@ def probabilities(labels: np.ndarray, table: np.ndarray, truth: Any, ax: Any = N
     if truth is not None:
         at = np.searchsorted(labels, np.asarray(truth))
         ax.plot(np.arange(len(at)), at, ".", color=ORANGE, markersize=4, label="truth")
-        ax.legend(loc="upper right")
+        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
     ax.set_yticks(rows, [str(label) for label in labels])
     ax.figure.colorbar(drawn, ax=ax, label="probability")
     ax.set(xlabel="step", ylabel="state")
