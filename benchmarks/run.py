@@ -17,7 +17,7 @@ from typing import Any
 
 from harness import HERE, RESULTS, machine, say
 
-NAMES = ["bayes", "cholesky", "evaluate", "imports", "fit", "decode", "tests"]
+NAMES = ["bayes", "cholesky", "evaluate", "imports", "fit", "decode", "tests", "filters"]
 
 
 def summary(name: str) -> str:

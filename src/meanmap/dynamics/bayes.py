@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, asarray, device, namespace, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    device,
+    matmul_into,
+    namespace,
+    take,
+    to_numpy,
+)
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.dynamics.base import (
     TRANSFERS,
@@ -54,17 +63,20 @@ class BayesModel(Model):
     epsilon: float
     known: bool = False  # whether observations come as their β(o), as they do in validation
 
-    def lifted(self, features: Array) -> Array:
+    def lifted(self, features: Array, buffer: Array | None = None) -> Array:
         reweighted = self.method == "reweighted" and not self.known
-        return self._plain(features) if reweighted else features
+        return self._plain(features, buffer) if reweighted else features
 
     @cached_property
     def _lifter(self) -> Array:
         return self.inverse @ (self.w[:, None] * self.phi).T
 
-    def _plain(self, features: Array) -> Array:
+    def _plain(self, features: Array, buffer: Array | None = None) -> Array:
         """`β(o) = w ∘ Φ (C_OO + δI)⁻¹ ψ(o)`, the weights of the plain conditional P(s|o)."""
-        return features @ self._lifter
+        if buffer is None or buffer.dtype != features.dtype:
+            return features @ self._lifter
+        shape = features.shape[0], self._lifter.shape[1]
+        return matmul_into(features, self._lifter, buffer[: shape[0] * shape[1]].reshape(shape))
 
     def start(self, prior: Belief, lifted: Array, known: bool) -> Belief:
         if known:
@@ -94,7 +106,8 @@ class BayesModel(Model):
         ratio = predicted.coordinates @ self.ratio.T
         if self.method == "reweighted":
             rho = clipped(ratio)  # its scale does not matter
-            weights, least = lifted * power_of(rho, self.power), own_share(lifted)
+            weights = lifted * power_of(rho, self.power)
+            least: Any = partial(own_share, lifted)
         else:
             rho = positive(ratio, self.w)
             u = self.w * (ratio if self.method == "squared" else rho)

@@ -32,7 +32,7 @@ LEAST = 1e-6  # the evidence is not taken to be less than this
 #: δ of smoothing over the square of the mean k(s, s): on rotations and oscillations of 400 training
 #: steps the error is least here, below that of filtering; ten times more or less is worse than it
 BACKWARD = 1e-2
-CHUNK = 1 << 22  # weights in memory before their moments are taken
+CHUNK = 1 << 19  # weights in memory at once
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,11 @@ class Model:
 
     # --- what a filter must say ---------------------------------------------------------------
 
-    def lifted(self, features: Array) -> Array:
-        """Observations (…, r_o) as `update` wants them: what can be done for many steps at once."""
+    def lifted(self, features: Array, buffer: Array | None = None) -> Array:
+        """Observations (m, r_o) as `update` wants them: what can be done for many steps at once.
+
+        The answer may be written into a buffer of m · n numbers, and is read before the next one.
+        """
         return features
 
     def start(self, prior: Belief, lifted: Array, known: bool) -> Belief:
@@ -119,20 +122,28 @@ class Model:
         With `values`, functions of the atoms, only their expectations are kept.
         """
         (b, length), n = steps.seen.shape, self.sample.psi.shape[0]
+        xp = namespace(steps.features)
         passage = Passage(self.sample, keep, length, values)
         belief = None
+        size = max(1, CHUNK // (b * n))
+        # fresh memory would cost more than what is computed in it
+        buffer = (
+            np.empty(min(size, length) * b * n) if isinstance(steps.features, np.ndarray) else None
+        )
         with one_blas_thread(b * n < 1 << 16):
-            for block in spans(length, max(1, CHUNK // (b * n))):
-                features = steps.features[:, block]
-                lifted = self.lifted(features)
-                expected = features @ self.evidence if values is None else None
-                for t in range(block.start, block.stop):
-                    i = t - block.start
+            for block in spans(length, size):
+                # a step after the other in memory: what `update` reads is then in one piece
+                features = xp.moveaxis(steps.features[:, block], 1, 0)
+                rows = xp.reshape(features, (-1, features.shape[-1]))
+                lifted = self.lifted(rows, buffer)
+                expected = rows @ self.evidence if values is None else None
+                for i, t in enumerate(range(block.start, block.stop)):
+                    at = slice(i * b, (i + 1) * b)
                     belief, evidence = self.step(
                         belief,
                         prior,
-                        lifted[:, i],
-                        None if expected is None else expected[:, i],
+                        lifted[at],
+                        None if expected is None else expected[at],
                         steps.seen[:, t],
                         None if controls is None or t == 0 else take_step(controls, t - 1),
                     )

@@ -315,14 +315,17 @@ def positive(ratio: Array, w: Array) -> Array:
 def settled(weights: Array, otherwise: Array, least: Any = CONFLICT) -> Array:
     """Weights that sum to one: where they cancel their positive part, or else something else.
 
-    They cancel where κ = Σw/Σ|w| is below `least`; normalising them would amplify noise without
-    bound.
+    They cancel where κ = Σw/Σ|w| is below `least`, a number or a function that gives one a row and
+    none above 0.2; normalising them would amplify noise without bound.
     """
     xp = namespace(weights)
     mass, size = xp.sum(weights, axis=-1), xp.sum(abs(weights), axis=-1)
-    fine = (mass >= least * size) & (size > 0) & xp.isfinite(size)
+    sound = (size > 0) & xp.isfinite(size)
+    fine = (mass >= (CONFLICT if callable(least) else least) * size) & sound
     if bool(xp.all(fine)):
         return weights / mass[..., None]
+    if callable(least):
+        fine = (mass >= least() * size) & sound
     rest = clipped(otherwise)  # all atoms alike, if there is nothing left of it either
     rest = xp.where(xp.sum(rest, axis=-1)[..., None] > 0, rest, xp.ones_like(rest))
     part = clipped(xp.where(xp.isfinite(weights), weights, xp.zeros_like(weights)))
