@@ -37,6 +37,8 @@ def is_array(value: object) -> bool:
 
 def namespace(*arrays: Array) -> ModuleType:
     """The array namespace that the arrays share (NumPy when there is no array among them)."""
+    if len(arrays) == 1 and type(arrays[0]) is np.ndarray:
+        return _NUMPY  # asked for at every step of a filter
     found = [a for a in arrays if not isinstance(a, np.ndarray) and is_array(a)]
     return array_api_compat.array_namespace(*found) if found else _NUMPY
 

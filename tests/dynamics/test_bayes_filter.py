@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from threadpoolctl import threadpool_limits
 
 import oracles as o
-from meanmap import ConflictWarning, Embedding, KernelBayesFilter, bayes_rule, embed
+from meanmap import AdditiveFilter, ConflictWarning, Embedding, KernelBayesFilter, bayes_rule, embed
 from meanmap.dynamics import model
 from meanmap.experiments.systems import ROTATION, Circle
 from meanmap.kernels import Delta, Gaussian, Kernel, Polynomial
@@ -648,3 +649,22 @@ def test_ten_thousand_steps_with_everything_that_goes_wrong(method: str, transfe
     clearly = np.abs(np.nan_to_num(test)).max(axis=1) > 8
     assert (track.support[clearly] < 1e-3).all()
     assert (track.log_evidence[clearly] == 0).all()  # passed over
+
+
+@pytest.mark.parametrize("kind", [KernelBayesFilter, AdditiveFilter])
+def test_threads_share_many_sequences_and_change_nothing(kind: Any) -> None:
+    states, observations = ROTATION.simulate(700, rng=0)
+    settings: dict[str, Any] = {"regularization": 1e-3, "validation": None}
+    model = kind(Gaussian(1.0), Gaussian(1.0), **settings).fit(states, observations)
+    rng = np.random.default_rng(1)
+    sequences = [ROTATION.simulate(int(rng.integers(3, 12)), rng)[1] for _ in range(100)]
+    for sequence in sequences[::9]:
+        sequence[1] = np.nan
+    with threadpool_limits(1):
+        alone = model.filter(sequences)
+    with threadpool_limits(2):
+        shared = model.filter(sequences)
+    assert_allclose(shared.mean, alone.mean, atol=1e-10)
+    assert_allclose(shared.std, alone.std, atol=1e-7)
+    assert_allclose(shared.log_evidence, alone.log_evidence, atol=1e-9)
+    assert_allclose(shared[5].beliefs.coordinates, alone[5].beliefs.coordinates, atol=1e-10)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, namespace, take, to_library
+from meanmap.arrays import Array, Points, count, namespace, one_blas_thread, take, to_library
 from meanmap.dynamics.model import Model, Passage, warn_of_far
 from meanmap.dynamics.motion import Belief
 from meanmap.dynamics.sequences import (
@@ -286,7 +286,8 @@ class StateFilter(BaseEstimator):
         self, observations: Any, controls: Any, ahead: int, keep: bool
     ) -> tuple[Steps, Passage, Points | None]:
         check_is_fitted(self)
-        steps = read_steps(self._model.observations, observations)
+        with one_blas_thread():
+            steps = read_steps(self._model.observations, observations)
         given = self._controls(controls, steps, ahead)
         warn_of_far(steps.support, stacklevel=4)
         passage = self._model.run(steps, given, self._prior(self._model), keep)

@@ -105,14 +105,14 @@ class BayesModel(Model):
         """Kernel Bayes' rule for every sequence."""
         ratio = predicted.coordinates @ self.ratio.T
         if self.method == "reweighted":
-            rho = clipped(ratio)  # its scale does not matter
-            weights = lifted * power_of(rho, self.power)
+            weights = power_of(clipped(ratio), self.power)  # its scale does not matter
+            weights *= lifted
             least: Any = partial(own_share, lifted)
         else:
             rho = positive(ratio, self.w)
             u = self.w * (ratio if self.method == "squared" else rho)
             weights, least = self._conditioned(u, lifted), CONFLICT
-        return self._belief(settled(weights, rho, least))
+        return self._belief(settled(weights, ratio, least))
 
     def _conditioned(self, u: Array, features: Array) -> Array:
         """`u ∘ Φ (C_WW² + δI)⁻¹ C_WW ψ(o)`, or `u₊ ∘ Φ (C_WW + δI)⁻¹ ψ(o)`."""

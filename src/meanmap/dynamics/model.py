@@ -13,9 +13,11 @@ from meanmap.arrays import (
     Array,
     Points,
     device,
+    for_each_thread,
     namespace,
     one_blas_thread,
     spans,
+    threads,
     to_numpy,
 )
 from meanmap.dynamics.motion import Belief, Motion, Sample
@@ -119,8 +121,37 @@ class Model:
     ) -> Passage:
         """Go through sequences step by step, all of them at once.
 
-        With `values`, functions of the atoms, only their expectations are kept.
+        With `values`, functions of the atoms, only their expectations are kept. Many sequences are
+        shared out among threads, which NumPy's loops let work side by side.
         """
+        b, n = steps.seen.shape[0], self.sample.psi.shape[0]
+        host = isinstance(steps.features, np.ndarray)
+        alike = values is None and (prior is None or prior.coordinates.shape[0] == 1)
+        if not host or not alike or b * n < 1 << 16 or threads() == 1:
+            return self._pass(steps, controls, prior, keep, values)
+        # what is computed once is computed before the threads ask for it
+        self.lifted(steps.features[:1, 0])
+        _ = self.motion.rows, self.motion.scale, self.motion.mass, self.motion.matrix
+        _ = self.sample.marginal, self.sample.largest
+        parts: dict[int, Passage] = {}
+
+        def work(thread: int, of: int) -> None:
+            rows = slice(thread * b // of, (thread + 1) * b // of)
+            mine = None if controls is None else each_part(controls, lambda part: part[rows])
+            parts[thread] = self._pass(steps.rows(rows), mine, prior, keep, values)
+
+        for_each_thread(work)
+        return Passage.joined([parts[i] for i in sorted(parts)])
+
+    def _pass(
+        self,
+        steps: Steps,
+        controls: Points | None,
+        prior: Belief | None,
+        keep: bool,
+        values: Array | None,
+    ) -> Passage:
+        """Go through sequences in one thread."""
         (b, length), n = steps.seen.shape, self.sample.psi.shape[0]
         xp = namespace(steps.features)
         passage = Passage(self.sample, keep, length, values)
@@ -130,7 +161,7 @@ class Model:
         buffer = (
             np.empty(min(size, length) * b * n) if isinstance(steps.features, np.ndarray) else None
         )
-        with one_blas_thread(b * n < 1 << 16):
+        with one_blas_thread():
             for block in spans(length, size):
                 # a step after the other in memory: what `update` reads is then in one piece
                 features = xp.moveaxis(steps.features[:, block], 1, 0)
@@ -202,6 +233,30 @@ class Passage:
         self._evidence: list[Array] = []
         self._moments: list[Array] = []
         self._stacked: Array | None = None
+
+    @classmethod
+    def joined(cls, parts: list[Passage]) -> Passage:
+        """Passages of some sequences each as one of them all."""
+        first = parts[0]
+        whole = cls(first.sample, first.keep, first.length, first._values)
+        xp = namespace(first._coordinates[0])
+        for name in ("_coordinates", "_evidence"):
+            rows = zip(*(getattr(part, name) for part in parts), strict=True)
+            setattr(whole, name, [xp.concat(list(row)) for row in rows])
+        moments = [part.moments for part in parts]
+        whole._moments = [] if moments[0] is None else [xp.concat(moments)]
+        weights = [part.weights() for part in parts]
+        if weights[0] is not None:
+            same = all(
+                isinstance(w, FactoredWeights) and w.rows is weights[0].rows for w in weights
+            )
+            if same:
+                vector = xp.concat([w.vector for w in weights])
+                whole._weights = [FactoredWeights(weights[0].scale, weights[0].rows, vector)]
+            else:
+                dense = [w.dense() if isinstance(w, FactoredWeights) else w for w in weights]
+                whole._weights = [xp.concat(dense)]
+        return whole
 
     def add(self, belief: Belief, evidence: Array | None) -> None:
         if evidence is not None:

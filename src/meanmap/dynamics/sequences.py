@@ -238,6 +238,11 @@ class Steps:
     lengths: tuple[int, ...]
     single: bool
 
+    def rows(self, some: slice) -> Steps:
+        """Some of the sequences."""
+        parts = self.features[some], self.seen[some], self.support[some], self.lengths[some]
+        return Steps(*parts, single=False)
+
 
 def padded(sequences: list[Points], length: int) -> Points:
     """Sequences of different lengths as one array; the shorter ones repeat their last row."""
