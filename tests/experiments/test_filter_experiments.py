@@ -26,8 +26,8 @@ def test_rotation():
     assert outcome.tables[0].headings == ("filter", "T = 100", "T = 200")
     ours = figures(outcome, 0, rotation.REWEIGHTED)
     (ekf,) = figures(outcome, 0, rotation.EKF)
-    # measured over 10 seeds: 1.10 to 1.30 of the extended Kalman filter
-    assert ours[-1].mean < 1.6 * ekf.mean
+    # with seeds 0 to 5: 1.01 to 1.14 of the extended Kalman filter
+    assert ours[-1].mean < 1.4 * ekf.mean
     assert ours[-1].mean < 0.9 * 2 * 0.2**2  # the observations' own error
     again = rotation.run(plan=plan, progress=False)
     assert again.to_dict()["tables"] == outcome.to_dict()["tables"]

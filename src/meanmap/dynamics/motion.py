@@ -280,6 +280,16 @@ class Motion:
         u = take(belief.dense().T, self.first).T
         return settled(u, xp.broadcast_to(operator._scale, u.shape))
 
+    @cached_property
+    def _before(self) -> Array:
+        """ψ of the training states with a successor."""
+        return take(self.sample.psi, self.first)
+
+    @cached_property
+    def _after(self) -> Array:
+        """ψ of their successors."""
+        return take(self.sample.psi, self.second)
+
     def smoothed(self, u: Array, later: Belief, delta: float) -> Belief:
         """The beliefs before, given those after: the transition's posterior, pushed through them.
 
@@ -287,7 +297,7 @@ class Motion:
         on the states before are `u ∘ Ψ' (C² + δI)⁻¹ C m'` (kernel Bayes' rule, squared).
         """
         xp = namespace(u)
-        after, before = take(self.sample.psi, self.second), take(self.sample.psi, self.first)
+        after, before = self._after, self._before
         rows = []
         for scale, m in zip(u, later.coordinates, strict=True):
             C = after.T @ (scale[:, None] * after)

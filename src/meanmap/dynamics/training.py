@@ -141,7 +141,13 @@ class Placed:
 
     def reverse_inverse(self, delta: float) -> Array:
         """`(C_OO + δI)⁻¹`, so that `C_SO (C_OO + δI)⁻¹ ψ(o)` is the plain conditional P(s|o)."""
-        return self.reverse.inverse(self.reverse.sufficient(delta))
+        if delta not in self._inverses:  # asked for again with every ε that is tried
+            self._inverses[delta] = self.reverse.inverse(self.reverse.sufficient(delta))
+        return self._inverses[delta]
+
+    @cached_property
+    def _inverses(self) -> dict[float, Array]:
+        return {}
 
     def state_inverse(self, regularization: float | str) -> tuple[Array, float]:
         """`(C_SS + εI)⁻¹` and ε, chosen by leave-one-out for P(o|s) where it is "auto"."""

@@ -134,7 +134,8 @@ def kalman(
     for t in range(y.shape[-2]):
         if t:
             x, P = x @ F.T + m, F @ P @ F.T + Q
-        K = P @ np.linalg.inv(P + R)  # symmetric moments: the same gain in every run
+        # P and R are symmetric: K = P (P + R)⁻¹, the same gain in every run
+        K = np.linalg.solve(P + R, P).T
         x = x + (y[..., t, :] - x) @ K.T
         P = P - K @ P
         means[..., t, :] = x

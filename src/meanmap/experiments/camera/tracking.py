@@ -278,10 +278,6 @@ def verdict(plan: Plan, errors: Errors) -> tuple[str, ...]:
             f"{OURS} over {other}, paired, at σ² = {', '.join(f'{n:g}' for n in plan.noises)}: "
             f"{shown}."
         )
-    lines.append(
-        "The filters of the papers pay for their dynamics where pictures are clear; one that "
-        "validates how far to rely on the dynamics does not."
-    )
     return tuple(lines)
 
 
