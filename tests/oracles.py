@@ -1726,3 +1726,68 @@ def kalman_filter_smoother(
         predicted_covariance,
         log_evidence,
     )
+
+
+# --------------------------------------------------------------------------------------
+# Bayesian inference by densities and by rejection (002, sections 4.4, 5.1 and 5.2)
+# --------------------------------------------------------------------------------------
+
+
+def normal_density(difference: ArrayLike, h: float) -> float:
+    """``K_h(x) = h^-d K(x / h)`` with K the standard normal density on R^d."""
+    z = np.asarray(difference, float) / h
+    return float(np.exp(-(z @ z) / 2) / ((2 * np.pi) ** (len(z) / 2) * h ** len(z)))
+
+
+def kde_conditional_density(X: Array, Y: Array, h: float, x: ArrayLike, y: ArrayLike) -> float:
+    """002, 5.1: ``p^(y|x) = sum_j K_h(x - X_j) K_h(y - Y_j) / sum_j K_h(x - X_j)``."""
+    near = [normal_density(x - Xj, h) for Xj in X]
+    return sum(k * normal_density(y - Yj, h) for k, Yj in zip(near, Y, strict=True)) / sum(near)
+
+
+def kde_importance_mean(X: Array, Y: Array, U: Array, h: float, y: ArrayLike) -> Array:
+    """002, 5.1: the mean of the prior's sample U with ``zeta_i = p^(y|U_i) / sum_j p^(y|U_j)``."""
+    zeta = np.array([kde_conditional_density(X, Y, h, u, y) for u in U])
+    return (zeta / zeta.sum()) @ U
+
+
+def least_squares_cross_validation(Z: Array, h: float) -> float:
+    """``int p^2 - 2/n sum_i p_-i(z_i)`` (Rudemo 1982; Bowman 1984), up to a constant in h the ISE.
+
+    Two normal densities of variance h^2 overlap in one of variance 2 h^2.
+    """
+    n = len(Z)
+    square = sum(normal_density(a - b, np.sqrt(2) * h) for a in Z for b in Z) / n**2
+    left_out = [
+        sum(normal_density(Z[i] - Z[j], h) for j in range(n) if j != i) / (n - 1) for i in range(n)
+    ]
+    return float(square - 2 * np.mean(left_out))
+
+
+def rejection_mean(theta: Array, outputs: Array, y: ArrayLike, tolerance: float) -> Array:
+    """002, 4.4, steps (i) to (iv): the mean of the draws with ``D(y, Y_t) < tau``, D Euclidean."""
+    accepted = [
+        draw
+        for draw, output in zip(theta, outputs, strict=True)
+        if np.linalg.norm(output - y) < tolerance
+    ]
+    return np.mean(accepted, axis=0)
+
+
+def incomplete_cholesky_ranks(K: Array, tol: float) -> tuple[int, int]:
+    """Ranks at which greedy pivoting (Fine and Scheinberg 2001) leaves less than ``tol``.
+
+    First by the largest diagonal element of the residual ``K - L L^T``, then by its trace.
+    """
+    residual = np.array(K, float)
+    rank, largest, trace = 0, None, None
+    while largest is None or trace is None:
+        diagonal = np.diag(residual)
+        if largest is None and diagonal.max() < tol:
+            largest = rank
+        if trace is None and diagonal.sum() < tol:
+            trace = rank
+        i = int(diagonal.argmax())
+        residual = residual - np.outer(residual[:, i], residual[i]) / residual[i, i]
+        rank += 1
+    return largest, trace

@@ -24,6 +24,14 @@ from meanmap.dynamics import (
     Validation,
 )
 from meanmap.embeddings import Embedding, JointEmbedding, embed
+from meanmap.likelihood_free import (
+    Calibration,
+    KernelABC,
+    Posterior,
+    PredictiveCheck,
+    SimulationWarning,
+    bayes_update,
+)
 from meanmap.linalg import ConflictWarning, RegularizationWarning
 from meanmap.operators import ConditionalOperator
 from meanmap.persistence import load, save
@@ -43,21 +51,27 @@ __version__ = "0.1.0"
 __all__ = [
     "AdditiveFilter",
     "ApproximationWarning",
+    "Calibration",
     "ConditionalEmbedding",
     "ConditionalOperator",
     "ConflictWarning",
     "CounterfactualEffect",
     "Embedding",
     "JointEmbedding",
+    "KernelABC",
     "KernelBayesFilter",
+    "Posterior",
     "PowerAnalysis",
+    "PredictiveCheck",
     "RegularizationWarning",
+    "SimulationWarning",
     "SpectralFilter",
     "Stream",
     "TestResult",
     "Track",
     "Validation",
     "bayes_rule",
+    "bayes_update",
     "chain_rule",
     "conditional_independence_test",
     "conditional_mmd",

@@ -42,6 +42,7 @@ from meanmap.embeddings import (
     embedding_of,
     function_values,
     numeric,
+    row_blocks,
 )
 from meanmap.kernels import Kernel
 from meanmap.linalg import ConflictWarning
@@ -49,6 +50,7 @@ from meanmap.spaces import Space
 
 FAR = 0.05  # a query whose support is below this lies far from the data
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which a posterior's weights cancel
+ALONE = 1e-6  # 1 - hᵢ of a row that alone decides the answer at its own point
 UNLIKELY = 0.03  # an observation with less evidence than this is unlikely under the prior
 
 
@@ -119,6 +121,11 @@ class ConditionalOperator:
     @property
     def _rows(self) -> Array:
         return as_rows(self._known_rows)
+
+    @property
+    def scale(self) -> Array:
+        """The weights of the sample's rows, `scale ∘ rows H ψ(x)` those of the atoms at x."""
+        return self._scale
 
     @cached_property
     def matrix(self) -> Array:
@@ -272,6 +279,33 @@ class ConditionalOperator:
 
     def _functional(self, values: Array) -> Functional:
         return Functional(self, values)
+
+    def leave_one_out(self, values: Array) -> Array:
+        """`E[f | xᵢ]` at the sample's own points, each answered by the other rows: (n, q).
+
+        `values` (n, q) is f at the atoms. `(f̂ᵢ - hᵢ fᵢ)/(1 - hᵢ)` with the leverage
+        `hᵢ = scaleᵢ rowᵢᵀ H rowᵢ` is what ridge regression without row i gives, λ the same.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import ConditionalEmbedding
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-3, 3, size=(300, 1))
+        >>> y = np.sin(X) + 0.2 * rng.normal(size=(300, 1))
+        >>> errors = y - ConditionalEmbedding().fit(X, y).operator_.leave_one_out(y)
+        >>> round(float(errors.std()), 1)  # that of the noise
+        0.2
+        """
+        image = self._image(values)
+        parts = []
+        for block, rows in row_blocks(self._known_rows):
+            h = self._scale[block] * namespace(rows).sum((rows @ self._inverse) * rows, axis=1)
+            left = 1 - h
+            left = namespace(rows).where(left > ALONE, left, asarray(ALONE, left))[:, None]
+            f = values[block]
+            parts.append(f - (f - rows @ image.T) / left)
+        return namespace(parts[0]).concat(parts)
 
     def sample_weights(self, rows: Array, scale: Array, prior: Any) -> Array:
         """A prior as weights `scale ∘ rows H m_π` on a sample, given its coordinates (002, eq. 11).

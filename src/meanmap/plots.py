@@ -242,3 +242,65 @@ def ranked(values: np.ndarray, name: str, ax: Any = None) -> Any:
     ax.plot(np.arange(1, len(values) + 1), values, ".", color=BLUE, markersize=4)
     ax.set(xlabel="candidate, the best first", ylabel=name)
     return ax
+
+
+def corner(draws: np.ndarray, names: list[str], truth: np.ndarray | None, ax: Any = None) -> Any:
+    """A grid of panels: histograms on the diagonal, pairs of parameters below it."""
+    d = draws.shape[1]
+    if ax is None:
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError("plots need matplotlib: pip install 'meanmap[plot]'") from error
+        size = min(2.6 * d, 12)
+        ax = plt.subplots(d, d, figsize=(size, size), squeeze=False, layout="constrained")[1]
+    grid = np.asarray(ax, dtype=object).reshape(d, d)
+    for i in range(d):
+        for j in range(d):
+            place = grid[i, j]
+            if j > i:
+                place.set_axis_off()
+                continue
+            if i == j:
+                place.hist(draws[:, i], bins=30, density=True, color=BLUE, alpha=0.6)
+                place.set_yticks([])
+                if truth is not None:
+                    place.axvline(truth[i], color=ORANGE, linewidth=2)
+            else:
+                place.hexbin(draws[:, j], draws[:, i], gridsize=25, cmap="Blues", mincnt=1)
+                if truth is not None:
+                    place.plot(truth[j], truth[i], "+", color=ORANGE, markersize=12, mew=2)
+            if i == d - 1:
+                place.set_xlabel(names[j])
+            if j == 0 and i > 0:
+                place.set_ylabel(names[i])
+    return grid
+
+
+def coverage(
+    levels: np.ndarray, curves: np.ndarray, names: list[str], runs: int, ax: Any = None
+) -> Any:
+    """How often intervals hold the truth, against what they promise; chance shaded."""
+    ax = axes(ax)
+    band = 2 * np.sqrt(levels * (1 - levels) / runs)
+    ax.fill_between(levels, levels - band, levels + band, color=GREY, alpha=0.3, linewidth=0)
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=1)
+    for name, curve in zip(names, curves.T, strict=True):
+        ax.plot(levels, curve, linewidth=1.2, label=name)
+    ax.set(xlabel="credible level", ylabel="share of runs that hold the truth", aspect="equal")
+    ax.legend(loc="upper left", fontsize="small")
+    return ax
+
+
+def predictive(simulated: np.ndarray, observed: np.ndarray, ax: Any = None) -> Any:
+    """The spread of every output in simulations, with the observed values, all standardised."""
+    ax = axes(ax)
+    centre, scale = simulated.mean(axis=0), simulated.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    place = np.arange(len(observed))
+    ends = np.quantile((simulated - centre) / scale, [0.05, 0.95], axis=0)
+    ax.vlines(place, ends[0], ends[1], color=BLUE, linewidth=6, alpha=0.4, label="90% simulated")
+    ax.plot(place, (observed - centre) / scale, "o", color=ORANGE, label="observed")
+    ax.set(xlabel="output", ylabel="standardised", xticks=place)
+    ax.legend(loc="upper right", fontsize="small")
+    return ax

@@ -9,6 +9,7 @@ from meanmap.embeddings.values import (
     as_rows,
     function_values,
     numeric,
+    row_blocks,
 )
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "embedding_of",
     "function_values",
     "numeric",
+    "row_blocks",
     "same_kernel",
 ]

@@ -57,6 +57,11 @@ def as_rows(rows: Any) -> Array:
     return rows.array() if isinstance(rows, Deferred) else rows
 
 
+def row_blocks(rows: Any) -> Iterator[tuple[slice, Array]]:
+    """Stretches of a sample and their coordinates: one, where they were kept."""
+    return rows.blocks() if isinstance(rows, Deferred) else iter([(slice(None), rows)])
+
+
 @dataclass(frozen=True)
 class FactoredWeights:
     """Weights `scale ∘ (rows · vector)`, kept as factors: n × r and r numbers, never n × batch."""

@@ -22,6 +22,9 @@ EXPERIMENTS = {
     "circle": "a particle on a circle under four kinds of noise (Song et al. 2009, 7)",
     "camera": "the rotation of a camera from its pictures (Song et al. 2009, 7)",
     "identities": "who is on which track: hidden permutations (Song et al. 2009, 5)",
+    "bayes": "Bayes' rule against densities and importance weights (Fukumizu et al. 2013, 5.1)",
+    "abc": "inference without a likelihood: kernels and rejection (Fukumizu et al. 2013, 5.2)",
+    "genetics": "sizes, growth and splits of populations from sequences, by msprime",
     "series": "sunspots and sea temperatures forecast, against tuned autoregressions",
 }
 

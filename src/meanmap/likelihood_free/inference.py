@@ -1,0 +1,343 @@
+"""A simulator and a prior in, posteriors for any observation out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from meanmap import checks
+from meanmap.decoding.sampling import generator
+from meanmap.likelihood_free.learned import Learned
+from meanmap.likelihood_free.priors import Prior, inside, prior_of
+from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
+from meanmap.likelihood_free.simulation import CALIBRATION, CHECK, OTHER, Runner, Seeds, Simulations
+from meanmap.linalg import ConflictWarning
+from meanmap.rules import METHODS
+
+MARGIN, EDGE = 0.25, 0.001  # the box of a round: quantiles of the posterior, and more on each side
+INSIDE = 0.98  # of a posterior, that a round's box must hold to answer for it
+FEWEST = 50  # simulations in a box, that it can answer with
+
+
+class KernelABC(BaseEstimator):
+    """Bayesian inference with a simulator in the place of a likelihood.
+
+    Draws parameters from the prior, simulates an output for each, and learns the conditional
+    distribution of the parameters given the output as an operator: one fit answers every
+    observation (Fukumizu, Song and Gretton 2013, section 4.4). Where the prior is the one that was
+    drawn from, the posterior is the conditional embedding (eq. 19); another prior asked for
+    afterwards goes through kernel Bayes' rule, without new simulations.
+
+    Parameters
+    ----------
+    simulator : callable
+        `simulator(theta, rng)`, rng a NumPy Generator: all draws at once, theta (n, d), a row of
+        output each; with `vectorized=False` one draw (d,) at a time, in parallel.
+    prior : frozen scipy.stats distribution, dict of them by name, callable or array
+        A callable is called as `prior(n, rng)`; an array is a sample of draws.
+    kernel_x, kernel_y : Kernel or None
+        On parameters and on outputs. None is a Gaussian with a bandwidth for each column, in
+        proportion to its spread; for outputs the leave-one-out error chooses the factor.
+    summary : callable or None
+        From the simulator's output (a batch, if vectorised) to numbers, one row a draw.
+        Observations are then such summaries.
+    vectorized : bool
+    random_state : int, Generator or None
+    regularization : float or "auto"
+        λ of eq. 19, on the operator's scale; "auto" by leave-one-out.
+    n_jobs : int or None
+        Processes for a simulator that is not vectorised.
+    progress : bool or None
+        Show a progress bar; None on a terminal only.
+
+    Attributes
+    ----------
+    theta_, outputs_ : the draws and what the simulator made of them
+    weights_ : their weights, equal unless there were several rounds
+    names_ : the parameters' names
+    model_ : P(parameters | output), a ConditionalEmbedding
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import stats
+    >>> from meanmap import KernelABC
+    >>> def simulator(theta, rng):  # ten noisy measurements, of which the mean and spread are kept
+    ...     x = rng.normal(theta[:, :1], theta[:, 1:], size=(len(theta), 10))
+    ...     return np.column_stack([x.mean(axis=1), x.std(axis=1)])
+    >>> prior = {"mean": stats.norm(0, 2), "noise": stats.uniform(0.5, 2.0)}
+    >>> model = KernelABC(simulator, prior, random_state=0).fit(2000)
+    >>> posterior = model.posterior([1.0, 1.0])
+    >>> posterior.mean().round(1)
+    array([1. , 1.1])
+    >>> low, high = posterior.interval(0.9)
+    >>> bool(low[0] < 1.0 < high[0])
+    True
+    """
+
+    _simulations: Simulations
+    _made_by: tuple[Any, ...]  # prior, summary and simulator of the simulations
+    _complete: bool  # whether the last fit was
+    _learned: Learned
+    _regions: list[tuple[np.ndarray, Learned]]
+
+    def __init__(
+        self,
+        simulator: Callable[..., Any],
+        prior: Any,
+        *,
+        kernel_x: Any = None,
+        kernel_y: Any = None,
+        summary: Callable[[Any], Any] | None = None,
+        vectorized: bool = True,
+        random_state: Any = None,
+        regularization: float | str = "auto",
+        n_jobs: int | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.simulator = simulator
+        self.prior = prior
+        self.kernel_x = kernel_x
+        self.kernel_y = kernel_y
+        self.summary = summary
+        self.vectorized = vectorized
+        self.random_state = random_state
+        self.regularization = regularization
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    # --- simulating ---------------------------------------------------------------------------
+
+    def fit(self, n: int = 1000) -> Self:
+        """Simulate until there are n simulations in all, and learn from them.
+
+        Simulations are kept: a second call goes on where the first ended, also after an error, with
+        the draws that one call would have made. Another prior, summary or (after a fit that was
+        completed) simulator begins anew.
+        """
+        n = checks.whole(n, "n", 2, "It is the number of simulations; a thousand is a beginning.")
+        self._start()
+        self._simulations.extend(self._runner(), n, 0, self.progress)
+        self._learn()
+        return self
+
+    def refine(self, y: Any, n: int) -> Self:
+        """Simulate n times more, where the posterior of an observation is.
+
+        Draws come from the prior truncated to a box around the posterior. Weights by the share of
+        each round in what is drawn at a point make all simulations a sample of the prior again, so
+        that the posterior for any observation remains right. An observation whose posterior lies
+        in the box is answered by the simulations in it, which resolve it more finely.
+        """
+        check_is_fitted(self, "model_")
+        n = checks.whole(n, "n", 1, "It is the number of further simulations.")
+        posterior = self.posterior(y)
+        if posterior.is_batch:
+            raise ValueError("y: expected one observation to refine for, got several.")
+        self._start()
+        low, high = posterior.quantile([EDGE, 1 - EDGE])
+        margin = MARGIN * np.maximum(high - low, 1e-12)
+        turn = self._simulations.add_round(np.stack([low - margin, high + margin]))
+        self._simulations.extend(self._runner(), len(self.theta_) + n, turn, self.progress)
+        self._learn()
+        return self
+
+    @property
+    def theta_(self) -> np.ndarray:
+        """The draws, as far as they were simulated."""
+        return self._begun().theta
+
+    @property
+    def outputs_(self) -> np.ndarray:
+        """What the simulator made of them."""
+        return self._begun().outputs
+
+    def _begun(self) -> Simulations:
+        if not hasattr(self, "_simulations"):
+            raise AttributeError("nothing is simulated yet: call fit(n).")
+        return self._simulations
+
+    def _start(self) -> None:
+        """Everything ready to simulate: anew, or where it was left."""
+        if not callable(self.simulator):
+            raise TypeError(
+                f"simulator: expected a function simulator(theta, rng), got "
+                f"{checks.describe(self.simulator)}."
+            )
+        made_by = (self.prior, self.summary, self.simulator)
+        if hasattr(self, "_simulations"):
+            # a simulator that was replaced after an error is taken for the same one, mended
+            same = zip(self._made_by[: 3 if self._complete else 2], made_by, strict=False)
+            if all(before is now for before, now in same):
+                self._made_by, self._complete = made_by, False
+                return
+        prior = prior_of(self.prior)
+        seeds = Seeds(int(generator(self.random_state).integers(2**63)))
+        d = prior.rows(0, 1, lambda i: seeds(0, 0, i)).shape[1]
+        names = prior.names or tuple(f"θ{i + 1}" for i in range(d))
+        self._simulations = Simulations(seeds, prior, d)
+        self.names_ = names
+        self._made_by, self._complete = made_by, False
+
+    def _runner(self) -> Runner:
+        return Runner(self.simulator, self.vectorized, self.summary, self.n_jobs)
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        """One answer for all of the prior, and one for the box of every further round."""
+        done = self._simulations
+        theta, outputs, weights = done.theta, done.outputs, done.weights()
+        settings = (self.kernel_x, self.kernel_y, self.regularization)
+        learned = Learned.of(theta, outputs, weights, *settings)
+        regions: list[tuple[np.ndarray, Learned]] = []
+        for box in done.boxes[1:]:
+            assert box is not None
+            near = inside(theta, *box)
+            if near.sum() >= FEWEST:
+                share = weights[near] / weights[near].sum()
+                regions.append((box, Learned.of(theta[near], outputs[near], share, *settings)))
+        # nothing is set before everything has worked
+        self._learned, self._regions = learned, regions
+        self._shape_of_output = done.shape
+        self._other: tuple[Any, ...] | None = None
+        self.model_, self.weights_ = learned.model, weights
+        self._complete = True
+
+    # --- posteriors ---------------------------------------------------------------------------
+
+    def posterior(
+        self,
+        y: Any,
+        prior: Any = None,
+        method: str = "importance",
+        regularization: float | str | None = None,
+    ) -> Posterior:
+        """The posterior of the parameters given an observation.
+
+        Parameters
+        ----------
+        y : one observation as the simulator (or the summary) would give it, or rows of them
+        prior : as of the class, an Embedding, or None
+            Another prior than the one that was drawn from: by kernel Bayes' rule, where it has
+            support among the draws. Names of parameters must be the same.
+        method, regularization : of `bayes_rule`, for another prior
+        """
+        check_is_fitted(self, "model_")
+        rows, single = self._observed(y)
+        outside = self._learned.outside(rows)
+        if outside.any():
+            which = "y lies" if single else f"{int(outside.sum())} of {len(rows)} observations lie"
+            warnings.warn(
+                f"{which} outside the simulations: none is like it, so that the posterior there is "
+                "not informed by any. Is the observation right, and what was done to it the same "
+                "as in the simulator?",
+                ConflictWarning,
+                stacklevel=2,
+            )
+        if prior is not None:
+            checks.option(method, "method", METHODS)
+            return self._under(prior, method, regularization).posterior(rows, single, self.names_)
+        found = self._learned.posterior(rows, single, self.names_)
+        for box, region in self._regions:
+            if np.all(found.share(*box) >= INSIDE):
+                found = region.posterior(rows, single, self.names_)
+        return found
+
+    def _observed(self, y: Any) -> tuple[np.ndarray, bool]:
+        """Observations as rows, and whether it was one."""
+        shape = self._shape_of_output
+        assert shape is not None
+        size = int(np.prod(shape))
+        try:
+            array = np.asarray(checks.plain(y, "y"), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"y: expected numbers as the simulator gives them ({error})."
+            ) from error
+        single = array.shape in (shape, (size,)) or (array.ndim == 0 and size == 1)
+        if not single and array.shape[1:] not in (shape, (size,)):
+            like = f"{size} numbers" if len(shape) == 1 else f"a table {shape}"
+            source = "simulator" if self.summary is None else "summary"
+            raise ValueError(
+                f"y: expected an observation as the {source} gives it, {like}, or rows of "
+                f"them; got {checks.describe(array)}."
+            )
+        if not np.isfinite(array).all():
+            raise ValueError("y contains NaN or infinity; leave such outputs out by a summary.")
+        return array.reshape(-1, size), single
+
+    def _under(self, prior: Any, method: str, regularization: Any) -> Learned:
+        """What another prior makes of the simulations; the last one is remembered."""
+        key = (prior, method, regularization)
+        if self._other is None or any(a is not b for a, b in zip(self._other, key, strict=False)):
+            other = prior if hasattr(prior, "atoms") else self._draws_of(prior)
+            self._other = (*key, self._learned.under(other, method, regularization))
+        found: Learned = self._other[-1]
+        return found
+
+    def _draws_of(self, value: Any) -> np.ndarray:
+        """Draws of another prior, its parameters in the order of ours."""
+        prior: Prior = prior_of(value)
+        n = max(2000, len(self._learned.theta))
+        draws = prior.sample(n, self._simulations.seeds.generator(OTHER))
+        mine = self.names_
+        if prior.names is not None and self._simulations.prior.names is not None:
+            if set(prior.names) != set(mine):
+                raise ValueError(
+                    f"prior: expected the parameters {', '.join(mine)}, got "
+                    f"{', '.join(prior.names)}."
+                )
+            draws = draws[:, [prior.names.index(name) for name in mine]]
+        if draws.shape[1] != len(mine):
+            raise ValueError(
+                f"prior: expected {len(mine)} parameters, {', '.join(mine)}, got {draws.shape[1]}."
+            )
+        return draws
+
+    # --- trust --------------------------------------------------------------------------------
+
+    def calibrate(self, n: int = 200) -> Calibration:
+        """Simulation-based calibration with n new draws: ranks and coverage.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from scipy import stats
+        >>> from meanmap import KernelABC
+        >>> def simulator(theta, rng):
+        ...     return theta + 0.5 * rng.normal(size=theta.shape)
+        >>> model = KernelABC(simulator, {"place": stats.norm()}, random_state=0).fit(1000)
+        >>> bool(0.85 < model.calibrate(400).coverage(0.9)[0] < 0.95)
+        True
+        """
+        check_is_fitted(self, "model_")
+        n = checks.whole(n, "n", 10, "It is the number of new simulations.")
+        seeds = self._simulations.seeds
+        theta = self._simulations.prior.sample(n, seeds.generator(CALIBRATION, 0))
+        runs = self._runner().run(theta, seeds, (CALIBRATION, 1), 0, self._shape_of_output)
+        if not len(runs.kept):
+            raise ValueError(f"simulator: all {n} draws failed; the first {runs.reason}.")
+        ranks = self._learned.ranks(runs.outputs, runs.survivors)
+        return Calibration(ranks, self.names_)
+
+    def check(self, y: Any, n: int = 200) -> PredictiveCheck:
+        """A posterior predictive check: n simulations with draws from the posterior of y."""
+        posterior = self.posterior(y)
+        if posterior.is_batch:
+            raise ValueError("y: expected one observation to check, got several.")
+        n = checks.whole(n, "n", 10, "It is the number of new simulations.")
+        seeds = self._simulations.seeds
+        draws = posterior.sample(n, seeds.generator(CHECK, 0))
+        runs = self._runner().run(draws, seeds, (CHECK, 1), 0, self._shape_of_output)
+        if not len(runs.kept):
+            raise ValueError(f"simulator: all {n} draws failed; the first {runs.reason}.")
+        return PredictiveCheck(runs.outputs, self._observed(y)[0][0])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")

@@ -1,0 +1,154 @@
+"""What simulations teach: the operator from outputs to parameters, and the shape around it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from meanmap.conditional import ConditionalEmbedding
+from meanmap.embeddings import Embedding, embed
+from meanmap.kernels import Gaussian, Kernel, as_kernel
+from meanmap.kernels.bandwidths import median_distance
+from meanmap.likelihood_free.records import Posterior
+from meanmap.likelihood_free.shapes import Regression, Shape, centred, columns_spread, mean, or_one
+from meanmap.linalg import ConflictWarning
+from meanmap.operators import ConditionalOperator
+from meanmap.selection import LeaveOneOut, search_size
+from meanmap.spaces import ApproximationWarning, Nystroem, PivotedCholesky
+
+FACTORS = (0.25, 0.5, 1.0, 2.0)  # multiples of the median distance that a kernel on outputs tries
+LARGE = 10_000  # simulations from which landmarks stand for all of them
+LANDMARKS = 1000
+ROUGH = (1e-3, 200)  # tolerance and rank of the parameters' space, enough to compare kernels in
+TOLERANCE = 1e-7  # of the kernel's trace: far below the noise of a thousand simulations
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """P(θ | output), from weighted simulations, under the prior that the weights stand for."""
+
+    model: ConditionalEmbedding
+    operator: ConditionalOperator
+    regression: Regression
+
+    @classmethod
+    def of(
+        cls,
+        theta: np.ndarray,
+        outputs: np.ndarray,
+        weights: np.ndarray,
+        kernel_x: Any,
+        kernel_y: Any,
+        regularization: float | str,
+    ) -> Learned:
+        """The conditional embedding of eq. 19 (Fukumizu, Song and Gretton 2013)."""
+        if not (columns_spread(outputs) > 0).any():
+            raise ValueError(
+                "simulator: all outputs are the same, whatever the parameters, so that there is "
+                f"nothing to learn from them (the first is {outputs[0].tolist()!r:.80})."
+            )
+        coarse = PivotedCholesky(TOLERANCE, LANDMARKS)
+        on_theta = standard_kernel(theta, 1.0) if kernel_x is None else as_kernel(kernel_x, theta)
+        with quiet():
+            if kernel_y is None:
+                on_outputs = chosen_kernel(outputs, theta, weights, on_theta, coarse)
+            else:
+                on_outputs = as_kernel(kernel_y, outputs)
+            basis: Any = coarse
+            if len(theta) > LARGE:
+                basis = (Nystroem(LANDMARKS, random_state=0), coarse)
+            model = ConditionalEmbedding(on_outputs, on_theta, regularization, basis)
+            model.fit(outputs, theta, weights)
+            regression = Regression.of(model.operator_, theta, outputs, weights)
+        return cls(model, model.operator_, regression)
+
+    @property
+    def theta(self) -> np.ndarray:
+        return self.regression.residuals.theta
+
+    def outside(self, y: np.ndarray) -> np.ndarray:
+        """Which observations (b, p) no simulation is like."""
+        return self.regression.residuals.outside(y)
+
+    def posterior(self, y: np.ndarray, single: bool, names: tuple[str, ...]) -> Posterior:
+        """The posteriors of observations (b, p), or that of a single one."""
+        with quiet():
+            answer = self.operator.given(y[0] if single else y)
+            return Posterior.of(answer, names, self._shape(y, answer))
+
+    def _shape(self, y: np.ndarray, answer: Embedding) -> Shape:
+        means, log_scales = self.regression(y)
+        if self.operator is not self.model.operator_:  # Bayes' rule has a mean of its own
+            centre = self.regression.centre
+            means = mean(np.atleast_2d(answer.expect(lambda t: centred(t, centre))), centre)
+        return Shape(self.regression.residuals, y, means, log_scales)
+
+    def ranks(self, y: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """Where parameters fall in the posteriors of their outputs: P(θ* < θ | y), (b, d)."""
+        with quiet():
+            means, log_scales = self.regression(y)
+        shape = Shape(self.regression.residuals, y, means, log_scales)
+        found = []
+        for i, truth in enumerate(theta):
+            points, weights = shape.draws(i)
+            # a half of what is equal, as whole numbers may be
+            found.append(weights @ ((points < truth) + 0.5 * (points == truth)))
+        return np.clip(np.stack(found), 0.0, 1.0)
+
+    def under(self, prior: Any, method: str, regularization: Any) -> Learned:
+        """The same simulations under another prior, an embedding or draws: kernel Bayes' rule."""
+        theta, outputs = self.theta, self.regression.residuals.outputs
+        weights = self.model.weights_
+        space_x, space_y = self.model.space_y_, self.model.space_x_
+        with quiet():
+            forward = ConditionalEmbedding(basis=(space_x, space_y)).fit(theta, outputs, weights)
+            embedded = prior
+            if not isinstance(prior, Embedding):
+                embedded = embed(prior, kernel=space_x.kernel_)
+            operator = forward.posterior(embedded, method, regularization)
+            # positive weights that make the simulations those of the other prior
+            ridge = operator
+            if method != "importance":
+                ridge = forward.posterior(embedded, "importance")
+            share = self.regression.residuals.share
+            regression = Regression.of(ridge, theta, outputs, ridge.scale, share)
+        return replace(self, operator=operator, regression=regression)
+
+
+def standard_kernel(points: np.ndarray, factor: float) -> Kernel:
+    """A Gaussian whose bandwidths follow the columns' spreads."""
+    spread = or_one(columns_spread(points))
+    scale = factor * median_distance(points / spread)
+    return Gaussian(tuple(float(s) for s in scale * spread))
+
+
+def chosen_kernel(
+    outputs: np.ndarray, theta: np.ndarray, weights: np.ndarray, on_theta: Kernel, basis: Any
+) -> Kernel:
+    """The kernel on outputs with the least leave-one-out error of the parameters' embedding."""
+    bases = (basis, PivotedCholesky(*ROUGH))
+    some = np.linspace(0, len(theta) - 1, search_size(len(theta))).astype(int)
+    best: tuple[float, Kernel] | None = None
+    for factor in FACTORS:
+        kernel = standard_kernel(outputs, factor)
+        model = ConditionalEmbedding(kernel, on_theta, basis=bases)
+        model.fit(outputs[some], theta[some], weights[some])
+        error = cast(LeaveOneOut, model.leave_one_out_).least
+        if best is None or error < best[0]:
+            best = error, kernel
+    assert best is not None
+    return best[1]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings that the caller of `KernelABC` can do nothing about, or has had already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximationWarning)
+        warnings.simplefilter("ignore", ConflictWarning)
+        yield

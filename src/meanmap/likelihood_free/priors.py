@@ -1,0 +1,233 @@
+"""Priors that can be drawn from: distributions of SciPy, dicts of them, functions, samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import to_numpy
+
+Sampler = Callable[[int, np.random.Generator], Any]
+
+BLOCK = 1000  # draws that share a seed
+TRIES = 100  # times the wanted draws that are tried before a truncated prior is given up
+MASS = 100_000  # draws that the mass of a box is estimated with, where it is not known exactly
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Something to draw parameters from, one row a draw, with a name for each column."""
+
+    draw: Sampler
+    names: tuple[str, ...] | None
+
+    @property
+    def block(self) -> int:
+        """How many draws are made at a time."""
+        return BLOCK
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n draws, (n, d)."""
+        draws = np.asarray(self.draw(n, rng))
+        if draws.dtype.kind not in "fiub":
+            raise TypeError(
+                f"prior: expected draws that are numbers, got {draws.dtype}. Code labels as whole "
+                "numbers, or let the simulator translate them."
+            )
+        draws = draws.astype(np.float64)
+        draws = draws[:, None] if draws.ndim == 1 else draws
+        if draws.ndim != 2 or len(draws) != n or not draws.shape[1]:
+            raise ValueError(
+                f"prior: asked for {n} draws, expected an array ({n}, d) or ({n},), got shape "
+                f"{np.shape(draws)}. A function is called as prior(n, rng)."
+            )
+        if not np.isfinite(draws).all():
+            row = int(np.flatnonzero(~np.isfinite(draws).all(axis=1))[0])
+            raise ValueError(f"prior: draw {row} is not finite: {draws[row]!r:.80}.")
+        return draws
+
+    def rows(self, start: int, stop: int, seeds: Callable[[int], Any]) -> np.ndarray:
+        """Draws number `start` to `stop` of an endless sequence, whatever was asked for before."""
+        blocks = range(start // self.block, (stop - 1) // self.block + 1)
+        drawn = [self.sample(self.block, np.random.default_rng(seeds(i))) for i in blocks]
+        first = start - blocks[0] * self.block
+        return np.concatenate(drawn)[first : first + stop - start]
+
+    def within(self, low: np.ndarray, high: np.ndarray) -> Prior:
+        """The prior truncated to a box: draws outside are drawn again."""
+
+        def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+            kept: list[np.ndarray] = []
+            found = tried = 0
+            while found < n:
+                if tried > TRIES * max(n, 100):
+                    raise ValueError(nowhere(f"of {tried:,} draws only {found} lie"))
+                draws = self.sample(max(n, 100), rng)
+                tried += len(draws)
+                kept.append(draws[inside(draws, low, high)])
+                found += len(kept[-1])
+            return np.concatenate(kept)[:n]
+
+        return Prior(draw, self.names)
+
+    def mass(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> float:
+        """The probability of a box."""
+        share = inside(self.sample(MASS, rng), low, high).mean()
+        return max(float(share), 1 / MASS)
+
+
+class Univariate(Protocol):
+    """What is needed of a distribution of one number."""
+
+    def rvs(self, size: int, random_state: Any) -> Any: ...
+
+    def cdf(self, x: Any) -> Any: ...
+
+    def ppf(self, q: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Independent(Prior):
+    """Independent parameters whose distribution functions are known: boxes are exact."""
+
+    parts: Sequence[Univariate]
+
+    def within(self, low: np.ndarray, high: np.ndarray) -> Prior:
+        ends = [levels(p, a, b) for p, a, b in zip(self.parts, low, high, strict=True)]
+        if not all(end > start for start, end in ends):
+            raise ValueError(nowhere("no draw lies"))
+
+        def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+            columns = [
+                np.clip(part.ppf(rng.uniform(start, end, size=n)), a, b)
+                for part, (start, end), a, b in zip(self.parts, ends, low, high, strict=True)
+            ]
+            return np.column_stack(columns)
+
+        return Prior(draw, self.names)
+
+    def mass(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> float:
+        ends = [levels(p, a, b) for p, a, b in zip(self.parts, low, high, strict=True)]
+        return float(np.prod([end - start for start, end in ends]))
+
+
+@dataclass(frozen=True)
+class Sample(Prior):
+    """A sample: each of its rows comes once before any comes again."""
+
+    values: np.ndarray
+
+    @property
+    def block(self) -> int:
+        return len(self.values)
+
+    def within(self, low: np.ndarray, high: np.ndarray) -> Prior:
+        kept = self.values[inside(self.values, low, high)]
+        if not len(kept):
+            raise ValueError(nowhere(f"of {len(self.values):,} draws none lies"))
+        return sample_of(kept, self.names)
+
+    def mass(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> float:
+        return float(inside(self.values, low, high).mean())
+
+
+def inside(draws: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Which draws lie in a box."""
+    return np.asarray(((draws >= low) & (draws <= high)).all(axis=1))
+
+
+def levels(part: Univariate, low: float, high: float) -> tuple[float, float]:
+    """P(X < low) and P(X ≤ high)."""
+    below = float(part.cdf(np.nextafter(low, -np.inf)))
+    return below, float(part.cdf(high))
+
+
+def nowhere(what: str) -> str:
+    return (
+        f"prior: {what} where the posterior is. Simulate more from the prior first, so that the "
+        "posterior is less narrow, or give a narrower prior."
+    )
+
+
+def prior_of(value: Any) -> Prior:
+    """A prior from what a user passed."""
+    if isinstance(value, Prior):
+        return value
+    if isinstance(value, Mapping):
+        return _columns(value)
+    if hasattr(value, "rvs"):  # a frozen distribution of scipy.stats
+        if known(value):
+            return Independent(_rvs(value), None, (value,))
+        return Prior(_rvs(value), None)
+    if hasattr(value, "to_numpy"):  # pandas, polars
+        names = getattr(value, "columns", None)
+        named = None if names is None else tuple(map(str, names))
+        return sample_of(np.asarray(value.to_numpy()), named)
+    if isinstance(value, list | tuple) or hasattr(value, "shape"):
+        return sample_of(to_numpy(value) if hasattr(value, "shape") else np.asarray(value), None)
+    if callable(value):
+        return Prior(value, None)
+    raise TypeError(
+        "prior: expected a frozen distribution of scipy.stats, a dict of them by name, a function "
+        f"prior(n, rng), or an array of draws; got {checks.describe(value)}."
+    )
+
+
+def known(value: Any) -> bool:
+    """Whether this is a distribution of one number with a distribution function and its inverse."""
+    if not (hasattr(value, "cdf") and hasattr(value, "ppf")):
+        return False
+    return np.ndim(value.ppf(0.5)) == 0
+
+
+def _rvs(value: Any) -> Sampler:
+    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+        draws = np.asarray(value.rvs(size=n, random_state=rng))
+        # a single draw of several numbers, or of one, comes without its axis
+        return draws.reshape(n, -1) if n == 1 or draws.ndim < 2 else draws
+
+    return draw
+
+
+def _columns(parts: Mapping[Any, Any]) -> Prior:
+    """Independent parameters by name, one distribution each."""
+    if not parts:
+        raise ValueError("prior: the dict is empty; name at least one parameter.")
+    for name, part in parts.items():
+        if not hasattr(part, "rvs"):
+            raise TypeError(
+                f"prior[{name!r}]: expected a frozen distribution with rvs, such as "
+                f"scipy.stats.norm(0, 1), got {checks.describe(part)}."
+            )
+    samplers = {name: _rvs(part) for name, part in parts.items()}
+
+    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+        columns = {name: sampler(n, rng) for name, sampler in samplers.items()}
+        for name, column in columns.items():
+            if column.shape != (n, 1):
+                raise ValueError(
+                    f"prior[{name!r}]: expected a distribution of one number, got draws of shape "
+                    f"{column.shape[1:]}. Several numbers at once go as prior=, not in a dict."
+                )
+        return np.hstack(list(columns.values()))
+
+    names = tuple(map(str, parts))
+    if all(known(part) for part in parts.values()):
+        return Independent(draw, names, tuple(parts.values()))
+    return Prior(draw, names)
+
+
+def sample_of(values: np.ndarray, names: tuple[str, ...] | None) -> Sample:
+    """A sample to be drawn from."""
+    values = checks.vectors(values[:, None] if values.ndim == 1 else values, "prior")
+
+    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+        turns = -(-n // len(values))
+        order = np.concatenate([rng.permutation(len(values)) for _ in range(turns)])
+        return values[order[:n]]
+
+    return Sample(draw, names, values)

@@ -1,0 +1,223 @@
+"""Posteriors that explain themselves, and what tells whether to trust them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from meanmap import decoding, plots
+from meanmap.arrays import Array
+from meanmap.decoding import quantiles, sampling
+from meanmap.embeddings import Embedding
+from meanmap.likelihood_free.shapes import Shape
+
+
+class Posterior(Embedding):
+    """The posterior of parameters, whose columns have names.
+
+    An `Embedding`: the weights of eq. 19 or of kernel Bayes' rule on the parameters that were
+    drawn, which expectations, norms and distances are of. What asks for probabilities (`quantile`,
+    `interval`, `std`, `density`, `sample`, the plot) is answered by draws with positive weights:
+    what the conditional mean leaves of parameters whose outputs were like the observation, put
+    around the mean of this posterior. They lie between the prior's draws, not only on them.
+    """
+
+    names: tuple[str, ...] = ()
+    _shape: Shape
+
+    @classmethod
+    def of(cls, embedding: Embedding, names: tuple[str, ...], shape: Shape) -> Posterior:
+        """An embedding of parameters as a posterior."""
+        coordinates = embedding._coordinates if embedding._by_coordinates else None
+        space, kernel = embedding._space, embedding.kernel
+        made = cls(space, kernel, embedding._atoms, embedding._weights, coordinates)
+        return made._dressed(names, shape)
+
+    def _dressed(self, names: tuple[str, ...], shape: Shape) -> Self:
+        self.names, self._shape = names, shape
+        return self
+
+    def _like(self, weights: Any, coordinates: Any) -> Self:
+        return super()._like(weights, coordinates)._dressed(self.names, self._shape)
+
+    def __getitem__(self, index: Any) -> Self:
+        rows = np.atleast_1d(np.arange(len(self))[index])
+        return super().__getitem__(index)._dressed(self.names, self._shape[rows])
+
+    def named(self, names: tuple[str, ...]) -> Self:
+        """The same with other names for its columns."""
+        coordinates = self._coordinates if self._by_coordinates else None
+        return super()._like(self._weights, coordinates)._dressed(tuple(names), self._shape)
+
+    # --- the distribution ---------------------------------------------------------------------
+
+    def _each(self, answer: Callable[[np.ndarray, np.ndarray], Any], axis: int = 0) -> Any:
+        """An answer from every posterior's draws and their weights, stacked for a batch."""
+        found = [answer(*draws) for draws in self._drawn()]
+        return np.stack(found, axis=axis) if self.is_batch else found[0]
+
+    def _drawn(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return (self._shape.draws(i) for i in range(len(self._shape)))
+
+    def mean(self) -> Array:
+        """The posterior mean, by weights normalised to one.
+
+        Far from all simulations, where there is nothing to normalise, it is that of the prior.
+        """
+        return self._shape.means if self.is_batch else self._shape.means[0]
+
+    def std(self) -> Array:
+        """The standard deviation of each parameter."""
+
+        def deviation(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+            return np.sqrt(weights @ (points - weights @ points) ** 2)
+
+        return self._each(deviation)
+
+    def quantile(self, q: Any) -> Any:
+        """Quantiles of each parameter; an array q comes first, then the batch."""
+        levels = quantiles.probabilities(q)
+
+        def of(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+            found = quantiles.Distribution(points, weights[None, :]).quantile(levels.ravel())
+            return found.reshape(*levels.shape, points.shape[1])
+
+        return self._each(of, axis=levels.ndim)
+
+    def sample(self, n: int, rng: Any = None) -> Any:
+        """n draws (n, d); of a batch (b, n, d). `rng` is a seed or a NumPy Generator."""
+        n, random = sampling.whole(n), sampling.generator(rng)
+
+        def draw(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+            return points[sampling.draw(weights[None, :], n, random)[0]]
+
+        return self._each(draw)
+
+    def density(self, x: Any, bandwidth: Any = None) -> Array:
+        """A density estimate at points x, (m, d): Gaussians on the draws, (m,) or (b, m)."""
+        points, single = self.kernel.rows(x, self.atoms)
+        values = self._each(
+            lambda draws, weights: decoding.density(draws, weights, points, bandwidth)
+        )
+        return values[..., 0] if single else values
+
+    def share(self, low: Any, high: Any) -> Any:
+        """The probability of a box, from `low` to `high`."""
+
+        def of(points: np.ndarray, weights: np.ndarray) -> float:
+            return float(weights @ ((points >= low) & (points <= high)).all(axis=1))
+
+        return self._each(of)
+
+    # --- for people ---------------------------------------------------------------------------
+
+    def _one(self, what: str) -> None:
+        if self.is_batch:
+            raise TypeError(f"this is a batch of posteriors; {what} one of them: p[0].")
+
+    def summary(self, level: float = 0.9) -> dict[str, dict[str, float]]:
+        """Mean, standard deviation and credible interval of each parameter."""
+        self._one("summarise")
+        low, high = self.interval(level)
+        rows = zip(self.names, self.mean(), self.std(), low, high, strict=True)
+        return {
+            name: {"mean": float(m), "std": float(s), "low": float(a), "high": float(b)}
+            for name, m, s, a, b in rows
+        }
+
+    def to_arviz(self, n: int = 1000, rng: Any = None) -> Any:
+        """n draws as ArviZ' InferenceData, one variable a parameter, one chain."""
+        self._one("export")
+        try:
+            import arviz
+        except ImportError as error:
+            raise ImportError("to_arviz needs ArviZ: pip install arviz") from error
+        draws = {
+            name: column[None]
+            for name, column in zip(self.names, self.sample(n, rng).T, strict=True)
+        }
+        if int(arviz.__version__.split(".")[0]) < 1:  # then groups are named arguments
+            return arviz.from_dict(posterior=draws)
+        return arviz.from_dict({"posterior": draws})
+
+    def plot(  # type: ignore[override]
+        self, ax: Any = None, *, truth: Any = None, n: int = 2000, rng: Any = 0
+    ) -> Any:
+        """A corner plot: each parameter by itself on the diagonal, each pair below it."""
+        self._one("plot")
+        d = len(self.names)
+        known = None if truth is None else np.asarray(truth, dtype=float).ravel()
+        if known is not None and len(known) != d:
+            raise ValueError(f"truth: expected {d} numbers, {self.names}, got {len(known)}.")
+        if ax is not None and np.size(ax) != d * d:
+            raise ValueError(f"ax: expected {d} × {d} axes for {d} parameters, got {np.size(ax)}.")
+        return plots.corner(self.sample(n, rng), list(self.names), known, ax)
+
+    def __repr__(self) -> str:
+        if self.is_batch:
+            return f"Posterior(batch of {len(self)}, of {', '.join(self.names)})"
+        rows = [
+            f"{name} {row['mean']:.3g} ± {row['std']:.2g}" for name, row in self.summary().items()
+        ]
+        return f"Posterior({', '.join(rows)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Simulation-based calibration: where true parameters fall in their own posteriors.
+
+    If posteriors are right, the ranks are uniform between 0 and 1 (Talts et al. 2018), and an
+    interval of 90% holds the truth in 90% of the runs.
+    """
+
+    ranks: np.ndarray  # (runs, parameters), in [0, 1]
+    names: tuple[str, ...]
+
+    def coverage(self, level: float = 0.9) -> np.ndarray:
+        """The share of runs in which the central interval holds the truth, for each parameter."""
+        tail = (1 - quantiles.level(level)) / 2
+        return ((self.ranks >= tail) & (self.ranks <= 1 - tail)).mean(axis=0)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw coverage against the level, one curve a parameter; the diagonal is right."""
+        levels = np.linspace(0.02, 0.98, 49)
+        curves = np.stack([self.coverage(float(level)) for level in levels])
+        return plots.coverage(levels, curves, list(self.names), len(self.ranks), ax)
+
+    def __repr__(self) -> str:
+        error = float(np.sqrt(0.09 / len(self.ranks)))
+        shares = ", ".join(
+            f"{name} {share:.0%}" for name, share in zip(self.names, self.coverage(), strict=True)
+        )
+        return f"Calibration({len(self.ranks)} runs; 90% intervals hold {shares}, ± {error:.0%})"
+
+
+@dataclass(frozen=True, eq=False)
+class PredictiveCheck:
+    """What the simulator makes of draws from the posterior, beside what was observed."""
+
+    simulated: np.ndarray  # (draws, outputs)
+    observed: np.ndarray  # (outputs,)
+
+    @property
+    def pvalues(self) -> np.ndarray:
+        """Two-sided: how far out the observation lies among the simulations, for each output."""
+        n = len(self.simulated)
+        above = (1 + (self.simulated >= self.observed).sum(axis=0)) / (1 + n)
+        below = (1 + (self.simulated <= self.observed).sum(axis=0)) / (1 + n)
+        return np.minimum(1.0, 2 * np.minimum(above, below))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the spread of each output, standardised, with the observed values."""
+        return plots.predictive(self.simulated, self.observed, ax)
+
+    def __repr__(self) -> str:
+        p = self.pvalues
+        worst = int(np.argmin(p))
+        return (
+            f"PredictiveCheck({len(self.simulated)} simulations of {len(p)} outputs; the least "
+            f"p-value is {p[worst]:.3g}, of output {worst})"
+        )
