@@ -352,6 +352,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             intercept=self.centered,
             cross=C_YX,
             moments=moments,
+            ridge=False,
         )
 
     # --- queries ------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from math import exp, pi, sqrt
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 import meanmap as mm
 from meanmap.experiments.systems import ROTATION
@@ -310,9 +311,57 @@ def track(rng: np.random.Generator) -> Part:
     return Part("TRACK   KernelBayesFilter().fit(states, observations)", lines, draw)
 
 
+# --- inference from a simulator ------------------------------------------------------------------
+
+
+def infer(rng: np.random.Generator) -> Part:
+    """A rate from waiting times: simulated only, and the exact posterior beside it."""
+    waits, first, other = 10, (4.0, 2.0), (12.0, 8.0)  # gamma priors: shape, rate
+
+    def simulator(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.log(rng.exponential(1 / theta, size=(len(theta), waits)).mean(axis=1))
+
+    def gamma(shape: float, rate: float) -> Any:
+        return stats.gamma(shape, scale=1 / rate)
+
+    def exact(prior: tuple[float, float], mean: float) -> Any:
+        return gamma(prior[0] + waits, prior[1] + waits * mean)
+
+    seen = [0.3, 0.5, 1.0]
+    model = mm.KernelABC(simulator, {"rate": gamma(*first)}, random_state=rng).fit(N)
+    found = [model.posterior([np.log(mean)]) for mean in seen]
+    under = model.posterior([np.log(0.5)], prior={"rate": gamma(*other)})
+
+    asked = [
+        (f"rate given a mean wait of {y}", p, exact(first, y))
+        for y, p in zip(seen, found, strict=True)
+    ]
+    asked += [("the second, another prior afterwards", under, exact(other, 0.5))]
+    lines = [
+        f"{waits} waits with an unknown rate, of which the mean is seen; {N:,} simulations",
+        row("", "mean", "truth", "std", "truth"),
+        *(row(name, p.mean()[0], e.mean(), p.std()[0], e.std()) for name, p, e in asked),
+        row("", "estimate", "truth"),
+        row("new draws in their 90% intervals", model.calibrate(500).coverage(0.9)[0], 0.9),
+    ]
+
+    def draw(ax: Any) -> None:
+        grid = np.linspace(0.01, 5, 250)
+        for p, mean, colour in zip(found, seen, (BLUE, ORANGE, GREY), strict=True):
+            values = p.density(grid[:, None])
+            ax.fill_between(grid, values, color=colour, alpha=0.5, linewidth=0, label=f"y = {mean}")
+            label = "truth" if mean == seen[-1] else None
+            ax.plot(grid, exact(first, mean).pdf(grid), "--", color=INK, linewidth=1.2, label=label)
+        ax.plot(grid, gamma(*first).pdf(grid), ":", color=INK, linewidth=WIDTH, label="prior")
+        ax.set(title="Which rate, by simulations alone?", xlabel="rate", ylabel="density")
+        ax.set_ylim(0, 1.7)
+
+    return Part("INFER   KernelABC(simulator, prior).fit(n).posterior(y)", lines, draw)
+
+
 # --- the screen and the picture -------------------------------------------------------------------
 
-PARTS = (compare, condition, bayes, tables, judge, track)
+PARTS = (compare, condition, bayes, tables, judge, track, infer)
 
 
 def picture(parts: list[Part], path: str) -> str:

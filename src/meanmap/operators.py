@@ -92,6 +92,7 @@ class ConditionalOperator:
         *,
         intercept: bool = False,
         marginal: Array | None = None,
+        ridge: bool = True,
     ) -> None:
         self.source = source
         self.target = target
@@ -104,6 +105,7 @@ class ConditionalOperator:
         self._inverse = inverse
         self._intercept = intercept  # one more coordinate, constantly 1, that is not regularised
         self._marginal = marginal  # of a posterior: the embedding of the source under the prior
+        self._ridge = ridge  # whether rows are the sample's and H is its (C + λI)⁻¹
 
     def __getstate__(self) -> dict[str, Any]:
         # what is soon computed again is left out; the matrix stays, because without it a few
@@ -297,6 +299,11 @@ class ConditionalOperator:
         >>> round(float(errors.std()), 1)  # that of the noise
         0.2
         """
+        if not self._ridge:
+            raise TypeError(
+                "leave_one_out is known for conditionals fitted to rows, and for posteriors by "
+                '"importance"; this one is no ridge regression on rows that are kept.'
+            )
         image = self._image(values)
         parts = []
         for block, rows in row_blocks(self._known_rows):
@@ -407,6 +414,7 @@ class ReweightedOperator(ConditionalOperator):
             plain._scale,
             plain._inverse,
             marginal=marginal,
+            ridge=False,
         )
         self._ratio = ratio
 

@@ -39,7 +39,12 @@ class Side:
         return as_rows(self.known)
 
     def operator(
-        self, source: Side, scale: Array, inverse: Array, marginal: Array | None = None
+        self,
+        source: Side,
+        scale: Array,
+        inverse: Array,
+        marginal: Array | None = None,
+        ridge: bool = True,
     ) -> ConditionalOperator:
         """The conditional of this side given another, `scale ∘ Ψ_source H ψ`."""
         return ConditionalOperator(
@@ -51,6 +56,7 @@ class Side:
             scale,
             inverse,
             marginal=marginal,
+            ridge=ridge,
         )
 
 
@@ -226,9 +232,11 @@ def bayes_rule(
         H = spectrum.inverse(spectrum.sufficient(delta, squared), squared)
         marginal = u @ y.coordinates  # the embedding of Y under the prior
         if form == "b":
-            return x.operator(y, scale, H, marginal)
+            return x.operator(y, scale, H, marginal, ridge=not squared)
         # (a): C_ZW = Ψ̃ᵀ diag(α) Ψ̃ (C_XX + λI)⁻¹ C_XY, the weights on the prior's atoms
         prior = one_prior(prior, x)
         rows = conditional.fitted_operator().given(prior.atoms).coordinates
         atoms, alpha = prior.atoms, prior.weights
-        return ConditionalOperator(y.space, x.space, atoms, None, rows, alpha, H, marginal=marginal)
+        return ConditionalOperator(
+            y.space, x.space, atoms, None, rows, alpha, H, marginal=marginal, ridge=False
+        )

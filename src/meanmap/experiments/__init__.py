@@ -25,6 +25,7 @@ EXPERIMENTS = {
     "bayes": "Bayes' rule against densities and importance weights (Fukumizu et al. 2013, 5.1)",
     "abc": "inference without a likelihood: kernels and rejection (Fukumizu et al. 2013, 5.2)",
     "genetics": "sizes, growth and splits of populations from sequences, by msprime",
+    "simulators": "standard simulators, against neural posteriors and pyABC (Lueckmann et al.)",
     "series": "sunspots and sea temperatures forecast, against tuned autoregressions",
 }
 

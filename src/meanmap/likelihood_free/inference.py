@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.decoding.sampling import generator
+from meanmap.embeddings import Embedding
 from meanmap.likelihood_free.learned import Learned
 from meanmap.likelihood_free.priors import Prior, inside, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
@@ -84,7 +85,7 @@ class KernelABC(BaseEstimator):
     _made_by: tuple[Any, ...]  # prior, summary and simulator of the simulations
     _complete: bool  # whether the last fit was
     _learned: Learned
-    _regions: list[tuple[np.ndarray, Learned]]
+    _regions: list[tuple[np.ndarray, np.ndarray | None, Learned]]  # box, observation, answer
 
     def __init__(
         self,
@@ -142,7 +143,8 @@ class KernelABC(BaseEstimator):
         self._start()
         low, high = posterior.quantile([EDGE, 1 - EDGE])
         margin = MARGIN * np.maximum(high - low, 1e-12)
-        turn = self._simulations.add_round(np.stack([low - margin, high + margin]))
+        box = np.stack([low - margin, high + margin])
+        turn = self._simulations.add_round(box, self._observed(y)[0])
         self._simulations.extend(self._runner(), len(self.theta_) + n, turn, self.progress)
         self._learn()
         return self
@@ -169,6 +171,11 @@ class KernelABC(BaseEstimator):
                 f"simulator: expected a function simulator(theta, rng), got "
                 f"{checks.describe(self.simulator)}."
             )
+        if self.summary is not None and not callable(self.summary):
+            raise TypeError(
+                f"summary: expected a function of the simulator's output, got "
+                f"{checks.describe(self.summary)}."
+            )
         made_by = (self.prior, self.summary, self.simulator)
         if hasattr(self, "_simulations"):
             # a simulator that was replaced after an error is taken for the same one, mended
@@ -193,19 +200,21 @@ class KernelABC(BaseEstimator):
         """One answer for all of the prior, and one for the box of every further round."""
         done = self._simulations
         theta, outputs, weights = done.theta, done.outputs, done.weights()
-        settings = (self.kernel_x, self.kernel_y, self.regularization)
+        low, high = (np.broadcast_to(end, (done.d,)) for end in done.prior.support)
+        settings = ((low, high), self.kernel_x, self.kernel_y, self.regularization)
         learned = Learned.of(theta, outputs, weights, *settings)
-        regions: list[tuple[np.ndarray, Learned]] = []
-        for box in done.boxes[1:]:
+        regions = []
+        for box, y in zip(done.boxes[1:], done.asked[1:], strict=True):
             assert box is not None
             near = inside(theta, *box)
-            if near.sum() >= FEWEST:
-                share = weights[near] / weights[near].sum()
-                regions.append((box, Learned.of(theta[near], outputs[near], share, *settings)))
+            if near.sum() < FEWEST or not np.ptp(outputs[near], axis=0).any():
+                continue
+            share = weights[near] / weights[near].sum()
+            regions.append((box, y, Learned.of(theta[near], outputs[near], share, *settings)))
         # nothing is set before everything has worked
         self._learned, self._regions = learned, regions
         self._shape_of_output = done.shape
-        self._other: tuple[Any, ...] | None = None
+        self._other: tuple[Any, str, Any, Learned] | None = None
         self.model_, self.weights_ = learned.model, weights
         self._complete = True
 
@@ -223,12 +232,14 @@ class KernelABC(BaseEstimator):
         Parameters
         ----------
         y : one observation as the simulator (or the summary) would give it, or rows of them
+            Several at once are answered by all simulations together, whatever was refined.
         prior : as of the class, an Embedding, or None
             Another prior than the one that was drawn from: by kernel Bayes' rule, where it has
             support among the draws. Names of parameters must be the same.
         method, regularization : of `bayes_rule`, for another prior
         """
         check_is_fitted(self, "model_")
+        checks.option(method, "method", METHODS)
         rows, single = self._observed(y)
         outside = self._learned.outside(rows)
         if outside.any():
@@ -241,12 +252,13 @@ class KernelABC(BaseEstimator):
                 stacklevel=2,
             )
         if prior is not None:
-            checks.option(method, "method", METHODS)
             return self._under(prior, method, regularization).posterior(rows, single, self.names_)
         found = self._learned.posterior(rows, single, self.names_)
-        for box, region in self._regions:
-            if np.all(found.share(*box) >= INSIDE):
-                found = region.posterior(rows, single, self.names_)
+        if single:
+            for box, asked, region in self._regions:
+                mine = asked is not None and np.array_equal(rows, asked)
+                if mine or found.share(*box) >= INSIDE:
+                    found = region.posterior(rows, single, self.names_)
         return found
 
     def _observed(self, y: Any) -> tuple[np.ndarray, bool]:
@@ -255,11 +267,14 @@ class KernelABC(BaseEstimator):
         assert shape is not None
         size = int(np.prod(shape))
         try:
-            array = np.asarray(checks.plain(y, "y"), dtype=np.float64)
+            array = np.asarray(checks.plain(y, "y"))
+            if array.dtype.kind == "c":
+                raise TypeError("complex numbers")
+            array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"y: expected numbers as the simulator gives them ({error})."
-            ) from error
+            raise ValueError(f"y: expected numbers, as the simulator gives ({error}).") from error
+        if not array.size:
+            raise ValueError(f"y is empty: expected an observation, got {checks.describe(array)}.")
         single = array.shape in (shape, (size,)) or (array.ndim == 0 and size == 1)
         if not single and array.shape[1:] not in (shape, (size,)):
             like = f"{size} numbers" if len(shape) == 1 else f"a table {shape}"
@@ -274,11 +289,22 @@ class KernelABC(BaseEstimator):
 
     def _under(self, prior: Any, method: str, regularization: Any) -> Learned:
         """What another prior makes of the simulations; the last one is remembered."""
-        key = (prior, method, regularization)
-        if self._other is None or any(a is not b for a, b in zip(self._other, key, strict=False)):
-            other = prior if hasattr(prior, "atoms") else self._draws_of(prior)
-            self._other = (*key, self._learned.under(other, method, regularization))
-        found: Learned = self._other[-1]
+        given = prior if isinstance(prior, Embedding) else self._draws_of(prior)
+        points = given.atoms if isinstance(given, Embedding) else given
+        if points.ndim != 2 or points.shape[1] != len(self.names_):
+            raise ValueError(
+                f"prior: expected {len(self.names_)} parameters, {', '.join(self.names_)}, got "
+                f"{checks.describe(points)}."
+            )
+        if self._other is not None:
+            before, *settings, found = self._other
+            same = given is before
+            if isinstance(given, np.ndarray) and isinstance(before, np.ndarray):
+                same = np.array_equal(given, before)
+            if same and settings == [method, regularization]:
+                return found
+        found = self._learned.under(given, method, regularization)
+        self._other = (given, method, regularization, found)
         return found
 
     def _draws_of(self, value: Any) -> np.ndarray:
@@ -294,10 +320,6 @@ class KernelABC(BaseEstimator):
                     f"{', '.join(prior.names)}."
                 )
             draws = draws[:, [prior.names.index(name) for name in mine]]
-        if draws.shape[1] != len(mine):
-            raise ValueError(
-                f"prior: expected {len(mine)} parameters, {', '.join(mine)}, got {draws.shape[1]}."
-            )
         return draws
 
     # --- trust --------------------------------------------------------------------------------

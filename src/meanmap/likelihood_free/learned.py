@@ -15,7 +15,7 @@ from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.kernels.bandwidths import median_distance
 from meanmap.likelihood_free.records import Posterior
-from meanmap.likelihood_free.shapes import Regression, Shape, centred, columns_spread, mean, or_one
+from meanmap.likelihood_free.shapes import Regression, centred, columns_spread, or_one
 from meanmap.linalg import ConflictWarning
 from meanmap.operators import ConditionalOperator
 from meanmap.selection import LeaveOneOut, search_size
@@ -35,6 +35,8 @@ class Learned:
     model: ConditionalEmbedding
     operator: ConditionalOperator
     regression: Regression
+    support: tuple[np.ndarray, np.ndarray]
+    standard: bool  # whether the kernel on parameters is of our choosing
 
     @classmethod
     def of(
@@ -42,6 +44,7 @@ class Learned:
         theta: np.ndarray,
         outputs: np.ndarray,
         weights: np.ndarray,
+        support: tuple[np.ndarray, np.ndarray],
         kernel_x: Any,
         kernel_y: Any,
         regularization: float | str,
@@ -53,7 +56,10 @@ class Learned:
                 f"nothing to learn from them (the first is {outputs[0].tolist()!r:.80})."
             )
         coarse = PivotedCholesky(TOLERANCE, LANDMARKS)
-        on_theta = standard_kernel(theta, 1.0) if kernel_x is None else as_kernel(kernel_x, theta)
+        on_theta = kernel_x
+        if kernel_x is None:
+            on_theta = standard_kernel(theta, weights, 1.0)
+        on_theta = as_kernel(on_theta, theta)
         with quiet():
             if kernel_y is None:
                 on_outputs = chosen_kernel(outputs, theta, weights, on_theta, coarse)
@@ -64,8 +70,9 @@ class Learned:
                 basis = (Nystroem(LANDMARKS, random_state=0), coarse)
             model = ConditionalEmbedding(on_outputs, on_theta, regularization, basis)
             model.fit(outputs, theta, weights)
-            regression = Regression.of(model.operator_, theta, outputs, weights)
-        return cls(model, model.operator_, regression)
+            ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
+            regression = Regression.of(model.operator_, theta, outputs, weights, support, ends)
+        return cls(model, model.operator_, regression, support, kernel_x is None)
 
     @property
     def theta(self) -> np.ndarray:
@@ -77,22 +84,22 @@ class Learned:
 
     def posterior(self, y: np.ndarray, single: bool, names: tuple[str, ...]) -> Posterior:
         """The posteriors of observations (b, p), or that of a single one."""
+        given = y[0] if single else y
         with quiet():
-            answer = self.operator.given(y[0] if single else y)
-            return Posterior.of(answer, names, self._shape(y, answer))
-
-    def _shape(self, y: np.ndarray, answer: Embedding) -> Shape:
-        means, log_scales = self.regression(y)
-        if self.operator is not self.model.operator_:  # Bayes' rule has a mean of its own
-            centre = self.regression.centre
-            means = mean(np.atleast_2d(answer.expect(lambda t: centred(t, centre))), centre)
-        return Shape(self.regression.residuals, y, means, log_scales)
+            shape = self.regression(y)
+            if self.operator is self.model.operator_:
+                return Posterior.of(self.operator.given(given), names, shape)
+        # Bayes' rule has a mean of its own, and something to say where prior and y conflict
+        answer = self.operator.given(given)
+        centre = self.regression.centre
+        sums = np.atleast_2d(answer.expect(lambda theta: centred(theta, centre)))
+        means = self.regression.mean_of(sums)
+        return Posterior.of(answer, names, replace(shape, means=means))
 
     def ranks(self, y: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """Where parameters fall in the posteriors of their outputs: P(θ* < θ | y), (b, d)."""
         with quiet():
-            means, log_scales = self.regression(y)
-        shape = Shape(self.regression.residuals, y, means, log_scales)
+            shape = self.regression(y)
         found = []
         for i, truth in enumerate(theta):
             points, weights = shape.draws(i)
@@ -104,26 +111,32 @@ class Learned:
         """The same simulations under another prior, an embedding or draws: kernel Bayes' rule."""
         theta, outputs = self.theta, self.regression.residuals.outputs
         weights = self.model.weights_
+        draws = prior.atoms if isinstance(prior, Embedding) else prior
         space_x, space_y = self.model.space_y_, self.model.space_x_
+        kernel: Any = space_x.kernel_
+        basis: Any = (space_x, space_y)
         with quiet():
-            forward = ConditionalEmbedding(basis=(space_x, space_y)).fit(theta, outputs, weights)
-            embedded = prior
-            if not isinstance(prior, Embedding):
-                embedded = embed(prior, kernel=space_x.kernel_)
+            if self.standard and not isinstance(prior, Embedding):
+                # a prior that is narrower than the first asks for a narrower kernel
+                width = standard_kernel(draws, None, 1.0).bandwidth
+                kernel = Gaussian(tuple(map(min, zip(kernel.bandwidth, width, strict=True))))
+                basis = (PivotedCholesky(TOLERANCE, LANDMARKS), space_y)
+            forward = ConditionalEmbedding(kernel, basis=basis).fit(theta, outputs, weights)
+            embedded = prior if isinstance(prior, Embedding) else embed(draws, kernel=kernel)
             operator = forward.posterior(embedded, method, regularization)
             # positive weights that make the simulations those of the other prior
             ridge = operator
             if method != "importance":
                 ridge = forward.posterior(embedded, "importance")
-            share = self.regression.residuals.share
-            regression = Regression.of(ridge, theta, outputs, ridge.scale, share)
+            ends = np.stack([draws.min(axis=0), draws.max(axis=0)])
+            regression = Regression.of(ridge, theta, outputs, ridge.scale, self.support, ends)
         return replace(self, operator=operator, regression=regression)
 
 
-def standard_kernel(points: np.ndarray, factor: float) -> Kernel:
+def standard_kernel(points: np.ndarray, weights: np.ndarray | None, factor: float) -> Gaussian:
     """A Gaussian whose bandwidths follow the columns' spreads."""
-    spread = or_one(columns_spread(points))
-    scale = factor * median_distance(points / spread)
+    spread = or_one(columns_spread(points, weights))
+    scale = factor * median_distance(points / spread, weights)
     return Gaussian(tuple(float(s) for s in scale * spread))
 
 
@@ -135,7 +148,7 @@ def chosen_kernel(
     some = np.linspace(0, len(theta) - 1, search_size(len(theta))).astype(int)
     best: tuple[float, Kernel] | None = None
     for factor in FACTORS:
-        kernel = standard_kernel(outputs, factor)
+        kernel = standard_kernel(outputs, weights, factor)
         model = ConditionalEmbedding(kernel, on_theta, basis=bases)
         model.fit(outputs[some], theta[some], weights[some])
         error = cast(LeaveOneOut, model.leave_one_out_).least

@@ -50,6 +50,11 @@ class Prior:
             raise ValueError(f"prior: draw {row} is not finite: {draws[row]!r:.80}.")
         return draws
 
+    @property
+    def support(self) -> tuple[Any, Any]:
+        """The ends of each parameter's range, infinite where they are not known."""
+        return -np.inf, np.inf
+
     def rows(self, start: int, stop: int, seeds: Callable[[int], Any]) -> np.ndarray:
         """Draws number `start` to `stop` of an endless sequence, whatever was asked for before."""
         blocks = range(start // self.block, (stop - 1) // self.block + 1)
@@ -89,12 +94,19 @@ class Univariate(Protocol):
 
     def ppf(self, q: Any) -> Any: ...
 
+    def support(self) -> Any: ...
+
 
 @dataclass(frozen=True)
 class Independent(Prior):
     """Independent parameters whose distribution functions are known: boxes are exact."""
 
     parts: Sequence[Univariate]
+
+    @property
+    def support(self) -> tuple[Any, Any]:
+        low, high = np.array([part.support() for part in self.parts], dtype=float).T
+        return low, high
 
     def within(self, low: np.ndarray, high: np.ndarray) -> Prior:
         ends = [levels(p, a, b) for p, a, b in zip(self.parts, low, high, strict=True)]
@@ -179,7 +191,7 @@ def prior_of(value: Any) -> Prior:
 
 def known(value: Any) -> bool:
     """Whether this is a distribution of one number with a distribution function and its inverse."""
-    if not (hasattr(value, "cdf") and hasattr(value, "ppf")):
+    if not all(hasattr(value, name) for name in ("cdf", "ppf", "support")):
         return False
     return np.ndim(value.ppf(0.5)) == 0
 
@@ -223,7 +235,8 @@ def _columns(parts: Mapping[Any, Any]) -> Prior:
 
 def sample_of(values: np.ndarray, names: tuple[str, ...] | None) -> Sample:
     """A sample to be drawn from."""
-    values = checks.vectors(values[:, None] if values.ndim == 1 else values, "prior")
+    # a copy: what its owner does with it later is not our prior
+    values = checks.vectors(values[:, None] if values.ndim == 1 else values, "prior").copy()
 
     def draw(n: int, rng: np.random.Generator) -> np.ndarray:
         turns = -(-n // len(values))

@@ -49,6 +49,8 @@ class Posterior(Embedding):
 
     def named(self, names: tuple[str, ...]) -> Self:
         """The same with other names for its columns."""
+        if len(names) != len(self.names):
+            raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")
         coordinates = self._coordinates if self._by_coordinates else None
         return super()._like(self._weights, coordinates)._dressed(tuple(names), self._shape)
 
@@ -91,10 +93,8 @@ class Posterior(Embedding):
         """n draws (n, d); of a batch (b, n, d). `rng` is a seed or a NumPy Generator."""
         n, random = sampling.whole(n), sampling.generator(rng)
 
-        def draw(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-            return points[sampling.draw(weights[None, :], n, random)[0]]
-
-        return self._each(draw)
+        found = [self._shape.sample(i, n, random) for i in range(len(self._shape))]
+        return np.stack(found) if self.is_batch else found[0]
 
     def density(self, x: Any, bandwidth: Any = None) -> Array:
         """A density estimate at points x, (m, d): Gaussians on the draws, (m,) or (b, m)."""
@@ -105,12 +105,22 @@ class Posterior(Embedding):
         return values[..., 0] if single else values
 
     def share(self, low: Any, high: Any) -> Any:
-        """The probability of a box, from `low` to `high`."""
+        """The probability of a box, from `low` to `high`, numbers or one a parameter."""
+        low, high = (self._corner(end, name) for end, name in ((low, "low"), (high, "high")))
 
         def of(points: np.ndarray, weights: np.ndarray) -> float:
             return float(weights @ ((points >= low) & (points <= high)).all(axis=1))
 
         return self._each(of)
+
+    def _corner(self, end: Any, name: str) -> np.ndarray:
+        try:
+            return np.broadcast_to(np.asarray(end, dtype=float), (len(self.names),))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{name}: expected a number, or one for each of {', '.join(self.names)}; got "
+                f"{end!r:.60}."
+            ) from error
 
     # --- for people ---------------------------------------------------------------------------
 

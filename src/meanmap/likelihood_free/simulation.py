@@ -148,6 +148,8 @@ class Simulations:
     shape: tuple[int, ...] | None = None
     boxes: list[np.ndarray | None] = field(default_factory=lambda: [None])
     drawn: list[int] = field(default_factory=lambda: [0])  # from each round, failures too
+    asked: list[np.ndarray | None] = field(default_factory=lambda: [None])
+    masses: dict[int, float] = field(default_factory=dict)  # of each round's box
 
     def __post_init__(self) -> None:
         self.theta = np.empty((0, self.d))
@@ -156,9 +158,10 @@ class Simulations:
     def __len__(self) -> int:
         return len(self.theta)
 
-    def add_round(self, box: np.ndarray) -> int:
-        """A further round, in a box [low, high]; its number."""
+    def add_round(self, box: np.ndarray, y: np.ndarray | None = None) -> int:
+        """A further round, in a box [low, high], for an observation; its number."""
         self.boxes.append(box)
+        self.asked.append(y)
         self.drawn.append(0)
         return len(self.boxes) - 1
 
@@ -216,8 +219,11 @@ class Simulations:
                 share += count / n
             elif count:
                 low, high = box
-                mass = self.prior.mass(low, high, self.seeds.generator(MASSES, k))
-                share += np.where(inside(self.theta, low, high), count / n / mass, 0.0)
+                if k not in self.masses:
+                    rng = self.seeds.generator(MASSES, k)
+                    self.masses[k] = self.prior.mass(low, high, rng)
+                here = inside(self.theta, low, high)
+                share += np.where(here, count / n / self.masses[k], 0.0)
         weights = 1 / share
         return weights / weights.sum()
 
