@@ -17,7 +17,7 @@ from typing import Any
 
 from harness import HERE, RESULTS, machine, say
 
-NAMES = ["bayes", "cholesky", "evaluate", "imports", "fit", "decode", "tests", "filters"]
+NAMES = ["bayes", "cholesky", "evaluate", "imports", "fit", "decode", "tests", "filters", "inference"]
 
 
 def summary(name: str) -> str:

@@ -82,7 +82,7 @@ plt.show()
 # trial contradict each other: what was seen lies three standard deviations from what the prior
 # predicts. Few simulations are like both, and the answer is wrong there.
 
-means = np.linspace(-1, 1, 17)
+means = np.linspace(-1, 1, 9)
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constrained")
 start = time.perf_counter()
 for ax, width in zip(axes, (0.3, 0.5, 0.8), strict=True):
