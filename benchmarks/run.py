@@ -17,7 +17,17 @@ from typing import Any
 
 from harness import HERE, RESULTS, machine, say
 
-NAMES = ["bayes", "cholesky", "evaluate", "imports", "fit", "decode", "tests", "filters", "inference"]
+NAMES = [
+    "bayes",
+    "cholesky",
+    "evaluate",
+    "imports",
+    "fit",
+    "decode",
+    "tests",
+    "filters",
+    "inference",
+]
 
 
 def summary(name: str) -> str:
