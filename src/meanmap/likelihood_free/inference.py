@@ -16,7 +16,15 @@ from meanmap.embeddings import Embedding
 from meanmap.likelihood_free.learned import Learned
 from meanmap.likelihood_free.priors import Prior, inside, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
-from meanmap.likelihood_free.simulation import CALIBRATION, CHECK, OTHER, Runner, Seeds, Simulations
+from meanmap.likelihood_free.simulation import (
+    CALIBRATION,
+    CHECK,
+    DRAWS,
+    OTHER,
+    Runner,
+    Seeds,
+    Simulations,
+)
 from meanmap.linalg import ConflictWarning
 from meanmap.rules import METHODS
 
@@ -185,7 +193,7 @@ class KernelABC(BaseEstimator):
                 return
         prior = prior_of(self.prior)
         seeds = Seeds(int(generator(self.random_state).integers(2**63)))
-        d = prior.rows(0, 1, lambda i: seeds(0, 0, i)).shape[1]
+        d = prior.rows(0, 1, lambda i: seeds(DRAWS, 0, i)).shape[1]
         names = prior.names or tuple(f"θ{i + 1}" for i in range(d))
         self._simulations = Simulations(seeds, prior, d)
         self.names_ = names

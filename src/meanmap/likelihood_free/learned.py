@@ -56,10 +56,8 @@ class Learned:
                 f"nothing to learn from them (the first is {outputs[0].tolist()!r:.80})."
             )
         coarse = PivotedCholesky(TOLERANCE, LANDMARKS)
-        on_theta = kernel_x
-        if kernel_x is None:
-            on_theta = standard_kernel(theta, weights, 1.0)
-        on_theta = as_kernel(on_theta, theta)
+        standard = kernel_x is None
+        on_theta = standard_kernel(theta, weights, 1.0) if standard else as_kernel(kernel_x, theta)
         with quiet():
             if kernel_y is None:
                 on_outputs = chosen_kernel(outputs, theta, weights, on_theta, coarse)
@@ -72,7 +70,7 @@ class Learned:
             model.fit(outputs, theta, weights)
             ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
             regression = Regression.of(model.operator_, theta, outputs, weights, support, ends)
-        return cls(model, model.operator_, regression, support, kernel_x is None)
+        return cls(model, model.operator_, regression, support, standard)
 
     @property
     def theta(self) -> np.ndarray:
