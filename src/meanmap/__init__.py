@@ -24,6 +24,7 @@ from meanmap.dynamics import (
     Validation,
 )
 from meanmap.embeddings import Embedding, JointEmbedding, embed
+from meanmap.graphical import KernelGraphicalModel, chow_liu_tree
 from meanmap.likelihood_free import (
     Calibration,
     KernelABC,
@@ -60,6 +61,7 @@ __all__ = [
     "JointEmbedding",
     "KernelABC",
     "KernelBayesFilter",
+    "KernelGraphicalModel",
     "Posterior",
     "PowerAnalysis",
     "PredictiveCheck",
@@ -73,6 +75,7 @@ __all__ = [
     "bayes_rule",
     "bayes_update",
     "chain_rule",
+    "chow_liu_tree",
     "conditional_independence_test",
     "conditional_mmd",
     "conditional_two_sample_test",

@@ -129,13 +129,26 @@ class ConditionalOperator:
         """The weights of the sample's rows, `scale ∘ rows H ψ(x)` those of the atoms at x."""
         return self._scale
 
+    @property
+    def inverse(self) -> Array:
+        """H, for a conditional `(C_XX + λI)⁻¹`."""
+        return self._inverse
+
+    @property
+    def target_rows(self) -> Array:
+        """The coordinates of the atoms, a row each."""
+        return self._coordinates
+
     @cached_property
     def matrix(self) -> Array:
         """The operator in coordinates; with an intercept its last column is the constant's."""
         return self._image(self._coordinates)
 
+    def image(self, values: Array) -> Array:
+        """Coefficients (q, r) of `x ↦ E[f | x]`, `valuesᵀ diag(scale) rows H`, for f (n, q)."""
+        return self._image(values)
+
     def _image(self, values: Array) -> Array:
-        """`valuesᵀ diag(scale) rows H`: any function of the atoms, as one of the query."""
         if isinstance(self._known_rows, Deferred):
             return self._known_rows.weighted(self._scale, values) @ self._inverse
         return (values.T @ (self._scale[:, None] * self._known_rows)) @ self._inverse

@@ -1,0 +1,138 @@
+"""The tree that messages run on.
+
+An undirected tree, and a directed one whose nodes have one parent each, is its own. A node with
+several parents meets them in a node for the parents together, with the product of their kernels: a
+polytree becomes a tree of variables and of such families.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+
+from meanmap import checks
+
+Name = Hashable
+
+
+@dataclass(frozen=True)
+class Family:
+    """The parents of a node, together."""
+
+    child: Name
+    parents: tuple[Name, ...]
+
+    def __repr__(self) -> str:
+        return f"parents of {self.child!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Nodes, whom each is joined to, and a parent (or family) for each but the roots."""
+
+    variables: tuple[Name, ...]
+    families: tuple[Family, ...]
+    neighbours: dict[Any, tuple[Any, ...]]
+    given: dict[Name, Any]  # what a variable is drawn given: a variable, a family or None
+
+    @property
+    def edges(self) -> list[tuple[Any, Any]]:
+        seen: set[Any] = set()
+        found = []
+        for a, others in self.neighbours.items():
+            seen.add(a)
+            found += [(a, b) for b in others if b not in seen]
+        return found
+
+    def order(self) -> list[Name]:
+        """The variables, each after what it is given."""
+        done: dict[Name, None] = {}
+        waiting = deque(self.variables)
+        while waiting:
+            node = waiting.popleft()
+            before = self.given[node]
+            needed = before.parents if isinstance(before, Family) else (before,)
+            if all(parent is None or parent in done for parent in needed):
+                done[node] = None
+            else:
+                waiting.append(node)
+        return list(done)
+
+    def towards(self, root: Any) -> list[tuple[Any, Any | None]]:
+        """Every node with its neighbour on the way to the root, the farthest first."""
+        found: list[tuple[Any, Any | None]] = [(root, None)]
+        for node, before in found:  # the list grows while it is read
+            found += [(other, node) for other in self.neighbours[node] if other != before]
+        return found[::-1]
+
+
+def layout_of(graph: Any) -> Layout:
+    """The layout of a networkx Graph or DiGraph without cycles."""
+    if not isinstance(graph, nx.Graph):
+        raise TypeError(
+            f"graph: expected a networkx Graph or DiGraph, got {checks.describe(graph)}. Edges go "
+            "as nx.Graph([('a', 'b'), ...]); None learns a tree from the data."
+        )
+    if not graph.number_of_nodes():
+        raise ValueError("graph has no nodes.")
+    plain = nx.Graph(graph.to_undirected() if graph.is_directed() else graph)
+    loops = list(nx.selfloop_edges(plain))
+    if loops:
+        raise ValueError(f"graph: node {loops[0][0]!r} is joined to itself. Remove the loop.")
+    if not nx.is_forest(plain):
+        cycle = nx.find_cycle(plain)
+        around = " – ".join(repr(edge[0]) for edge in cycle)
+        raise ValueError(
+            f"graph: expected a tree, found the cycle {around} – {cycle[0][0]!r}. Remove an edge."
+        )
+    variables = tuple(graph.nodes)
+    if graph.is_directed():
+        return directed(variables, {v: tuple(graph.predecessors(v)) for v in variables})
+    return undirected(variables, plain)
+
+
+def undirected(variables: tuple[Name, ...], graph: Any) -> Layout:
+    """Each node given its neighbour on the way to the first of its component."""
+    given: dict[Name, Any] = {}
+    for node in variables:
+        if node in given:
+            continue
+        given[node] = None
+        queue = deque([node])
+        while queue:
+            here = queue.popleft()
+            for other in graph.neighbors(here):
+                if other not in given:
+                    given[other] = here
+                    queue.append(other)
+    neighbours = {node: tuple(graph.neighbors(node)) for node in variables}
+    return Layout(variables, (), neighbours, given)
+
+
+def directed(variables: tuple[Name, ...], parents: dict[Name, tuple[Name, ...]]) -> Layout:
+    """Each node given its parents, together where there are several."""
+    given: dict[Name, Any] = {}
+    families = []
+    joined: dict[Any, list[Any]] = {node: [] for node in variables}
+
+    def join(pairs: Iterable[tuple[Any, Any]]) -> None:
+        for a, b in pairs:
+            joined.setdefault(a, []).append(b)
+            joined.setdefault(b, []).append(a)
+
+    for node in variables:
+        before = parents[node]
+        if len(before) > 1:
+            family = Family(node, before)
+            families.append(family)
+            given[node] = family
+            join([(family, node), *((family, parent) for parent in before)])
+        else:
+            given[node] = before[0] if before else None
+            join((parent, node) for parent in before)
+    neighbours = {node: tuple(others) for node, others in joined.items()}
+    return Layout(variables, tuple(families), neighbours, given)

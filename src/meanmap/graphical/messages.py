@@ -1,0 +1,178 @@
+"""Messages on a tree: what evidence on one side says of a node.
+
+A message `m_ts` is a function of x_s: the density of the evidence beyond t given x_s, over its
+density altogether (Song, Fukumizu and Gretton 2013, section 5.1). In coordinates of s it is a
+vector β, and
+
+    m_ts(x_s) = E[Π_u m_ut(X_t) | x_s],
+
+the conditional embedding of t given s applied to a product of messages (Algorithm VI). Where there
+is one factor the operator's transpose does it, r_s × r_t; only a product has to be formed on the
+rows. Evidence x_t is the message `(C_tt + λI)⁻¹ ψ(x_t)`, a delta over the density of X_t. Where all
+evidence lies beyond one neighbour a belief is that neighbour's, pushed through the operator of the
+edge: the sum rule.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from meanmap.arrays import Array, Points, asarray, namespace
+from meanmap.embeddings import Embedding, embedding_of
+from meanmap.graphical.layout import Layout
+from meanmap.linalg import ConflictWarning
+from meanmap.operators import ConditionalOperator
+from meanmap.spaces import Space
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A variable, or a family: its space, its values, and their coordinates."""
+
+    space: Space
+    points: Points
+    coordinates: Array  # (n, r)
+    weights: Array
+
+    @property
+    def mean(self) -> Array:
+        """The embedding of its distribution, (r,)."""
+        return self.weights @ self.coordinates
+
+    def embedding(self, weights: Array, coordinates: Array | None = None) -> Embedding:
+        return embedding_of(self.space, self.space.kernel_, self.points, weights, coordinates)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """All that was learned: a node for each variable, two operators for each edge."""
+
+    layout: Layout
+    nodes: dict[Any, Node]
+    operators: dict[tuple[Any, Any], ConditionalOperator]  # (t, s): P(t | s)
+
+
+@dataclass(eq=False)
+class Inference:
+    """Messages under evidence, computed when asked for and kept."""
+
+    network: Network
+    evidence: dict[Any, Array]  # coordinates of the points, (b, r) or (1, r)
+    names: dict[Any, bytes]  # the evidence's points in a form to recognise them by
+    known: dict[Any, Array]  # messages, shared by all questions of a model
+    points: dict[Any, Points] = field(default_factory=dict)  # the evidence itself
+    _sources: dict[Any, list[Any]] = field(default_factory=dict)
+
+    def belief(self, q: Any) -> Embedding:
+        """The distribution of a node given the evidence, a batch."""
+        sources, keys = self._gather(q)
+        if q in self.evidence:
+            raise AssertionError("evidence is not asked for its belief")
+        node = self.network.nodes[q]
+        if not sources:
+            return node.embedding(node.weights)
+        if len(sources) == 1:
+            t = sources[0]
+            operator = self.network.operators[q, t]
+            return operator._embedding(self._cavity(t, q, keys))
+        weights = self._product(q, sources, keys)
+        return node.embedding(weights, weights @ node.coordinates)
+
+    def _gather(self, q: Any) -> tuple[list[Any], dict[Any, Any]]:
+        """Neighbours beyond which there is evidence, and a name for the message of every node.
+
+        Messages are made on the way, the farthest first, so that none waits for a long row of
+        others.
+        """
+        keys: dict[Any, Any] = {}
+        sources: dict[Any, list[Any]] = {}
+        for t, s in self.network.layout.towards(q):
+            here = self.evidence.get(t)
+            beyond = [] if here is not None else sources.get(t, [])
+            if s is None:
+                return beyond, keys
+            if here is None and not beyond:
+                continue
+            sources.setdefault(s, []).append(t)
+            keys[t] = hash((t, s, self.names.get(t), tuple(keys[u] for u in beyond)))
+            self._sources = sources
+            if here is None and len(beyond) > 1:
+                self._message(t, s, keys)
+            self._cavity(t, s, keys)
+        raise AssertionError("a tree ends at its root")
+
+    def _message(self, t: Any, s: Any, keys: dict[Any, Any]) -> Array:
+        """The message from t to s: coefficients (b, r_s) of a function of x_s."""
+        key = ("message", keys[t])
+        if key not in self.known:
+            operator = self.network.operators[t, s]
+            if t in self.evidence:
+                inverse = self.network.operators[s, t].inverse
+                beta = (self.evidence[t] @ inverse) @ operator.matrix
+            else:
+                beyond = self._sources[t]
+                if len(beyond) == 1:
+                    beta = self._message(beyond[0], t, keys) @ operator.matrix
+                else:
+                    rows = operator.target_rows
+                    product = self._positive(rows, t, beyond, keys)
+                    beta = operator.image(product.T)
+            scale = beta @ self.network.nodes[s].mean
+            xp = namespace(beta)
+            usual = abs(scale) > 1e-300
+            self.known[key] = beta / xp.where(usual, scale, xp.ones_like(scale))[:, None]
+        return self.known[key]
+
+    def _positive(self, rows: Array, t: Any, beyond: list[Any], keys: dict[Any, Any]) -> Array:
+        """The product of the messages to t at rows of coordinates, (b, n), negative parts cut."""
+        xp = namespace(rows)
+        product = None
+        for u in beyond:
+            values = self._message(u, t, keys) @ rows.T
+            values = xp.where(values > 0, values, xp.zeros_like(values))
+            product = values if product is None else product * values
+        assert product is not None
+        return product
+
+    def _product(self, q: Any, beyond: list[Any], keys: dict[Any, Any]) -> Array:
+        """A node's weights under messages from several sides, (b, n)."""
+        node = self.network.nodes[q]
+        weights = node.weights * self._positive(node.coordinates, q, beyond, keys)
+        xp = namespace(weights)
+        total = xp.sum(weights, axis=1)
+        none = total <= 1e-12
+        if bool(xp.any(none)):
+            warnings.warn(
+                f"the evidence on different sides of {q!r} conflicts: no value in the data suits "
+                "all of it. Its mean over the sides is answered there.",
+                ConflictWarning,
+                stacklevel=5,
+            )
+            parts = [self._positive(node.coordinates, q, [u], keys) for u in beyond]
+            mixed = node.weights * sum(parts[1:], parts[0])
+            weights = xp.where(none[:, None], mixed, weights)
+            total = xp.sum(weights, axis=1)
+        return weights / xp.where(total > 0, total, xp.ones_like(total))[:, None]
+
+    def _cavity(self, t: Any, s: Any, keys: dict[Any, Any]) -> Array:
+        """The embedding of t given the evidence that is not beyond s, (b, r_t)."""
+        key = ("belief", keys[t])
+        if key not in self.known:
+            if t in self.evidence:
+                found = self.evidence[t]
+            else:
+                beyond = self._sources[t]
+                if len(beyond) == 1:
+                    u = beyond[0]
+                    found = self._cavity(u, t, keys) @ self.network.operators[t, u].matrix.T
+                else:
+                    found = self._product(t, beyond, keys) @ self.network.nodes[t].coordinates
+            self.known[key] = found
+        return self.known[key]
+
+
+def as_coordinates(node: Node, points: Points) -> Array:
+    """ψ of points, one row each."""
+    return asarray(node.space._transform(points), node.coordinates)

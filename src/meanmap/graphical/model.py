@@ -1,0 +1,521 @@
+"""Graphical models over any variables that have kernels: chains, trees, polytrees."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from meanmap import checks
+from meanmap.arrays import Array, Points, count, float_like, namespace, take, to_numpy
+from meanmap.conditional import ConditionalEmbedding
+from meanmap.decoding import sampling
+from meanmap.decoding.densities import density
+from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embed
+from meanmap.graphical.layout import Family, Layout, layout_of
+from meanmap.graphical.messages import Inference, Network, Node, as_coordinates
+from meanmap.graphical.structure import chow_liu_tree
+from meanmap.graphical.tables import Variable, columns, missing, rows_in_both, variable
+from meanmap.kernels import Kernel, TensorProduct
+from meanmap.linalg import ConflictWarning, Spectrum
+from meanmap.rules import positive_part
+from meanmap.spaces import Space
+
+FAR = 0.05  # evidence with a support below this lies outside the data
+KEPT = 4096  # messages that are kept between queries
+LEAST = 1e-12  # a probability that a logarithm is taken of, at least
+BLOCK = 256  # queries at a time
+
+
+class KernelGraphicalModel(BaseEstimator):
+    """A tree of variables, every edge a conditional embedding.
+
+    The conditional tables of a graphical model become operators, and inference by message passing
+    multiplies them (Song, Fukumizu and Gretton 2013, section 5.1): for variables of any kind and
+    dependence of any shape, without a parametric family. A query costs a few products of small
+    matrices an edge.
+
+    Parameters
+    ----------
+    graph : networkx.Graph, networkx.DiGraph or None
+        Nodes are the columns of the data. A tree or forest; in a DiGraph nodes may have several
+        parents (a polytree), whose conditional then has a product of kernels. None learns a tree
+        (`chow_liu_tree`).
+    kernel : Kernel, dict from node to Kernel, or None
+        None chooses by column: a Gaussian at the median distance for numbers, a delta kernel for
+        labels.
+    regularization : float or "auto"
+        λ of every edge's conditional; "auto" by leave-one-out, edge by edge. 0 is the
+        pseudo-inverse: with delta kernels inference is then exact, for the tables of frequencies.
+    basis : a basis or None
+        How the nodes' spaces get their coordinates.
+
+    Attributes
+    ----------
+    graph_ : the graph, as given or as learned
+    nodes_ : the variables, in order
+    edges_ : dict from (t, s) to the fitted ConditionalEmbedding P(t | s), s a node or a family
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import numpy as np
+    >>> from meanmap import KernelGraphicalModel
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.normal(size=500)
+    >>> b = np.sin(a) + 0.3 * rng.normal(size=500)
+    >>> c = b**2 + 0.3 * rng.normal(size=500)
+    >>> model = KernelGraphicalModel(nx.DiGraph([("a", "b"), ("b", "c")]))
+    >>> model = model.fit({"a": a, "b": b, "c": c})
+    >>> model.marginal("c", evidence={"a": 1.5}).mean().round(1)  # E[b² | a] = sin² 1.5 + 0.09
+    array([1.1])
+    >>> low, high = model.marginal("b", evidence={"a": 0.0, "c": 1.0}).interval(0.9)
+    >>> bool(low[0] < -0.4 and high[0] > 0.4)  # either sign will do
+    True
+    """
+
+    network_: Network
+
+    def __init__(
+        self,
+        graph: Any = None,
+        kernel: Any = None,
+        regularization: float | str = "auto",
+        basis: Any = None,
+    ) -> None:
+        self.graph = graph
+        self.kernel = kernel
+        self.regularization = regularization
+        self.basis = basis
+
+    # --- fitting ------------------------------------------------------------------------------
+
+    def fit(self, data: Any, sample_weight: Any = None) -> Self:
+        """Learn every edge from the rows in which both its variables have a value.
+
+        Parameters
+        ----------
+        data : DataFrame, dict of arrays, or array with named fields
+            A column a node. NaN and None are missing values.
+        sample_weight : array (n,) or None
+            How much each row counts.
+        """
+        table = columns(data)
+        every = np.zeros((table_length(table), 1))
+        weights = to_numpy(checks.sample_weights(sample_weight, every, every))
+        graph = chow_liu_tree(table, self.kernel) if self.graph is None else self.graph
+        layout = layout_of(graph)
+        found = self._variables(table, layout)
+        nodes: dict[Any, Node] = {}
+        for name in (*layout.variables, *layout.families):
+            nodes[name] = placed(found[name], weights[found[name].rows], self.basis)
+        pairs = {edge: rows_of(edge, found, table) for edge in layout.edges}
+        for family in layout.families:
+            nodes[family] = self._independent(family, nodes, found, weights)
+        edges: dict[tuple[Any, Any], ConditionalEmbedding] = {}
+        for (a, b), both in pairs.items():
+            importance = weights[both]
+            for family in (a, b):
+                if isinstance(family, Family):
+                    at = np.searchsorted(found[family].rows, both)
+                    importance = to_numpy(nodes[family].weights)[at]
+            for t, s in ((a, b), (b, a)):
+                points = found[s].at(both), found[t].at(both)
+                edges[t, s] = self._edge(nodes[s], nodes[t], points, importance)
+        operators = {pair: model.operator_ for pair, model in edges.items()}
+        # nothing is set before everything has worked
+        self.graph_, self.nodes_, self.edges_ = graph, layout.variables, edges
+        self.network_ = Network(layout, nodes, operators)
+        self._known: dict[Any, Array] = {}
+        return self
+
+    def _variables(self, table: dict[Any, Any], layout: Layout) -> dict[Any, Variable]:
+        """The columns as points, and each family's as tuples of them."""
+        absent = [name for name in layout.variables if name not in table]
+        if absent:
+            raise ValueError(
+                f"data: there is no column for {', '.join(map(repr, absent))}; its columns are "
+                f"{', '.join(map(repr, table))}."
+            )
+        kernels = kernels_of(self.kernel, layout.variables)
+        found: dict[Any, Variable] = {}
+        for name in layout.variables:
+            one = variable(table[name], kernels[name], str(name))
+            found[name] = Variable(one.kernel.resolve(one.points), one.points, one.rows)
+        for family in layout.families:
+            parts = [found[parent] for parent in family.parents]
+            rows = parts[0].rows
+            for part in parts[1:]:
+                rows = np.intersect1d(rows, part.rows, assume_unique=True)
+            if not len(rows):
+                raise ValueError(f"{family!r}: no row has values of all of them.")
+            kernel = TensorProduct(*(part.kernel for part in parts))
+            found[family] = Variable(kernel, tuple(part.at(rows) for part in parts), rows)
+        return found
+
+    def _edge(
+        self, s: Node, t: Node, points: tuple[Points, Points], weights: np.ndarray
+    ) -> ConditionalEmbedding:
+        """P(t | s) from paired points."""
+        x, y = s.space, t.space
+        model = ConditionalEmbedding(x.kernel_, y.kernel_, self.regularization, (x, y))
+        return model.fit(*points, weights)
+
+    def _independent(
+        self,
+        family: Family,
+        nodes: dict[Any, Node],
+        found: dict[Any, Variable],
+        weights: np.ndarray,
+    ) -> Node:
+        """A family's node with weights under which its members are independent.
+
+        Parents of one child are, before it is seen, and in a sample not quite. The product of their
+        distributions is a prior on the family, and becomes weights on the rows as in the sum rule,
+        `u = w ∘ Ψ (C + λI)⁻¹ m`, their negative part cut; m is known by its values at the rows.
+        """
+        node = nodes[family]
+        both = rows_in_both(found[family], found[family.child])
+        points = found[family].at(both), found[family.child].at(both)
+        lam = self._edge(node, nodes[family.child], points, weights[both]).regularization_
+        values = None
+        for parent, part in zip(family.parents, node.points, strict=True):
+            one = nodes[parent]
+            mean = one.embedding(one.weights)(part)
+            values = mean if values is None else values * mean
+        psi, w = node.coordinates, node.weights
+        spectrum = Spectrum.of(psi.T @ (w[:, None] * psi))
+        least = spectrum.sufficient(0.0)
+        m = spectrum.inverse(least) @ (psi.T @ (w * values))
+        u = w * (psi @ (spectrum.inverse(spectrum.sufficient(lam)) @ m))
+        return replace(node, weights=positive_part(u))
+
+    # --- queries ------------------------------------------------------------------------------
+
+    def marginal(self, node: Any, evidence: Mapping[Any, Any] | None = None) -> Embedding:
+        """The distribution of a node, given points at others.
+
+        Parameters
+        ----------
+        node : a node of the graph
+        evidence : dict from node to a point
+            Or to as many points for each node: then the answer is a batch.
+
+        Returns
+        -------
+        Embedding
+            Its mean, quantiles, mode, samples, expectations of functions.
+        """
+        self._known_node(node)
+        inference, b, single = self._inference(evidence)
+        if node in inference.evidence:
+            points = inference.points[node]
+            kernel = self.network_.nodes[node].space.kernel_
+            identity = np.eye(count(points))
+            return embed(points, kernel=kernel, weights=identity[0] if single else identity)
+        found = inference.belief(node)
+        if single:
+            return found[0] if found.is_batch else found
+        return found if found.is_batch and len(found) == b else repeated(found, b)
+
+    def joint(self, a: Any, b: Any, evidence: Mapping[Any, Any] | None = None) -> JointEmbedding:
+        """The joint distribution of two nodes, adjacent or not, given points at others.
+
+        `C_AD = C_AA C_B|Aᵀ C_C|Bᵀ C_D|Cᵀ` for a chain: each atom of the first with the distribution
+        of the second given it. Called at pairs of points it is `φ_aᵀ C_AD φ_d`.
+        """
+        self._known_node(a)
+        self._known_node(b)
+        given = dict(evidence or {})
+        if a == b or a in given or b in given:
+            raise ValueError(
+                f"joint: expected two nodes without evidence, got {a!r} and {b!r} with evidence on "
+                f"{sorted(map(repr, given))}."
+            )
+        first = self.marginal(a, given)
+        if first.is_batch:
+            raise ValueError("joint: expected one point a node as evidence, got several.")
+        answers = self.marginal(b, {**given, a: first.atoms})
+        return GridEmbedding(first, answers, self.network_.nodes[a].space)
+
+    def expect(
+        self,
+        f: Callable[[Points], Array],
+        node: Any,
+        evidence: Mapping[Any, Any] | None = None,
+    ) -> Array:
+        """`E[f(X) | evidence]`, f of all the node's atoms at once."""
+        return self.marginal(node, evidence).normalized().expect(f)
+
+    def most_probable(self, node: Any, evidence: Mapping[Any, Any] | None = None) -> Points:
+        """The mode of a node's distribution given the evidence."""
+        return self.marginal(node, evidence).mode()
+
+    def sample(self, n: int, rng: Any = None, evidence: Mapping[Any, Any] | None = None) -> Any:
+        """n rows drawn from the model, a dict of arrays; evidence stays as it is.
+
+        Each variable is drawn given those before it, from the positive part of its weights.
+        """
+        check_is_fitted(self, "network_")
+        n, random = sampling.whole(n), sampling.generator(rng)
+        single = self._inference(evidence)
+        if not single[2]:
+            raise ValueError("sample: expected one point a node as evidence, got several.")
+        drawn: dict[Any, Points] = {
+            name: take(points, np.zeros(n, dtype=int)) for name, points in single[0].points.items()
+        }
+        for name in self.network_.layout.order():
+            if name in drawn:
+                continue
+            if drawn:
+                parts = []
+                for start in range(0, n, BLOCK):
+                    rows = np.arange(start, min(start + BLOCK, n))
+                    given = {other: take(values, rows) for other, values in drawn.items()}
+                    parts.append(self._drawn(self.marginal(name, given), random))
+                drawn[name] = np.concatenate(parts)
+            else:
+                whole = self.marginal(name)
+                index = sampling.draw(positive(whole.weights[None, :]), n, random)[0]
+                drawn[name] = to_numpy(take(whole.atoms, index))
+        return {name: flat(drawn[name]) for name in self.nodes_}
+
+    def _drawn(self, beliefs: Embedding, rng: np.random.Generator) -> np.ndarray:
+        """A point from each belief of a batch."""
+        index = sampling.draw(positive(beliefs.weights), 1, rng)[:, 0]
+        return to_numpy(take(beliefs.atoms, index))
+
+    def impute(self, data: Any) -> dict[Any, np.ndarray]:
+        """The columns with what is missing filled in: means of numbers, modes of labels."""
+        check_is_fitted(self, "network_")
+        table = columns(data)
+        n = table_length(table)
+        here = {name: present(table[name], self.network_.nodes[name]) for name in self.nodes_}
+        filled = {
+            name: flat(np.array(to_numpy(np.asarray(table[name])), copy=True))
+            for name in self.nodes_
+        }
+        patterns = np.stack([here[name] for name in self.nodes_], axis=1)
+        for pattern in np.unique(patterns, axis=0):
+            rows = np.flatnonzero((patterns == pattern).all(axis=1))
+            known = [name for name, there in zip(self.nodes_, pattern, strict=True) if there]
+            lacking = [name for name in self.nodes_ if name not in known]
+            if not lacking:
+                continue
+            for block in np.array_split(rows, -(-len(rows) // BLOCK)):
+                given = {name: cells(table[name], block) for name in known}
+                for name in lacking:
+                    belief = self.marginal(name, given) if given else self.marginal(name)
+                    values = belief.mean() if belief.kernel.on_vectors else belief.mode()
+                    filled[name] = filled[name].astype(np.asarray(values).dtype, copy=False)
+                    filled[name][block] = flat(np.asarray(values).reshape(-1, 1)[:, 0])
+        assert n == len(patterns)
+        return filled
+
+    # --- how likely ---------------------------------------------------------------------------
+
+    def log_density(self, data: Any) -> np.ndarray:
+        """The log density of rows without missing values, factor by factor.
+
+        `Σ log p(x | parents)`, each factor a density estimate on the conditional's positive weights
+        (for labels their probability). It does not suffer from the number of variables, as a
+        density estimate of all of them does: each factor has a few.
+        """
+        check_is_fitted(self, "network_")
+        table = columns(data)
+        layout = self.network_.layout
+        absent = [name for name in self.nodes_ if name not in table]
+        if absent:
+            raise ValueError(f"data: there is no column for {', '.join(map(repr, absent))}.")
+        points = {name: self._points(name, table[name]) for name in self.nodes_}
+        total = np.zeros(table_length(table))
+        for name in self.nodes_:
+            node, before = self.network_.nodes[name], layout.given[name]
+            for start in range(0, len(total), BLOCK):
+                rows = np.arange(start, min(start + BLOCK, len(total)))
+                weights = np.broadcast_to(to_numpy(node.weights), (len(rows), count(node.points)))
+                atoms = node.points
+                if before is not None:
+                    parents = before.parents if isinstance(before, Family) else (before,)
+                    at = tuple(take(points[parent], rows) for parent in parents)
+                    answer = self.edges_[name, before].operator_
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore", ConflictWarning)
+                        weights = to_numpy(answer.weights(at if len(at) > 1 else at[0]))
+                    atoms = answer.atoms
+                total[rows] += np.log(
+                    likelihood(
+                        node.space.kernel_, atoms, positive(weights), take(points[name], rows)
+                    )
+                )
+        return total
+
+    def score(self, data: Any) -> float:
+        """The mean log density of rows: what models of the same data are compared by."""
+        return float(self.log_density(data).mean())
+
+    # --- gates --------------------------------------------------------------------------------
+
+    def _known_node(self, node: Any) -> None:
+        check_is_fitted(self, "network_")
+        if node not in self.network_.layout.variables:
+            raise ValueError(
+                f"there is no node {node!r}; the nodes are {', '.join(map(repr, self.nodes_))}."
+            )
+
+    def _points(self, name: Any, values: Any) -> Points:
+        node = self.network_.nodes[name]
+        kernel = node.space.kernel_
+        values = values.to_numpy() if hasattr(values, "to_numpy") else values
+        array = np.asarray(values) if not hasattr(values, "ndim") else values
+        if kernel.on_vectors and np.ndim(array) == 1:
+            array = array[:, None]
+        return kernel.check(array, f"data[{name!r}]", node.space._sample)
+
+    def _inference(self, evidence: Mapping[Any, Any] | None) -> tuple[Inference, int, bool]:
+        """Evidence checked and in coordinates, how many queries it is, and whether it is one."""
+        check_is_fitted(self, "network_")
+        if evidence is not None and not isinstance(evidence, Mapping):
+            raise TypeError(
+                f"evidence: expected a dict from node to a point, got {checks.describe(evidence)}."
+            )
+        points: dict[Any, Points] = {}
+        single: dict[Any, bool] = {}
+        for name, value in (evidence or {}).items():
+            self._known_node(name)
+            points[name], single[name] = self._evidence(name, value)
+        several = [name for name in points if not single[name]]
+        sizes = {name: count(points[name]) for name in several}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"evidence: expected as many points for each node, got {sizes}.")
+        coordinates = {}
+        for name, where in points.items():
+            node = self.network_.nodes[name]
+            coordinates[name] = as_coordinates(node, where)
+            self._warn_if_outside(name, node, where, coordinates[name])
+        marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
+        if len(self._known) > KEPT:
+            self._known.clear()
+        known = {} if several else self._known
+        inference = Inference(self.network_, coordinates, marks, known, points)
+        return inference, next(iter(sizes.values()), 1), not several
+
+    def _evidence(self, name: Any, value: Any) -> tuple[Points, bool]:
+        """A point, or several, of a node."""
+        node = self.network_.nodes[name]
+        kernel, like = node.space.kernel_, node.space._sample
+        if kernel.on_vectors and (
+            np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1
+        ):
+            # one number, or a list of numbers for a variable of one
+            flat_value = np.asarray(value, dtype=float).reshape(-1, 1)
+            points = kernel.check(flat_value, f"evidence[{name!r}]", like)
+            return points, np.ndim(value) == 0 or len(flat_value) == 1
+        points, single = kernel.rows(value, like, f"evidence[{name!r}]")
+        return points, single
+
+    def _warn_if_outside(self, name: Any, node: Node, points: Points, psi: Array) -> None:
+        if not node.space._coordinates.projects:
+            return
+        share = to_numpy(
+            namespace(psi).sum(psi * psi, axis=1) / node.space.kernel_._diagonal(points)
+        )
+        if (share < FAR).any():
+            warnings.warn(
+                f"evidence on {name!r} lies outside the data (its support is {share.min():.2g}, "
+                f"below {FAR}): what follows from it is not informed by any row.",
+                ConflictWarning,
+                stacklevel=4,
+            )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "network_")
+
+
+def placed(found: Variable, weights: np.ndarray, basis: Any) -> Node:
+    """A variable with coordinates; its rows' weights are made to sum to one."""
+    w = checks.sample_weights(weights, found.points, float_like(found.points))
+    kernel = found.kernel.resolve(found.points)
+    space = Space(kernel, basis)
+    coordinates = space._place(kernel, found.points, w)
+    return Node(space, found.points, coordinates, w)
+
+
+def rows_of(edge: tuple[Any, Any], found: dict[Any, Variable], table: dict[Any, Any]) -> np.ndarray:
+    """The rows that an edge is learned from."""
+    a, b = edge
+    both = rows_in_both(found[a], found[b])
+    if len(both) < 2:
+        raise ValueError(
+            f"edge {a!r} – {b!r}: expected at least two rows with both values, got {len(both)} of "
+            f"{table_length(table)}. Fill in values, or leave the edge out."
+        )
+    return both
+
+
+def kernels_of(given: Any, names: tuple[Any, ...]) -> dict[Any, Kernel | None]:
+    """A kernel for each node, None for the default."""
+    if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ValueError(
+                f"kernel: there is no node {', '.join(map(repr, unknown))}; the nodes are "
+                f"{', '.join(map(repr, names))}."
+            )
+        kernels = {name: given.get(name) for name in names}
+    else:
+        kernels = dict.fromkeys(names, given)
+    for name, kernel in kernels.items():
+        if kernel is not None and not isinstance(kernel, Kernel):
+            raise TypeError(f"kernel: expected a Kernel for {name!r}, got {kernel!r:.60}.")
+    return kernels
+
+
+def positive(weights: Any) -> np.ndarray:
+    """The positive part of weights, normalised row by row; equal where nothing is positive."""
+    p = np.maximum(to_numpy(weights).astype(np.float64), 0.0)
+    total = p.sum(axis=1, keepdims=True)
+    return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1 / p.shape[1])
+
+
+def likelihood(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points) -> np.ndarray:
+    """The density (of numbers) or probability of each point under its own weights on the atoms."""
+    if kernel.on_vectors:
+        values = [density(atoms, row, take(points, slice(i, i + 1)))[0] for i, row in enumerate(p)]
+        return np.maximum(np.array(values, dtype=float), LEAST)
+    return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), LEAST)
+
+
+def repeated(belief: Embedding, b: int) -> Embedding:
+    """One belief b times, as a batch."""
+    one = belief[0] if belief.is_batch else belief
+    xp = namespace(one.weights)
+    weights = xp.broadcast_to(one.weights, (b, one.weights.shape[0]))
+    return one._like(weights, None)
+
+
+def table_length(table: dict[Any, Any]) -> int:
+    return len(next(iter(table.values())))
+
+
+def present(values: Any, node: Node) -> np.ndarray:
+    """Which cells of a column have a value."""
+    plain = np.asarray(values)
+    if plain.dtype.kind == "f":
+        return ~np.isnan(plain.reshape(len(plain), -1)).any(axis=1)
+    return np.array([not missing(value) for value in plain], dtype=bool)
+
+
+def cells(values: Any, rows: np.ndarray) -> np.ndarray:
+    """Some cells of a column."""
+    return np.asarray(values)[rows]
+
+
+def flat(values: np.ndarray) -> np.ndarray:
+    """Numbers of one coordinate as a flat column."""
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values

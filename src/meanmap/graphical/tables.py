@@ -1,0 +1,103 @@
+"""Tables on their way into a graphical model: a column a variable, with what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.arrays import Points, count, is_array, take, to_numpy
+from meanmap.kernels import Kernel
+from meanmap.kernels.columns import default_for, is_frame
+
+Name = Hashable
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A variable's kernel, its values where there are any, and the rows they are in."""
+
+    kernel: Kernel
+    points: Points
+    rows: np.ndarray  # the numbers of the rows, in order
+
+    def at(self, rows: np.ndarray) -> Points:
+        """Its values in rows that have one."""
+        return take(self.points, np.searchsorted(self.rows, rows))
+
+
+def columns(data: Any) -> dict[Name, Any]:
+    """The columns of a data frame, a dict of arrays, or an array with named fields."""
+    if isinstance(data, Mapping):
+        found = dict(data)
+    elif is_frame(data):
+        names = list(data.columns)
+        if len(set(names)) < len(names):
+            twice = sorted({str(name) for name in names if names.count(name) > 1})
+            raise ValueError(f"data: columns appear twice: {', '.join(twice)}. Rename them.")
+        found = {name: data[name] for name in names}
+    elif isinstance(data, np.ndarray) and data.dtype.names:
+        found = {name: data[name] for name in data.dtype.names}
+    else:
+        raise TypeError(
+            "data: expected a DataFrame, a dict of arrays or an array with named fields, got "
+            f"{checks.describe(data)}. Name the columns: pandas.DataFrame(X, columns=[...])."
+        )
+    if not found:
+        raise ValueError("data has no columns.")
+    lengths = {name: len(values) for name, values in found.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"data: columns have different lengths: {lengths}.")
+    return found
+
+
+def variable(values: Any, kernel: Kernel | None, name: str) -> Variable:
+    """A column as points of its kernel, NaN and None left out."""
+    kernel = default_for(values, name) if kernel is None else kernel
+    plain = values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
+    if kernel.on_vectors:
+        plain = numbers(plain, name)
+        here = ~np.isnan(to_numpy(plain).reshape(len(plain), -1)).any(axis=1)
+    else:
+        here = np.array([not missing(value) for value in plain], dtype=bool)
+        plain = plain if is_array(plain) else np.asarray(plain, dtype=object)
+    rows = np.flatnonzero(here)
+    if not len(rows):
+        raise ValueError(f"{name}: all of its {len(plain)} values are missing.")
+    points = take(plain, rows)
+    if isinstance(points, np.ndarray) and points.dtype == object and not kernel.on_vectors:
+        points = np.array(points.tolist())
+    return Variable(kernel, kernel.check(points, name), rows)
+
+
+def numbers(values: Any, name: str) -> Any:
+    """A column of numbers as rows, (n, 1) where it was flat."""
+    array = values if is_array(values) else np.asarray(values)
+    if isinstance(array, np.ndarray) and array.dtype.kind != "f":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{name}: expected numbers for a kernel on vectors ({error}). Labels go with "
+                "kernels.Delta()."
+            ) from error
+    return array[:, None] if array.ndim == 1 else array
+
+
+def missing(value: Any) -> bool:
+    """Whether a cell is empty: None, NaN, or a data frame's own mark."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and value != value
+
+
+def rows_in_both(a: Variable, b: Variable) -> np.ndarray:
+    """The rows in which two variables have a value."""
+    return np.intersect1d(a.rows, b.rows, assume_unique=True)
+
+
+def size(variable_: Variable) -> int:
+    return count(variable_.points)
