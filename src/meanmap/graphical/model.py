@@ -17,11 +17,12 @@ from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embed
+from meanmap.graphical import latent
 from meanmap.graphical.layout import Family, Layout, layout_of
 from meanmap.graphical.messages import Inference, Network, Node, as_coordinates
 from meanmap.graphical.structure import chow_liu_tree
 from meanmap.graphical.tables import Variable, columns, missing, rows_in_both, variable
-from meanmap.kernels import Kernel, TensorProduct
+from meanmap.kernels import Delta, Kernel, TensorProduct
 from meanmap.linalg import ConflictWarning, Spectrum
 from meanmap.rules import positive_part
 from meanmap.spaces import Space
@@ -55,9 +56,16 @@ class KernelGraphicalModel(BaseEstimator):
     basis : a basis or None
         How the nodes' spaces get their coordinates.
 
+    Notes
+    -----
+    One node may be hidden: without a column, and with its number of states as an attribute,
+    `graph.nodes["type"]["states"] = 3`. It is learned from the nodes around it; with three of them
+    or more its states are determined, up to their order, which is by how often they are.
+
     Attributes
     ----------
     graph_ : the graph, as given or as learned
+    states_ : the probabilities (n, k) of a hidden node's states in the rows, or None
     nodes_ : the variables, in order
     edges_ : dict from (t, s) to the fitted ConditionalEmbedding P(t | s), s a node or a family
 
@@ -110,7 +118,13 @@ class KernelGraphicalModel(BaseEstimator):
         weights = to_numpy(checks.sample_weights(sample_weight, every, every))
         graph = chow_liu_tree(table, self.kernel) if self.graph is None else self.graph
         layout = layout_of(graph)
-        found = self._variables(table, layout)
+        hidden, states = self._hidden(graph, table), None
+        if hidden is not None:
+            name, k = hidden
+            kernels = kernels_of(self.kernel, layout.variables)
+            states = latent.responsibilities(table, kernels, latent.views_of(graph, name), k)
+            table, weights = latent.filled_in(table, name, states, weights)
+        found = self._variables(table, layout, hidden[0] if hidden else None)
         nodes: dict[Any, Node] = {}
         for name in (*layout.variables, *layout.families):
             nodes[name] = placed(found[name], weights[found[name].rows], self.basis)
@@ -130,22 +144,32 @@ class KernelGraphicalModel(BaseEstimator):
         operators = {pair: model.operator_ for pair, model in edges.items()}
         # nothing is set before everything has worked
         self.graph_, self.nodes_, self.edges_ = graph, layout.variables, edges
+        self.states_ = states
+        self._states = hidden
         self.network_ = Network(layout, nodes, operators)
         self._known: dict[Any, Array] = {}
         return self
 
-    def _variables(self, table: dict[Any, Any], layout: Layout) -> dict[Any, Variable]:
-        """The columns as points, and each family's as tuples of them."""
-        absent = [name for name in layout.variables if name not in table]
+    def _hidden(self, graph: Any, table: dict[Any, Any]) -> tuple[Any, int] | None:
+        """The hidden node, if there is one, with what it is learned from at hand."""
+        hidden = latent.hidden_node(graph, table)
+        known = {*table, *([hidden[0]] if hidden else [])}
+        absent = [name for name in graph.nodes if name not in known]
         if absent:
             raise ValueError(
                 f"data: there is no column for {', '.join(map(repr, absent))}; its columns are "
-                f"{', '.join(map(repr, table))}."
+                f"{', '.join(map(repr, table))}. A hidden node says how many states it has: "
+                f"graph.nodes[{absent[0]!r}]['states'] = 3."
             )
+        return hidden
+
+    def _variables(self, table: dict[Any, Any], layout: Layout, hidden: Any) -> dict[Any, Variable]:
+        """The columns as points, and each family's as tuples of them."""
         kernels = kernels_of(self.kernel, layout.variables)
         found: dict[Any, Variable] = {}
         for name in layout.variables:
-            one = variable(table[name], kernels[name], str(name))
+            kernel = Delta() if name == hidden else kernels[name]
+            one = variable(table[name], kernel, str(name))
             found[name] = Variable(one.kernel.resolve(one.points), one.points, one.rows)
         for family in layout.families:
             parts = [found[parent] for parent in family.parents]
@@ -295,27 +319,31 @@ class KernelGraphicalModel(BaseEstimator):
         check_is_fitted(self, "network_")
         table = columns(data)
         n = table_length(table)
-        here = {name: present(table[name], self.network_.nodes[name]) for name in self.nodes_}
-        filled = {
-            name: flat(np.array(to_numpy(np.asarray(table[name])), copy=True))
-            for name in self.nodes_
-        }
+        if self._states is not None and self._states[0] not in table:
+            table[self._states[0]] = np.full(n, None)
+        filled, here = {}, {}
+        for name in self.nodes_:
+            if name not in table:
+                raise ValueError(f"data: there is no column for {name!r}.")
+            numbers_ = self.network_.nodes[name].space.kernel_.on_vectors
+            filled[name] = np.array(table[name], dtype=float if numbers_ else object)
+            here[name] = present(filled[name])
         patterns = np.stack([here[name] for name in self.nodes_], axis=1)
         for pattern in np.unique(patterns, axis=0):
             rows = np.flatnonzero((patterns == pattern).all(axis=1))
             known = [name for name, there in zip(self.nodes_, pattern, strict=True) if there]
             lacking = [name for name in self.nodes_ if name not in known]
-            if not lacking:
-                continue
             for block in np.array_split(rows, -(-len(rows) // BLOCK)):
-                given = {name: cells(table[name], block) for name in known}
+                given = {name: as_column(filled[name][block]) for name in known}
                 for name in lacking:
-                    belief = self.marginal(name, given) if given else self.marginal(name)
+                    belief = self.marginal(name, given)
                     values = belief.mean() if belief.kernel.on_vectors else belief.mode()
-                    filled[name] = filled[name].astype(np.asarray(values).dtype, copy=False)
-                    filled[name][block] = flat(np.asarray(values).reshape(-1, 1)[:, 0])
-        assert n == len(patterns)
-        return filled
+                    # without evidence there is one belief for all rows
+                    filled[name][block] = np.resize(values, filled[name][block].shape)
+        return {
+            name: np.array(values.tolist()) if values.dtype == object else values
+            for name, values in filled.items()
+        }
 
     # --- how likely ---------------------------------------------------------------------------
 
@@ -328,6 +356,11 @@ class KernelGraphicalModel(BaseEstimator):
         """
         check_is_fitted(self, "network_")
         table = columns(data)
+        if self._states is not None and self._states[0] not in table:
+            name, k = self._states
+            n = table_length(table)
+            parts = [self.log_density({**table, name: np.full(n, h)}) for h in range(k)]
+            return np.logaddexp.reduce(parts, axis=0)
         layout = self.network_.layout
         absent = [name for name in self.nodes_ if name not in table]
         if absent:
@@ -503,17 +536,18 @@ def table_length(table: dict[Any, Any]) -> int:
     return len(next(iter(table.values())))
 
 
-def present(values: Any, node: Node) -> np.ndarray:
+def present(values: np.ndarray) -> np.ndarray:
     """Which cells of a column have a value."""
-    plain = np.asarray(values)
-    if plain.dtype.kind == "f":
-        return ~np.isnan(plain.reshape(len(plain), -1)).any(axis=1)
-    return np.array([not missing(value) for value in plain], dtype=bool)
+    if values.dtype.kind == "f":
+        return ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+    return np.array([not missing(value) for value in values], dtype=bool)
 
 
-def cells(values: Any, rows: np.ndarray) -> np.ndarray:
-    """Some cells of a column."""
-    return np.asarray(values)[rows]
+def as_column(values: np.ndarray) -> np.ndarray:
+    """Cells as points: numbers one a row, labels as they are."""
+    if values.dtype == object:
+        return np.array(values.tolist())
+    return values[:, None] if values.ndim == 1 else values
 
 
 def flat(values: np.ndarray) -> np.ndarray:

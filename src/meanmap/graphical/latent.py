@@ -1,0 +1,146 @@
+"""A variable that nobody recorded, learned from those around it.
+
+What the variables on different sides of a hidden node have in common is what it tells of them: the
+operators between them have its rank (Song, Parikh and Xing 2011). The rows' coordinates in the
+leading singular subspaces of these operators are sorted into as many groups as there are states;
+the groups are then improved as a mixture whose components are products of density estimates
+(Benaglia, Chauveau and Hunter 2009). Rows are handed on once for every state, weighted by its
+probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from sklearn.cluster import KMeans
+
+from meanmap import checks
+from meanmap.arrays import count, to_numpy
+from meanmap.decoding.densities import density, scales
+from meanmap.graphical.tables import Variable, variable
+from meanmap.spaces import PivotedCholesky, Space
+
+STATES = "states"  # the attribute that marks a node as hidden, and says how many states it has
+ITERATIONS, STEADY = 100, 1e-4
+RIDGE = 1e-2  # of the trace, that whitening adds
+SMALL = 1e-300
+
+
+def hidden_node(graph: nx.Graph, table: Mapping[Any, Any]) -> tuple[Any, int] | None:
+    """The node that is to be learned, and its number of states; None if there is none."""
+    hidden = [v for v, about in graph.nodes(data=True) if STATES in about and v not in table]
+    if not hidden:
+        return None
+    if len(hidden) > 1:
+        raise ValueError(
+            f"graph: expected one hidden node at most, got {', '.join(map(repr, hidden))}. Give "
+            "the others a column."
+        )
+    name = hidden[0]
+    remedy = "It is the number of states of the hidden node."
+    return name, checks.whole(graph.nodes[name][STATES], f"{name!r}: {STATES}", 2, remedy)
+
+
+def views_of(graph: nx.Graph, hidden: Any) -> list[Any]:
+    """The neighbours of a hidden node, each on a side of its own."""
+    views = list(nx.Graph(graph).neighbors(hidden))
+    if len(views) < 2:
+        raise ValueError(
+            f"{hidden!r} is hidden and has {len(views)} neighbours; from fewer than two nothing is "
+            "learned (and from two its states are not determined, only what follows from them)."
+        )
+    return views
+
+
+def responsibilities(
+    table: Mapping[Any, Any], kernels: Mapping[Any, Any], views: list[Any], states: int
+) -> np.ndarray:
+    """The probability of each state in each row, (n, k)."""
+    found = {name: variable(table[name], kernels.get(name), str(name)) for name in views}
+    n = len(next(iter(table.values())))
+    if n < states:
+        raise ValueError(f"data: {states} states need as many rows at least, got {n}.")
+    R = grouped(found, n, states)
+    for _ in range(ITERATIONS):
+        logs = np.log(np.maximum(R.mean(axis=0), SMALL)) * np.ones((n, 1))
+        for one in found.values():
+            logs[one.rows] += np.log(np.maximum(components(one, R[one.rows]), SMALL))
+        logs -= logs.max(axis=1, keepdims=True)
+        new = np.exp(logs)
+        new /= new.sum(axis=1, keepdims=True)
+        change = float(np.abs(new - R).mean())
+        R = new
+        if change < STEADY:
+            break
+    # states in the order of how often they are: the same answer whatever the groups' numbers were
+    return R[:, np.argsort(-R.sum(axis=0), kind="stable")]
+
+
+def grouped(found: Mapping[Any, Variable], n: int, states: int) -> np.ndarray:
+    """Rows sorted by what the views have in common, each in one state."""
+    centred = {name: view_rows(one, n) for name, one in found.items()}
+    parts = []
+    for name, psi in centred.items():
+        others = np.hstack([rows for other, rows in centred.items() if other != name])
+        left, right = whitening(psi), whitening(others)
+        U, s, _ = np.linalg.svd(left.T @ (psi.T @ others / n) @ right, full_matrices=False)
+        rank = min(states - 1, len(s)) or 1
+        parts.append(psi @ (left @ U[:, :rank]) * s[:rank])
+    features = np.hstack(parts)
+    labels = KMeans(states, n_init=10, random_state=0).fit_predict(features)
+    return np.eye(states)[labels]
+
+
+def view_rows(one: Variable, n: int) -> np.ndarray:
+    """Centred coordinates of a view, (n, r), zero where it is missing."""
+    kernel = one.kernel.resolve(one.points)
+    weights = np.full(count(one.points), 1 / count(one.points))
+    psi = to_numpy(Space(kernel, PivotedCholesky(1e-3, 100))._place(kernel, one.points, weights))
+    rows = np.zeros((n, psi.shape[1]))
+    rows[one.rows] = psi - psi.mean(axis=0)
+    return rows
+
+
+def whitening(rows: np.ndarray) -> np.ndarray:
+    """`(C + ridge)^(-1/2)` of rows of coordinates."""
+    values, vectors = np.linalg.eigh(rows.T @ rows / len(rows))
+    return vectors / np.sqrt(np.maximum(values, 0) + RIDGE * max(values.sum(), SMALL))
+
+
+def components(one: Variable, R: np.ndarray) -> np.ndarray:
+    """The density (or probability) of each row's value in each state, without the row itself."""
+    columns = []
+    for weights in R.T:
+        total = max(float(weights.sum()), SMALL)
+        p = weights / total
+        if one.kernel.on_vectors:
+            h = scales(one.points, p)
+            peak = 1 / np.prod([width * (2 * np.pi) ** 0.5 for width in h])
+            at = to_numpy(density(one.points, p, one.points, h))
+            values = (at - p * peak) / np.maximum(1 - p, 1e-12)
+        else:
+            same = to_numpy(one.kernel.resolve(one.points)(one.points, one.points))
+            values = same @ p
+        columns.append(values)
+    return np.stack(columns, axis=1)
+
+
+def filled_in(
+    table: Mapping[Any, Any], name: Any, R: np.ndarray, weights: np.ndarray
+) -> tuple[dict[Any, Any], np.ndarray]:
+    """Every row once for each state of the hidden node, and the weights."""
+    n, k = R.shape
+    rows = np.repeat(np.arange(n), k)
+    more = {column: cells(values, rows) for column, values in table.items()}
+    more[name] = np.tile(np.arange(k), n)
+    return more, (weights[:, None] * R).ravel()
+
+
+def cells(values: Any, rows: np.ndarray) -> Any:
+    """Some cells of a column, whatever holds it."""
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return values[rows] if hasattr(values, "ndim") else np.asarray(values)[rows]
