@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,20 +11,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, float_like, namespace, take, to_numpy
-from meanmap.conditional import ConditionalEmbedding
+from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
 from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embed
 from meanmap.graphical import latent
-from meanmap.graphical.layout import Family, Layout, layout_of
+from meanmap.graphical.fitting import Learner, hidden_among, kernels_of
+from meanmap.graphical.layout import Family, layout_of
 from meanmap.graphical.messages import Inference, Network, Node, as_coordinates
 from meanmap.graphical.structure import chow_liu_tree
-from meanmap.graphical.tables import Variable, columns, missing, rows_in_both, variable
-from meanmap.kernels import Delta, Kernel, TensorProduct
-from meanmap.linalg import ConflictWarning, Spectrum
-from meanmap.rules import positive_part
-from meanmap.spaces import Space
+from meanmap.graphical.tables import columns, missing, table_length
+from meanmap.kernels import Delta, Kernel
+from meanmap.linalg import ConflictWarning
 
 FAR = 0.05  # evidence with a support below this lies outside the data
 KEPT = 4096  # messages that are kept between queries
@@ -118,106 +115,23 @@ class KernelGraphicalModel(BaseEstimator):
         weights = to_numpy(checks.sample_weights(sample_weight, every, every))
         graph = chow_liu_tree(table, self.kernel) if self.graph is None else self.graph
         layout = layout_of(graph)
-        hidden, states = self._hidden(graph, table), None
+        hidden, states = hidden_among(graph, table), None
+        kernels = kernels_of(self.kernel, layout.variables)
         if hidden is not None:
             name, k = hidden
-            kernels = kernels_of(self.kernel, layout.variables)
             states = latent.responsibilities(table, kernels, latent.views_of(graph, name), k)
             table, weights = latent.filled_in(table, name, states, weights)
-        found = self._variables(table, layout, hidden[0] if hidden else None)
-        nodes: dict[Any, Node] = {}
-        for name in (*layout.variables, *layout.families):
-            nodes[name] = placed(found[name], weights[found[name].rows], self.basis)
-        pairs = {edge: rows_of(edge, found, table) for edge in layout.edges}
-        for family in layout.families:
-            nodes[family] = self._independent(family, nodes, found, weights)
-        edges: dict[tuple[Any, Any], ConditionalEmbedding] = {}
-        for (a, b), both in pairs.items():
-            importance = weights[both]
-            for family in (a, b):
-                if isinstance(family, Family):
-                    at = np.searchsorted(found[family].rows, both)
-                    importance = to_numpy(nodes[family].weights)[at]
-            for t, s in ((a, b), (b, a)):
-                points = found[s].at(both), found[t].at(both)
-                edges[t, s] = self._edge(nodes[s], nodes[t], points, importance)
-        operators = {pair: model.operator_ for pair, model in edges.items()}
+            kernels[name] = Delta()
+        network, edges = Learner(layout, self.regularization, self.basis).learn(
+            table, kernels, weights
+        )
         # nothing is set before everything has worked
         self.graph_, self.nodes_, self.edges_ = graph, layout.variables, edges
         self.states_ = states
         self._states = hidden
-        self.network_ = Network(layout, nodes, operators)
+        self.network_ = network
         self._known: dict[Any, Array] = {}
         return self
-
-    def _hidden(self, graph: Any, table: dict[Any, Any]) -> tuple[Any, int] | None:
-        """The hidden node, if there is one, with what it is learned from at hand."""
-        hidden = latent.hidden_node(graph, table)
-        known = {*table, *([hidden[0]] if hidden else [])}
-        absent = [name for name in graph.nodes if name not in known]
-        if absent:
-            raise ValueError(
-                f"data: there is no column for {', '.join(map(repr, absent))}; its columns are "
-                f"{', '.join(map(repr, table))}. A hidden node says how many states it has: "
-                f"graph.nodes[{absent[0]!r}]['states'] = 3."
-            )
-        return hidden
-
-    def _variables(self, table: dict[Any, Any], layout: Layout, hidden: Any) -> dict[Any, Variable]:
-        """The columns as points, and each family's as tuples of them."""
-        kernels = kernels_of(self.kernel, layout.variables)
-        found: dict[Any, Variable] = {}
-        for name in layout.variables:
-            kernel = Delta() if name == hidden else kernels[name]
-            one = variable(table[name], kernel, str(name))
-            found[name] = Variable(one.kernel.resolve(one.points), one.points, one.rows)
-        for family in layout.families:
-            parts = [found[parent] for parent in family.parents]
-            rows = parts[0].rows
-            for part in parts[1:]:
-                rows = np.intersect1d(rows, part.rows, assume_unique=True)
-            if not len(rows):
-                raise ValueError(f"{family!r}: no row has values of all of them.")
-            kernel = TensorProduct(*(part.kernel for part in parts))
-            found[family] = Variable(kernel, tuple(part.at(rows) for part in parts), rows)
-        return found
-
-    def _edge(
-        self, s: Node, t: Node, points: tuple[Points, Points], weights: np.ndarray
-    ) -> ConditionalEmbedding:
-        """P(t | s) from paired points."""
-        x, y = s.space, t.space
-        model = ConditionalEmbedding(x.kernel_, y.kernel_, self.regularization, (x, y))
-        return model.fit(*points, weights)
-
-    def _independent(
-        self,
-        family: Family,
-        nodes: dict[Any, Node],
-        found: dict[Any, Variable],
-        weights: np.ndarray,
-    ) -> Node:
-        """A family's node with weights under which its members are independent.
-
-        Parents of one child are, before it is seen, and in a sample not quite. The product of their
-        distributions is a prior on the family, and becomes weights on the rows as in the sum rule,
-        `u = w ∘ Ψ (C + λI)⁻¹ m`, their negative part cut; m is known by its values at the rows.
-        """
-        node = nodes[family]
-        both = rows_in_both(found[family], found[family.child])
-        points = found[family].at(both), found[family.child].at(both)
-        lam = self._edge(node, nodes[family.child], points, weights[both]).regularization_
-        values = None
-        for parent, part in zip(family.parents, node.points, strict=True):
-            one = nodes[parent]
-            mean = one.embedding(one.weights)(part)
-            values = mean if values is None else values * mean
-        psi, w = node.coordinates, node.weights
-        spectrum = Spectrum.of(psi.T @ (w[:, None] * psi))
-        least = spectrum.sufficient(0.0)
-        m = spectrum.inverse(least) @ (psi.T @ (w * values))
-        u = w * (psi @ (spectrum.inverse(spectrum.sufficient(lam)) @ m))
-        return replace(node, weights=positive_part(u))
 
     # --- queries ------------------------------------------------------------------------------
 
@@ -470,45 +384,6 @@ class KernelGraphicalModel(BaseEstimator):
         return hasattr(self, "network_")
 
 
-def placed(found: Variable, weights: np.ndarray, basis: Any) -> Node:
-    """A variable with coordinates; its rows' weights are made to sum to one."""
-    w = checks.sample_weights(weights, found.points, float_like(found.points))
-    kernel = found.kernel.resolve(found.points)
-    space = Space(kernel, basis)
-    coordinates = space._place(kernel, found.points, w)
-    return Node(space, found.points, coordinates, w)
-
-
-def rows_of(edge: tuple[Any, Any], found: dict[Any, Variable], table: dict[Any, Any]) -> np.ndarray:
-    """The rows that an edge is learned from."""
-    a, b = edge
-    both = rows_in_both(found[a], found[b])
-    if len(both) < 2:
-        raise ValueError(
-            f"edge {a!r} – {b!r}: expected at least two rows with both values, got {len(both)} of "
-            f"{table_length(table)}. Fill in values, or leave the edge out."
-        )
-    return both
-
-
-def kernels_of(given: Any, names: tuple[Any, ...]) -> dict[Any, Kernel | None]:
-    """A kernel for each node, None for the default."""
-    if isinstance(given, Mapping):
-        unknown = [name for name in given if name not in names]
-        if unknown:
-            raise ValueError(
-                f"kernel: there is no node {', '.join(map(repr, unknown))}; the nodes are "
-                f"{', '.join(map(repr, names))}."
-            )
-        kernels = {name: given.get(name) for name in names}
-    else:
-        kernels = dict.fromkeys(names, given)
-    for name, kernel in kernels.items():
-        if kernel is not None and not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel: expected a Kernel for {name!r}, got {kernel!r:.60}.")
-    return kernels
-
-
 def positive(weights: Any) -> np.ndarray:
     """The positive part of weights, normalised row by row; equal where nothing is positive."""
     p = np.maximum(to_numpy(weights).astype(np.float64), 0.0)
@@ -530,10 +405,6 @@ def repeated(belief: Embedding, b: int) -> Embedding:
     xp = namespace(one.weights)
     weights = xp.broadcast_to(one.weights, (b, one.weights.shape[0]))
     return one._like(weights, None)
-
-
-def table_length(table: dict[Any, Any]) -> int:
-    return len(next(iter(table.values())))
 
 
 def present(values: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, count, is_array, take, to_numpy
+from meanmap.arrays import Points, is_array, take, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.kernels.columns import default_for, is_frame
 
@@ -99,5 +99,6 @@ def rows_in_both(a: Variable, b: Variable) -> np.ndarray:
     return np.intersect1d(a.rows, b.rows, assume_unique=True)
 
 
-def size(variable_: Variable) -> int:
-    return count(variable_.points)
+def table_length(table: Mapping[Any, Any]) -> int:
+    """The number of rows."""
+    return len(next(iter(table.values())))
