@@ -367,3 +367,23 @@ def predictive(simulated: np.ndarray, observed: np.ndarray, ax: Any = None) -> A
     above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": 3, "frameon": False}
     ax.legend(fontsize="small", **above)
     return ax
+
+
+def tree(graph: Any, labels: dict[Any, str], marked: set[Any], ax: Any = None) -> Any:
+    """A networkx graph with words at its nodes, those that are known in another colour."""
+    import networkx as nx
+
+    ax = axes(ax)
+    place = nx.kamada_kawai_layout(nx.Graph(graph), weight=None)
+    arrows = {"arrowsize": 14, "node_size": 2500} if graph.is_directed() else {}
+    nx.draw_networkx_edges(graph, place, ax=ax, edge_color=GREY, **arrows)
+    for node, words in labels.items():
+        box = {
+            "boxstyle": "round,pad=0.4",
+            "facecolor": "#fbe3d0" if node in marked else "#dcebf5",
+            "edgecolor": ORANGE if node in marked else BLUE,
+        }
+        ax.text(*place[node], words, ha="center", va="center", fontsize="small", bbox=box)
+    ax.margins(0.15)
+    ax.set_axis_off()
+    return ax

@@ -148,3 +148,14 @@ def refusals() -> list[tuple[Any, dict[str, Any], str]]:
 def test_hidden_nodes_that_cannot_be(graph: Any, data: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         KernelGraphicalModel(graph).fit(data)
+
+
+def test_a_picture_of_a_hidden_cause(tmp_path: Any) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot")
+    ax = fitted().plot({"a": -2.0})
+    words = {text.get_text().split("\n")[0]: text.get_text() for text in ax.texts}
+    assert set(words) == {"h", *"abcd"}
+    assert words["h"].endswith("\n0") and words["a"].endswith("\n-2")
+    assert "±" in words["d"]
+    ax.figure.savefig(tmp_path / "tree.png")
+    plt.close("all")

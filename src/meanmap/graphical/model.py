@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from meanmap import checks
+from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
 from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
@@ -258,6 +258,30 @@ class KernelGraphicalModel(BaseEstimator):
             name: np.array(values.tolist()) if values.dtype == object else values
             for name, values in filled.items()
         }
+
+    def plot(self, evidence: Mapping[Any, Any] | None = None, ax: Any = None) -> Any:
+        """Draw the tree, every node with what is believed of it given the evidence.
+
+        Numbers have a mean and a standard deviation, others their most probable value.
+        """
+        check_is_fitted(self, "network_")
+        inference, _, single = self._inference(evidence)
+        if not single:
+            raise ValueError("plot: expected one point a node as evidence, got several.")
+        labels = {}
+        for name in self.nodes_:
+            belief = self.marginal(name, evidence)
+            kernel = self.network_.nodes[name].space.kernel_
+            if not kernel.on_vectors:
+                words = f"{belief.mode()}"
+            elif np.size(belief.mean()) > 1:
+                words = ", ".join(f"{x:.3g}" for x in np.ravel(belief.mean()))
+            elif name in inference.evidence:
+                words = f"{float(belief.mean()[0]):.3g}"
+            else:
+                words = f"{float(belief.mean()[0]):.3g} ± {float(belief.std()[0]):.2g}"
+            labels[name] = f"{name}\n{words}"
+        return plots.tree(self.graph_, labels, set(inference.evidence), ax)
 
     # --- how likely ---------------------------------------------------------------------------
 
