@@ -1903,3 +1903,107 @@ def adjusted_draws(
         np.ones(n) if k >= n else np.exp(-(distances**2) / (2 * (np.sort(distances)[k] / 2) ** 2))
     )
     return draws, w * kappa / (w @ kappa)
+
+
+# --------------------------------------------------------------------------------------
+# Graphical models: enumeration, joint Gaussians, dense messages
+# --------------------------------------------------------------------------------------
+
+
+def network_joint(
+    data: dict[Any, Array],
+    parents: dict[Any, tuple[Any, ...]],
+    states: dict[Any, int],
+    w: ArrayLike | None = None,
+) -> Array:
+    """``P(x_1, ..., x_p) = prod_i P(x_i | parents)`` with tables of frequencies, every cell.
+
+    Columns are whole numbers 0, 1, ...; the axes are in the order of ``states``. A table's row for
+    parents that no row of the data has is zero.
+    """
+    names = list(states)
+    weights = _weights(w, len(data[names[0]]))
+    joint = np.ones([states[name] for name in names])
+    for name, before in parents.items():
+        table = np.zeros([states[parent] for parent in before] + [states[name]])
+        for i, weight in enumerate(weights):
+            table[tuple(int(data[one][i]) for one in (*before, name))] += weight
+        total = table.sum(axis=-1, keepdims=True)
+        table = np.divide(table, total, out=np.zeros_like(table), where=total > 0)
+        for cell in np.ndindex(*joint.shape):
+            joint[cell] *= table[tuple(cell[names.index(one)] for one in (*before, name))]
+    return joint
+
+
+def network_marginal(
+    joint: Array, names: Sequence[Any], query: Sequence[Any], evidence: dict[Any, int]
+) -> Array:
+    """``P(query | evidence)`` by summation of a joint table, axes in the order of the query."""
+    names = list(names)
+    table = np.zeros([joint.shape[names.index(name)] for name in query])
+    for cell in np.ndindex(*joint.shape):
+        if all(cell[names.index(name)] == value for name, value in evidence.items()):
+            table[tuple(cell[names.index(name)] for name in query)] += joint[cell]
+    return table / table.sum()
+
+
+def linear_gaussian_network(slopes: Array, noise: ArrayLike) -> Array:
+    """The covariance of ``x = B x + e``, ``e_i ~ N(0, noise_i^2)``: ``(I-B)^-1 D (I-B)^-T``.
+
+    ``slopes[i, j]`` is how x_j enters x_i.
+    """
+    inverse = np.linalg.inv(np.eye(len(slopes)) - slopes)
+    return inverse @ np.diag(np.asarray(noise, float) ** 2) @ inverse.T
+
+
+def kernel_belief(
+    edges: Sequence[tuple[Any, Any]],
+    grams: dict[Any, Array],
+    evidence: dict[Any, Array],
+    query: Any,
+    lam: float,
+) -> Array:
+    """A node's weights on the rows given evidence in a tree: kernel belief propagation, dense.
+
+    Messages are those of Algorithm VI of 000, ``beta_ts = (K_s + n lam I)^-1 (prod K_t beta_ut)``,
+    ``evidence[t]`` is ``k(rows, x_t)``. Evidence enters the product as the function
+    ``(C_tt + lam I)^-1 phi(x_t)`` at the rows, ``n (K_t + n lam I)^-1 k_t``: a delta over the
+    density. A product of several factors, and only that, has their negative values cut.
+
+    Where evidence is beyond one neighbour t alone, the belief is that of t pushed forward,
+    ``(K_t + n lam I)^-1 K_t alpha_t`` (the sum rule); for evidence ``(K_t + n lam I)^-1 k_t``.
+    """
+    n = len(next(iter(grams.values())))
+    neighbours: dict[Any, list[Any]] = {name: [] for name in grams}
+    for a, b in edges:
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+
+    def ridge(node: Any, values: Array) -> Array:
+        return np.linalg.solve(grams[node] + n * lam * np.eye(n), values)
+
+    def sources(t: Any, s: Any) -> list[Any]:
+        """Neighbours of t but s with evidence there or beyond."""
+        others = [u for u in neighbours[t] if u != s]
+        return [u for u in others if u in evidence or sources(u, t)]
+
+    def product(t: Any, s: Any) -> Array:
+        values = [grams[t] @ message(u, t) for u in sources(t, s)]
+        return values[0] if len(values) == 1 else np.prod(np.maximum(values, 0), axis=0)
+
+    def message(t: Any, s: Any) -> Array:
+        values = n * ridge(t, evidence[t]) if t in evidence else product(t, s)
+        beta = ridge(s, values)
+        return beta / (grams[s] @ beta).mean()
+
+    def belief(q: Any, s: Any) -> Array:
+        beyond = sources(q, s)
+        if not beyond:
+            return np.full(n, 1 / n)
+        if len(beyond) > 1:
+            weights = product(q, s)
+            return weights / weights.sum()
+        t = beyond[0]
+        return ridge(t, evidence[t] if t in evidence else grams[t] @ belief(t, q))
+
+    return belief(query, None)

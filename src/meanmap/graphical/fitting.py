@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, float_like, to_numpy
+from meanmap.arrays import Array, Points, float_like, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.graphical.latent import hidden_node
-from meanmap.graphical.layout import Family, Layout
+from meanmap.graphical.layout import Layout
 from meanmap.graphical.messages import Network, Node
 from meanmap.graphical.tables import Variable, rows_in_both, table_length, variable
 from meanmap.kernels import Kernel, TensorProduct
@@ -36,43 +36,65 @@ class Learner:
     ) -> tuple[Network, Edges]:
         """The network, and P(t | s) for both directions of every edge."""
         layout = self.layout
-        found = self.variables(table, kernels)
+        found = self.variables(table, kernels, weights)
         nodes: dict[Any, Node] = {}
         for name in (*layout.variables, *layout.families):
             nodes[name] = placed(found[name], weights[found[name].rows], self.basis)
-        pairs = {edge: rows_of(edge, found, table) for edge in layout.edges}
-        for family in layout.families:
-            nodes[family] = self.independent(family, nodes, found, weights)
+        pairs: dict[Any, np.ndarray] = {}
+        for a, b in layout.edges:
+            pairs[a, b] = pairs[b, a] = rows_of((a, b), found, table)
         edges: Edges = {}
-        for (a, b), both in pairs.items():
+        moved: set[Any] = set()  # nodes whose distribution is not that of their rows
+
+        def join(v: Any, before: Any) -> None:
+            """The edge between a node and what it is given, both ways."""
+            both = pairs[v, before]
             importance = weights[both]
-            for family in (a, b):
-                if isinstance(family, Family):
-                    at = np.searchsorted(found[family].rows, both)
-                    importance = to_numpy(nodes[family].weights)[at]
-            for t, s in ((a, b), (b, a)):
+            if before in moved:
+                at = np.searchsorted(found[before].rows, both)
+                importance = to_numpy(nodes[before].weights)[at]
+            for t, s in ((v, before), (before, v)):
                 points = found[s].at(both), found[t].at(both)
                 edges[t, s] = self.edge(nodes[s], nodes[t], points, importance)
+
+        for v in layout.order():
+            before = layout.given[v]
+            if before is None:
+                continue
+            if before in layout.families:
+                nodes[before] = self.independent(v, nodes, found, weights)
+                moved.add(before)
+                for parent in layout.parents(v):
+                    join(parent, before)
+            join(v, before)
+            if before in moved:  # so is what follows from it: the sum rule
+                m = edges[v, before].operator_.matrix @ nodes[before].mean
+                nodes[v] = reweighted(nodes[v], m, edges[before, v].regularization_)
+                moved.add(v)
         operators = {pair: model.operator_ for pair, model in edges.items()}
         return Network(layout, nodes, operators), edges
 
     def variables(
-        self, table: dict[Any, Any], kernels: Mapping[Any, Kernel | None]
+        self, table: dict[Any, Any], kernels: Mapping[Any, Kernel | None], weights: np.ndarray
     ) -> dict[Any, Variable]:
         """The columns as points, and each family's as tuples of them."""
         found: dict[Any, Variable] = {}
         for name in self.layout.variables:
             one = variable(table[name], kernels[name], str(name))
-            found[name] = Variable(one.kernel.resolve(one.points), one.points, one.rows)
-        for family in self.layout.families:
-            parts = [found[parent] for parent in family.parents]
+            kernel = one.kernel.resolve(one.points, weights[one.rows])
+            found[name] = Variable(kernel, one.points, one.rows)
+        for family, parents in self.layout.families.items():
+            parts = [found[parent] for parent in parents]
             rows = parts[0].rows
             for part in parts[1:]:
                 rows = np.intersect1d(rows, part.rows, assume_unique=True)
             if not len(rows):
-                raise ValueError(f"{family!r}: no row has values of all of them.")
-            kernel = TensorProduct(*(part.kernel for part in parts))
-            found[family] = Variable(kernel, tuple(part.at(rows) for part in parts), rows)
+                raise ValueError(
+                    f"the parents of {family[1]!r}, {', '.join(map(repr, parents))}: no row has "
+                    "values of all of them."
+                )
+            product = TensorProduct(*(part.kernel for part in parts))
+            found[family] = Variable(product, tuple(part.at(rows) for part in parts), rows)
         return found
 
     def edge(
@@ -85,7 +107,7 @@ class Learner:
 
     def independent(
         self,
-        family: Family,
+        child: Any,
         nodes: dict[Any, Node],
         found: dict[Any, Variable],
         weights: np.ndarray,
@@ -93,24 +115,34 @@ class Learner:
         """A family's node with weights under which its members are independent.
 
         Parents of one child are, before it is seen, and in a sample not quite. The product of their
-        distributions is a prior on the family, and becomes weights on the rows as in the sum rule,
-        `u = w ∘ Ψ (C + λI)⁻¹ m`, their negative part cut; m is known by its values at the rows.
+        distributions is a prior on the family, known by its values at the rows, and becomes
+        weights on them.
         """
+        family = self.layout.given[child]
         node = nodes[family]
-        both = rows_in_both(found[family], found[family.child])
-        points = found[family].at(both), found[family.child].at(both)
-        lam = self.edge(node, nodes[family.child], points, weights[both]).regularization_
+        both = rows_in_both(found[family], found[child])
+        points = found[family].at(both), found[child].at(both)
+        lam = self.edge(node, nodes[child], points, weights[both]).regularization_
         values = None
-        for parent, part in zip(family.parents, node.points, strict=True):
+        for parent, part in zip(self.layout.parents(child), node.points, strict=True):
             one = nodes[parent]
             mean = one.embedding(one.weights)(part)
             values = mean if values is None else values * mean
         psi, w = node.coordinates, node.weights
         spectrum = Spectrum.of(psi.T @ (w[:, None] * psi))
-        least = spectrum.sufficient(0.0)
-        m = spectrum.inverse(least) @ (psi.T @ (w * values))
-        u = w * (psi @ (spectrum.inverse(spectrum.sufficient(lam)) @ m))
-        return replace(node, weights=positive_part(u))
+        m = spectrum.inverse(spectrum.sufficient(0.0)) @ (psi.T @ (w * values))
+        return reweighted(node, m, lam)
+
+
+def reweighted(node: Node, m: Array, regularization: float) -> Node:
+    """A node with the weights on its rows that an embedding m amounts to, negative parts cut.
+
+    `u = w ∘ Ψ (C + λI)⁻¹ m`, as a prior in the sum rule.
+    """
+    psi, w = node.coordinates, node.weights
+    spectrum = Spectrum.of(psi.T @ (w[:, None] * psi))
+    u = w * (psi @ (spectrum.inverse(spectrum.sufficient(regularization)) @ m))
+    return replace(node, weights=positive_part(u))
 
 
 def hidden_among(graph: Any, table: dict[Any, Any]) -> tuple[Any, int] | None:
@@ -130,7 +162,7 @@ def hidden_among(graph: Any, table: dict[Any, Any]) -> tuple[Any, int] | None:
 def placed(found: Variable, weights: np.ndarray, basis: Any) -> Node:
     """A variable with coordinates; its rows' weights are made to sum to one."""
     w = checks.sample_weights(weights, found.points, float_like(found.points))
-    kernel = found.kernel.resolve(found.points)
+    kernel = found.kernel
     space = Space(kernel, basis)
     coordinates = space._place(kernel, found.points, w)
     return Node(space, found.points, coordinates, w)
@@ -146,21 +178,3 @@ def rows_of(edge: tuple[Any, Any], found: dict[Any, Variable], table: dict[Any, 
             f"{table_length(table)}. Fill in values, or leave the edge out."
         )
     return both
-
-
-def kernels_of(given: Any, names: tuple[Any, ...]) -> dict[Any, Kernel | None]:
-    """A kernel for each node, None for the default."""
-    if isinstance(given, Mapping):
-        unknown = [name for name in given if name not in names]
-        if unknown:
-            raise ValueError(
-                f"kernel: there is no node {', '.join(map(repr, unknown))}; the nodes are "
-                f"{', '.join(map(repr, names))}."
-            )
-        kernels = {name: given.get(name) for name in names}
-    else:
-        kernels = dict.fromkeys(names, given)
-    for name, kernel in kernels.items():
-        if kernel is not None and not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel: expected a Kernel for {name!r}, got {kernel!r:.60}.")
-    return kernels

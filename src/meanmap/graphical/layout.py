@@ -19,15 +19,9 @@ from meanmap import checks
 Name = Hashable
 
 
-@dataclass(frozen=True)
-class Family:
-    """The parents of a node, together."""
-
-    child: Name
-    parents: tuple[Name, ...]
-
-    def __repr__(self) -> str:
-        return f"parents of {self.child!r}"
+def family_of(child: Name) -> tuple[str, Name]:
+    """The name of the node for several parents together."""
+    return "parents of", child
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +29,7 @@ class Layout:
     """Nodes, whom each is joined to, and a parent (or family) for each but the roots."""
 
     variables: tuple[Name, ...]
-    families: tuple[Family, ...]
+    families: dict[Any, tuple[Name, ...]]  # the members of each
     neighbours: dict[Any, tuple[Any, ...]]
     given: dict[Name, Any]  # what a variable is drawn given: a variable, a family or None
 
@@ -54,13 +48,16 @@ class Layout:
         waiting = deque(self.variables)
         while waiting:
             node = waiting.popleft()
-            before = self.given[node]
-            needed = before.parents if isinstance(before, Family) else (before,)
-            if all(parent is None or parent in done for parent in needed):
+            if all(parent in done for parent in self.parents(node)):
                 done[node] = None
             else:
                 waiting.append(node)
         return list(done)
+
+    def parents(self, node: Name) -> tuple[Name, ...]:
+        """The variables that a variable is given."""
+        before = self.given[node]
+        return self.families.get(before, (() if before is None else (before,)))
 
     def towards(self, root: Any) -> list[tuple[Any, Any | None]]:
         """Every node with its neighbour on the way to the root, the farthest first."""
@@ -83,6 +80,11 @@ def layout_of(graph: Any) -> Layout:
     loops = list(nx.selfloop_edges(plain))
     if loops:
         raise ValueError(f"graph: node {loops[0][0]!r} is joined to itself. Remove the loop.")
+    if graph.is_directed() and not nx.is_directed_acyclic_graph(graph):
+        a, b, *_ = nx.find_cycle(graph)[0]
+        raise ValueError(
+            f"graph: expected a tree, found a cycle through {a!r} and {b!r}. Remove an edge."
+        )
     if not nx.is_forest(plain):
         cycle = nx.find_cycle(plain)
         around = " – ".join(repr(edge[0]) for edge in cycle)
@@ -110,13 +112,13 @@ def undirected(variables: tuple[Name, ...], graph: Any) -> Layout:
                     given[other] = here
                     queue.append(other)
     neighbours = {node: tuple(graph.neighbors(node)) for node in variables}
-    return Layout(variables, (), neighbours, given)
+    return Layout(variables, {}, neighbours, given)
 
 
 def directed(variables: tuple[Name, ...], parents: dict[Name, tuple[Name, ...]]) -> Layout:
     """Each node given its parents, together where there are several."""
     given: dict[Name, Any] = {}
-    families = []
+    families: dict[Any, tuple[Name, ...]] = {}
     joined: dict[Any, list[Any]] = {node: [] for node in variables}
 
     def join(pairs: Iterable[tuple[Any, Any]]) -> None:
@@ -127,12 +129,12 @@ def directed(variables: tuple[Name, ...], parents: dict[Name, tuple[Name, ...]])
     for node in variables:
         before = parents[node]
         if len(before) > 1:
-            family = Family(node, before)
-            families.append(family)
+            family = family_of(node)
+            families[family] = before
             given[node] = family
             join([(family, node), *((family, parent) for parent in before)])
         else:
             given[node] = before[0] if before else None
             join((parent, node) for parent in before)
     neighbours = {node: tuple(others) for node, others in joined.items()}
-    return Layout(variables, tuple(families), neighbours, given)
+    return Layout(variables, families, neighbours, given)

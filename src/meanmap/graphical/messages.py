@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from meanmap.arrays import Array, Points, asarray, namespace
@@ -52,6 +53,11 @@ class Network:
     layout: Layout
     nodes: dict[Any, Node]
     operators: dict[tuple[Any, Any], ConditionalOperator]  # (t, s): P(t | s)
+
+    @cached_property
+    def places(self) -> dict[Any, int]:
+        """A number for every node."""
+        return {name: i for i, name in enumerate(self.nodes)}
 
 
 @dataclass(eq=False)
@@ -96,10 +102,11 @@ class Inference:
             if here is None and not beyond:
                 continue
             sources.setdefault(s, []).append(t)
-            keys[t] = hash((t, s, self.names.get(t), tuple(keys[u] for u in beyond)))
+            # by their places: names may have equal hashes, as -1 and -2 have
+            where = self.network.places[t], self.network.places[s]
+            keys[t] = hash((*where, self.names.get(t), tuple(keys[u] for u in beyond)))
             self._sources = sources
-            if here is None and len(beyond) > 1:
-                self._message(t, s, keys)
+            self._message(t, s, keys)
             self._cavity(t, s, keys)
         raise AssertionError("a tree ends at its root")
 

@@ -16,15 +16,16 @@ from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embed
 from meanmap.graphical import latent
-from meanmap.graphical.fitting import Learner, hidden_among, kernels_of
-from meanmap.graphical.layout import Family, layout_of
+from meanmap.graphical.fitting import Learner, hidden_among
+from meanmap.graphical.layout import layout_of
 from meanmap.graphical.messages import Inference, Network, Node, as_coordinates
 from meanmap.graphical.structure import chow_liu_tree
-from meanmap.graphical.tables import columns, missing, table_length
+from meanmap.graphical.tables import columns, kernels_of, missing, row_weights, table_length
 from meanmap.kernels import Delta, Kernel
 from meanmap.linalg import ConflictWarning
 
 FAR = 0.05  # evidence with a support below this lies outside the data
+NOTHING = 1e-4  # and below this says nothing
 KEPT = 4096  # messages that are kept between queries
 LEAST = 1e-12  # a probability that a logarithm is taken of, at least
 BLOCK = 256  # queries at a time
@@ -64,7 +65,8 @@ class KernelGraphicalModel(BaseEstimator):
     graph_ : the graph, as given or as learned
     states_ : the probabilities (n, k) of a hidden node's states in the rows, or None
     nodes_ : the variables, in order
-    edges_ : dict from (t, s) to the fitted ConditionalEmbedding P(t | s), s a node or a family
+    edges_ : dict from (t, s) to the fitted ConditionalEmbedding P(t | s)
+        Several parents of a node together are ("parents of", node).
 
     Examples
     --------
@@ -111,9 +113,10 @@ class KernelGraphicalModel(BaseEstimator):
             How much each row counts.
         """
         table = columns(data)
-        every = np.zeros((table_length(table), 1))
-        weights = to_numpy(checks.sample_weights(sample_weight, every, every))
-        graph = chow_liu_tree(table, self.kernel) if self.graph is None else self.graph
+        weights = row_weights(sample_weight, table)
+        graph = self.graph
+        if graph is None:
+            graph = chow_liu_tree(table, self.kernel, weights)
         layout = layout_of(graph)
         hidden, states = hidden_among(graph, table), None
         kernels = kernels_of(self.kernel, layout.variables)
@@ -155,7 +158,8 @@ class KernelGraphicalModel(BaseEstimator):
             points = inference.points[node]
             kernel = self.network_.nodes[node].space.kernel_
             identity = np.eye(count(points))
-            return embed(points, kernel=kernel, weights=identity[0] if single else identity)
+            found = embed(points, kernel=kernel, weights=identity[0] if single else identity)
+            return found if single or len(found) == b else repeated(found, b)
         found = inference.belief(node)
         if single:
             return found[0] if found.is_batch else found
@@ -169,6 +173,7 @@ class KernelGraphicalModel(BaseEstimator):
         """
         self._known_node(a)
         self._known_node(b)
+        self._inference(evidence)
         given = dict(evidence or {})
         if a == b or a in given or b in given:
             raise ValueError(
@@ -312,8 +317,7 @@ class KernelGraphicalModel(BaseEstimator):
                 weights = np.broadcast_to(to_numpy(node.weights), (len(rows), count(node.points)))
                 atoms = node.points
                 if before is not None:
-                    parents = before.parents if isinstance(before, Family) else (before,)
-                    at = tuple(take(points[parent], rows) for parent in parents)
+                    at = tuple(take(points[parent], rows) for parent in layout.parents(name))
                     answer = self.edges_[name, before].operator_
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore", ConflictWarning)
@@ -367,8 +371,8 @@ class KernelGraphicalModel(BaseEstimator):
         coordinates = {}
         for name, where in points.items():
             node = self.network_.nodes[name]
-            coordinates[name] = as_coordinates(node, where)
-            self._warn_if_outside(name, node, where, coordinates[name])
+            psi = as_coordinates(node, where)
+            coordinates[name] = self._informative(name, node, where, psi)
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
@@ -384,25 +388,36 @@ class KernelGraphicalModel(BaseEstimator):
             np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1
         ):
             # one number, or a list of numbers for a variable of one
-            flat_value = np.asarray(value, dtype=float).reshape(-1, 1)
+            try:
+                flat_value = np.asarray(value, dtype=float).reshape(-1, 1)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"evidence[{name!r}]: expected a number, got {value!r:.40} ({error})."
+                ) from error
             points = kernel.check(flat_value, f"evidence[{name!r}]", like)
             return points, np.ndim(value) == 0 or len(flat_value) == 1
         points, single = kernel.rows(value, like, f"evidence[{name!r}]")
         return points, single
 
-    def _warn_if_outside(self, name: Any, node: Node, points: Points, psi: Array) -> None:
+    def _informative(self, name: Any, node: Node, points: Points, psi: Array) -> Array:
+        """Evidence in coordinates; with a warning where it lies outside the data.
+
+        Far outside, where its coordinates are rounding errors, it says nothing: the node's own
+        distribution stands in its place.
+        """
         if not node.space._coordinates.projects:
-            return
-        share = to_numpy(
-            namespace(psi).sum(psi * psi, axis=1) / node.space.kernel_._diagonal(points)
-        )
-        if (share < FAR).any():
+            return psi
+        xp = namespace(psi)
+        share = xp.sum(psi * psi, axis=1) / node.space.kernel_._diagonal(points)
+        least = float(xp.min(share))
+        if least < FAR:
             warnings.warn(
-                f"evidence on {name!r} lies outside the data (its support is {share.min():.2g}, "
-                f"below {FAR}): what follows from it is not informed by any row.",
+                f"evidence on {name!r} lies outside the data (its support is {least:.2g}, below "
+                f"{FAR}): what follows from it is not informed by any row.",
                 ConflictWarning,
                 stacklevel=4,
             )
+        return xp.where((share < NOTHING)[:, None], node.mean, psi)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "network_")

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from meanmap import checks
-from meanmap.arrays import float_like, to_numpy
-from meanmap.graphical.tables import columns, rows_in_both, variable
+from meanmap.arrays import to_numpy
+from meanmap.graphical.tables import columns, kernels_of, row_weights, rows_in_both, variable
 from meanmap.spaces import Space
 
+ROUNDING = 1e-12  # a constant's coordinates differ by less than this
 
-def chow_liu_tree(data: Any, kernel: Any = None) -> nx.Graph:
+
+def chow_liu_tree(data: Any, kernel: Any = None, sample_weight: Any = None) -> nx.Graph:
     """The tree whose edges have the most dependence, by normalised HSIC.
 
     Chow and Liu's (1968) maximum spanning tree with the normalised Hilbert-Schmidt criterion
     `‖C_XY‖² / (‖C_XX‖ ‖C_YY‖)` of centred operators in the place of mutual information: for
     variables of any kind. Missing values leave a row out of the pairs that it is missing from.
+    Unlike mutual information the criterion may be larger for two effects of one cause, where both
+    effects are alike and the cause is not.
 
     Parameters
     ----------
     data : DataFrame, dict of arrays, or array with named fields
     kernel : Kernel, dict from column to Kernel, or None
+    sample_weight : array (n,) or None
 
     Returns
     -------
@@ -44,27 +47,33 @@ def chow_liu_tree(data: Any, kernel: Any = None) -> nx.Graph:
     [['a', 'b'], ['b', 'c']]
     """
     table = columns(data)
-    kernels = kernel if isinstance(kernel, Mapping) else dict.fromkeys(table, kernel)
+    kernels = kernels_of(kernel, tuple(table))
+    weights = row_weights(sample_weight, table)
     found, coordinates = {}, {}
     for name, values in table.items():
-        one = variable(values, kernels.get(name), str(name))
-        resolved = one.kernel.resolve(one.points)
-        weights = checks.weights(None, one.points, float_like(one.points))
+        one = variable(values, kernels[name], str(name))
+        w = weights[one.rows]
+        resolved = one.kernel.resolve(one.points, w)
         found[name] = one
-        coordinates[name] = to_numpy(Space(resolved)._place(resolved, one.points, weights))
+        coordinates[name] = to_numpy(Space(resolved)._place(resolved, one.points, w / w.sum()))
     graph = nx.Graph()
     graph.add_nodes_from(table)
     for a, b in combinations(table, 2):
         both = rows_in_both(found[a], found[b])
         if len(both) < 2:
             continue
-        rows = [coordinates[name][np.searchsorted(found[name].rows, both)] for name in (a, b)]
-        graph.add_edge(a, b, weight=normalised_hsic(*rows))
+        A, B = (coordinates[name][np.searchsorted(found[name].rows, both)] for name in (a, b))
+        graph.add_edge(a, b, weight=normalised_hsic(A, B, weights[both]))
     return nx.maximum_spanning_tree(graph)
 
 
-def normalised_hsic(A: np.ndarray, B: np.ndarray) -> float:
+def normalised_hsic(A: np.ndarray, B: np.ndarray, weights: np.ndarray) -> float:
     """`‖C_XY‖² / (‖C_XX‖ ‖C_YY‖)` of centred rows of coordinates; 0 for a constant."""
-    A, B = A - A.mean(axis=0), B - B.mean(axis=0)
+    w = weights / weights.sum()
+    root = np.sqrt(w)[:, None]
+    size = np.linalg.norm(A) * np.linalg.norm(B)
+    A, B = root * (A - w @ A), root * (B - w @ B)
+    if np.linalg.norm(A) * np.linalg.norm(B) <= ROUNDING * size:
+        return 0.0
     scale = np.linalg.norm(A.T @ A) * np.linalg.norm(B.T @ B)
-    return float((A.T @ B).ravel() @ (A.T @ B).ravel() / scale) if scale > 0 else 0.0
+    return float(((A.T @ B) ** 2).sum() / scale)

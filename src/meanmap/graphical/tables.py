@@ -48,7 +48,12 @@ def columns(data: Any) -> dict[Name, Any]:
         )
     if not found:
         raise ValueError("data has no columns.")
+    flat = [name for name, values in found.items() if not hasattr(values, "__len__")]
+    if flat:
+        raise TypeError(f"data: column {flat[0]!r} is {found[flat[0]]!r:.40}, expected an array.")
     lengths = {name: len(values) for name, values in found.items()}
+    if not min(lengths.values()):
+        raise ValueError(f"data: columns have no rows: {lengths}.")
     if len(set(lengths.values())) > 1:
         raise ValueError(f"data: columns have different lengths: {lengths}.")
     return found
@@ -76,6 +81,8 @@ def variable(values: Any, kernel: Kernel | None, name: str) -> Variable:
 def numbers(values: Any, name: str) -> Any:
     """A column of numbers as rows, (n, 1) where it was flat."""
     array = values if is_array(values) else np.asarray(values)
+    if isinstance(array, np.ndarray) and array.dtype == object:
+        array = np.array([np.nan if missing(value) else value for value in array], dtype=object)
     if isinstance(array, np.ndarray) and array.dtype.kind != "f":
         try:
             array = array.astype(np.float64)
@@ -102,3 +109,27 @@ def rows_in_both(a: Variable, b: Variable) -> np.ndarray:
 def table_length(table: Mapping[Any, Any]) -> int:
     """The number of rows."""
     return len(next(iter(table.values())))
+
+
+def row_weights(given: Any, table: Mapping[Any, Any]) -> np.ndarray:
+    """How much each row counts, of sum one."""
+    every = np.zeros((table_length(table), 1))
+    return to_numpy(checks.sample_weights(given, every, every))
+
+
+def kernels_of(given: Any, names: tuple[Any, ...]) -> dict[Any, Kernel | None]:
+    """A kernel for each node, None for the default."""
+    if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ValueError(
+                f"kernel: there is no node {', '.join(map(repr, unknown))}; the nodes are "
+                f"{', '.join(map(repr, names))}."
+            )
+        kernels = {name: given.get(name) for name in names}
+    else:
+        kernels = dict.fromkeys(names, given)
+    for name, kernel in kernels.items():
+        if kernel is not None and not isinstance(kernel, Kernel):
+            raise TypeError(f"kernel: expected a Kernel for {name!r}, got {kernel!r:.60}.")
+    return kernels
