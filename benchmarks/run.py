@@ -27,6 +27,7 @@ NAMES = [
     "tests",
     "filters",
     "inference",
+    "trees",
 ]
 
 

@@ -1968,7 +1968,7 @@ def kernel_belief(
     Messages are those of Algorithm VI of 000, ``beta_ts = (K_s + n lam I)^-1 (prod K_t beta_ut)``,
     ``evidence[t]`` is ``k(rows, x_t)``. Evidence enters the product as the function
     ``(C_tt + lam I)^-1 phi(x_t)`` at the rows, ``n (K_t + n lam I)^-1 k_t``: a delta over the
-    density. A product of several factors, and only that, has their negative values cut.
+    density. A product of several factors, and only that, has their values (of mean 1) cut at 1e-3.
 
     Where evidence is beyond one neighbour t alone, the belief is that of t pushed forward,
     ``(K_t + n lam I)^-1 K_t alpha_t`` (the sum rule); for evidence ``(K_t + n lam I)^-1 k_t``.
@@ -1989,7 +1989,7 @@ def kernel_belief(
 
     def product(t: Any, s: Any) -> Array:
         values = [grams[t] @ message(u, t) for u in sources(t, s)]
-        return values[0] if len(values) == 1 else np.prod(np.maximum(values, 0), axis=0)
+        return values[0] if len(values) == 1 else np.prod(np.maximum(values, 1e-3), axis=0)
 
     def message(t: Any, s: Any) -> Array:
         values = n * ridge(t, evidence[t]) if t in evidence else product(t, s)

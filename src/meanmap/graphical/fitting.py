@@ -20,6 +20,8 @@ from meanmap.linalg import Spectrum
 from meanmap.rules import positive_part
 from meanmap.spaces import Space
 
+LEAST = 1e-3  # times the mean of a message: less is not told from nothing
+MANY = 500  # rows that resolve half the median distance
 Edges = dict[tuple[Any, Any], ConditionalEmbedding]
 
 
@@ -72,15 +74,18 @@ class Learner:
                 nodes[v] = reweighted(nodes[v], m, edges[before, v].regularization_)
                 moved.add(v)
         operators = {pair: model.operator_ for pair, model in edges.items()}
-        return Network(layout, nodes, operators), edges
+        least = 0.0 if self.regularization == 0 else LEAST
+        return Network(layout, nodes, operators, least), edges
 
     def variables(
         self, table: dict[Any, Any], kernels: Mapping[Any, Kernel | None], weights: np.ndarray
     ) -> dict[Any, Variable]:
         """The columns as points, and each family's as tuples of them."""
+        # products of messages need more detail than a mean does
+        bandwidth = "0.5*median" if (weights > 0).sum() >= MANY else "median"
         found: dict[Any, Variable] = {}
         for name in self.layout.variables:
-            one = variable(table[name], kernels[name], str(name))
+            one = variable(table[name], kernels[name], str(name), bandwidth)
             kernel = one.kernel.resolve(one.points, weights[one.rows])
             found[name] = Variable(kernel, one.points, one.rows)
         for family, parents in self.layout.families.items():

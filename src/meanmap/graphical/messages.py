@@ -53,6 +53,7 @@ class Network:
     layout: Layout
     nodes: dict[Any, Node]
     operators: dict[tuple[Any, Any], ConditionalOperator]  # (t, s): P(t | s)
+    least: float  # of a message, whose mean is 1: estimates of small ones may be negative
 
     @cached_property
     def places(self) -> dict[Any, int]:
@@ -92,11 +93,14 @@ class Inference:
         Messages are made on the way, the farthest first, so that none waits for a long row of
         others.
         """
+        families = self.network.layout.families
         keys: dict[Any, Any] = {}
         sources: dict[Any, list[Any]] = {}
         for t, s in self.network.layout.towards(q):
             here = self.evidence.get(t)
             beyond = [] if here is not None else sources.get(t, [])
+            if t in families and s in families[t] and t[1] not in beyond:
+                beyond = []  # parents say nothing of each other until their child is seen
             if s is None:
                 return beyond, keys
             if here is None and not beyond:
@@ -133,12 +137,13 @@ class Inference:
         return self.known[key]
 
     def _positive(self, rows: Array, t: Any, beyond: list[Any], keys: dict[Any, Any]) -> Array:
-        """The product of the messages to t at rows of coordinates, (b, n), negative parts cut."""
+        """The product of the messages to t at rows of coordinates, (b, n), cut off below."""
         xp = namespace(rows)
         product = None
         for u in beyond:
             values = self._message(u, t, keys) @ rows.T
-            values = xp.where(values > 0, values, xp.zeros_like(values))
+            least = asarray(self.network.least, values)
+            values = xp.where(values > least, values, least)
             product = values if product is None else product * values
         assert product is not None
         return product

@@ -46,8 +46,8 @@ class KernelGraphicalModel(BaseEstimator):
         parents (a polytree), whose conditional then has a product of kernels. None learns a tree
         (`chow_liu_tree`).
     kernel : Kernel, dict from node to Kernel, or None
-        None chooses by column: a Gaussian at the median distance for numbers, a delta kernel for
-        labels.
+        None chooses by column: a Gaussian at the median distance for numbers, at half of it from
+        500 rows on, and a delta kernel for labels.
     regularization : float or "auto"
         λ of every edge's conditional; "auto" by leave-one-out, edge by edge. 0 is the
         pseudo-inverse: with delta kernels inference is then exact, for the tables of frequencies.
@@ -284,7 +284,7 @@ class KernelGraphicalModel(BaseEstimator):
             elif name in inference.evidence:
                 words = f"{float(belief.mean()[0]):.3g}"
             else:
-                words = f"{float(belief.mean()[0]):.3g} ± {float(belief.std()[0]):.2g}"
+                words = f"{float(belief.mean()[0]):.3g} ± {float(belief.std()[0]):.3g}"
             labels[name] = f"{name}\n{words}"
         return plots.tree(self.graph_, labels, set(inference.evidence), ax)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, is_array, take, to_numpy
-from meanmap.kernels import Kernel
+from meanmap.kernels import Gaussian, Kernel
 from meanmap.kernels.columns import default_for, is_frame
 
 Name = Hashable
@@ -59,9 +59,11 @@ def columns(data: Any) -> dict[Name, Any]:
     return found
 
 
-def variable(values: Any, kernel: Kernel | None, name: str) -> Variable:
-    """A column as points of its kernel, NaN and None left out."""
-    kernel = default_for(values, name) if kernel is None else kernel
+def variable(values: Any, kernel: Kernel | None, name: str, bandwidth: str = "median") -> Variable:
+    """A column as points of its kernel, NaN and None left out; the bandwidth is a default one's."""
+    if kernel is None:
+        kernel = default_for(values, name)
+        kernel = Gaussian(bandwidth) if isinstance(kernel, Gaussian) else kernel
     plain = values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
     if kernel.on_vectors:
         plain = numbers(plain, name)
