@@ -26,6 +26,9 @@ EXPERIMENTS = {
     "abc": "inference without a likelihood: kernels and rejection (Fukumizu et al. 2013, 5.2)",
     "genetics": "sizes, growth and splits of populations from sequences, by msprime",
     "simulators": "standard simulators, against neural posteriors and pyABC (Lueckmann et al.)",
+    "trees": "chains and trees against the truth: linear, bent and branching edges, labels",
+    "dimension": "densities of 5 to 20 variables, by factors and at once (lecture notes, 3.2)",
+    "measurements": "trees learned from diabetes and wine: held-out rows and hidden values",
     "series": "sunspots and sea temperatures forecast, against tuned autoregressions",
 }
 
