@@ -441,13 +441,16 @@ def verdict(plan: Plan, errors: Errors, gaps: Gaps) -> tuple[str, ...]:
 
 
 def picture(plan: Plan, errors: Errors) -> Curves:
+    """Total variation on the last model whose edges are not linear, every method."""
+    model = [model for model in MODELS.values() if not model.linear][-1]
     sizes = tuple(map(float, plan.sizes))
-    curves = []
-    for model in MODELS.values():
-        for method in (KERNEL, GAUSSIAN):
-            figures = tuple(
-                Figure.of(errors[model.name, n, "means", method, ALL]) for n in plan.sizes
-            )
-            curves.append((f"{model.name}, {method}", sizes, figures))
-    title = "Conditional means on chains and trees"
-    return Curves(title, "rows", "error (deviations)", tuple(curves), logx=True, logy=True)
+    curves = tuple(
+        (
+            method,
+            sizes,
+            tuple(Figure.of(errors[model.name, n, "densities", method, ALL]) for n in plan.sizes),
+        )
+        for method in methods_of(model)
+    )
+    title = f"Conditional densities, {model.name}"
+    return Curves(title, "rows", "total variation", curves, logx=True)
