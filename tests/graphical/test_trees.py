@@ -582,3 +582,27 @@ def test_models_are_kept(way: str, kind: str, tmp_path: Any) -> None:
     assert_array_equal(again.sample(5, rng=0)["a"], model.sample(5, rng=0)["a"])
     assert again.nodes_ == model.nodes_ and set(again.edges_) == set(model.edges_)
     assert nx.utils.graphs_equal(again.graph_, model.graph_)
+
+
+@pytest.mark.parametrize("n", [1, 2, 256, 257])
+def test_any_number_of_rows_is_drawn(n: int) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=100)
+    data = {"a": a, "b": a + rng.normal(size=100), "c": np.where(a > 0, "x", "y")}
+    model = KernelGraphicalModel(nx.Graph([("a", "b"), ("a", "c")])).fit(data)
+    for evidence in (None, {"b": 0.5}):
+        drawn = model.sample(n, rng=1, evidence=evidence)
+        assert {name: values.shape for name, values in drawn.items()} == dict.fromkeys("abc", (n,))
+
+
+def test_a_message_without_a_positive_mean_says_nothing() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=200)
+    data = {"a": a, "b": a + rng.normal(size=200), "c": a + rng.normal(size=200)}
+    model = KernelGraphicalModel(nx.Graph([("a", "b"), ("a", "c")])).fit(data)
+    inference, _, _ = model._inference({"b": 0.5})
+    noise = -inference.network.nodes["a"].mean[None, :]
+    message = inference._scaled(noise, "b", "a")
+    values = message @ inference.network.nodes["a"].coordinates.T
+    assert_allclose(np.median(values), 1.0, atol=0.05)  # less at the edge of the data
+    assert values.min() > 0.5 and values.max() < 1.1

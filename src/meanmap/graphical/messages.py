@@ -130,11 +130,18 @@ class Inference:
                     rows = operator.target_rows
                     product = self._positive(rows, t, beyond, keys)
                     beta = operator.image(product.T)
-            scale = beta @ self.network.nodes[s].mean
-            xp = namespace(beta)
-            usual = abs(scale) > 1e-300
-            self.known[key] = beta / xp.where(usual, scale, xp.ones_like(scale))[:, None]
+            self.known[key] = self._scaled(beta, t, s)
         return self.known[key]
+
+    def _scaled(self, beta: Array, t: Any, s: Any) -> Array:
+        """A message of mean one; where its mean is not positive it is noise, and says nothing."""
+        xp = namespace(beta)
+        mean = (beta @ self.network.nodes[s].mean)[:, None]
+        if bool(xp.all(mean > 0)):
+            return beta / mean
+        operator = self.network.operators[t, s]
+        nothing = operator.image(xp.ones_like(operator.target_rows[:, :1]))
+        return xp.where(mean > 0, beta / xp.where(mean > 0, mean, xp.ones_like(mean)), nothing)
 
     def _positive(self, rows: Array, t: Any, beyond: list[Any], keys: dict[Any, Any]) -> Array:
         """The product of the messages to t at rows of coordinates, (b, n), cut off below."""
