@@ -90,8 +90,8 @@ class Inference:
     def _gather(self, q: Any) -> tuple[list[Any], dict[Any, Any]]:
         """Neighbours beyond which there is evidence, and a name for the message of every node.
 
-        Messages are made on the way, the farthest first, so that none waits for a long row of
-        others.
+        Messages from where several meet are made on the way, the farthest first, so that none
+        waits for a long row of others.
         """
         families = self.network.layout.families
         keys: dict[Any, Any] = {}
@@ -110,28 +110,38 @@ class Inference:
             where = self.network.places[t], self.network.places[s]
             keys[t] = hash((*where, self.names.get(t), tuple(keys[u] for u in beyond)))
             self._sources = sources
-            self._message(t, s, keys)
-            self._cavity(t, s, keys)
+            if len(beyond) > 1:
+                self._message(t, s, keys)
         raise AssertionError("a tree ends at its root")
+
+    def _way(self, what: str, t: Any, s: Any, keys: dict[Any, Any]) -> list[tuple[Any, Any]]:
+        """The steps to (t, s) from where something is known: evidence, a meeting, an answer."""
+        steps = [(t, s)]
+        while (what, keys[t]) not in self.known and t not in self.evidence:
+            beyond = self._sources[t]
+            if len(beyond) > 1:
+                break
+            t, s = beyond[0], t
+            steps.append((t, s))
+        return steps[::-1]
 
     def _message(self, t: Any, s: Any, keys: dict[Any, Any]) -> Array:
         """The message from t to s: coefficients (b, r_s) of a function of x_s."""
-        key = ("message", keys[t])
-        if key not in self.known:
-            operator = self.network.operators[t, s]
-            if t in self.evidence:
-                inverse = self.network.operators[s, t].inverse
-                beta = (self.evidence[t] @ inverse) @ operator.matrix
+        for a, b in self._way("message", t, s, keys):
+            key = ("message", keys[a])
+            if key in self.known:
+                continue
+            operator = self.network.operators[a, b]
+            if a in self.evidence:
+                inverse = self.network.operators[b, a].inverse
+                beta = (self.evidence[a] @ inverse) @ operator.matrix
+            elif len(self._sources[a]) == 1:
+                beta = self.known["message", keys[self._sources[a][0]]] @ operator.matrix
             else:
-                beyond = self._sources[t]
-                if len(beyond) == 1:
-                    beta = self._message(beyond[0], t, keys) @ operator.matrix
-                else:
-                    rows = operator.target_rows
-                    product = self._positive(rows, t, beyond, keys)
-                    beta = operator.image(product.T)
-            self.known[key] = self._scaled(beta, t, s)
-        return self.known[key]
+                product = self._positive(operator.target_rows, a, self._sources[a], keys)
+                beta = operator.image(product.T)
+            self.known[key] = self._scaled(beta, a, b)
+        return self.known["message", keys[t]]
 
     def _scaled(self, beta: Array, t: Any, s: Any) -> Array:
         """A message of mean one; where its mean is not positive it is noise, and says nothing."""
@@ -177,19 +187,20 @@ class Inference:
 
     def _cavity(self, t: Any, s: Any, keys: dict[Any, Any]) -> Array:
         """The embedding of t given the evidence that is not beyond s, (b, r_t)."""
-        key = ("belief", keys[t])
-        if key not in self.known:
-            if t in self.evidence:
-                found = self.evidence[t]
+        for a, _ in self._way("belief", t, s, keys):
+            key = ("belief", keys[a])
+            if key in self.known:
+                continue
+            beyond = self._sources.get(a, [])
+            if a in self.evidence:
+                self.known[key] = self.evidence[a]
+            elif len(beyond) == 1:
+                before = self.known["belief", keys[beyond[0]]]
+                self.known[key] = before @ self.network.operators[a, beyond[0]].matrix.T
             else:
-                beyond = self._sources[t]
-                if len(beyond) == 1:
-                    u = beyond[0]
-                    found = self._cavity(u, t, keys) @ self.network.operators[t, u].matrix.T
-                else:
-                    found = self._product(t, beyond, keys) @ self.network.nodes[t].coordinates
-            self.known[key] = found
-        return self.known[key]
+                weights = self._product(a, beyond, keys)
+                self.known[key] = weights @ self.network.nodes[a].coordinates
+        return self.known["belief", keys[t]]
 
 
 def as_coordinates(node: Node, points: Points) -> Array:
