@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from meanmap import plots
 from meanmap.experiments import learners
-from meanmap.experiments.results import Curves, Figure, Outcome, Table
+from meanmap.experiments.results import COLOURS, MARKS, Figure, Outcome, Table
 from meanmap.experiments.runs import each
 from meanmap.experiments.tasks import TASKS, c2st
 from meanmap.kernels import Gaussian
@@ -342,17 +343,30 @@ def sooner(
     return f"{words} of {KERNEL} with {size:,} simulations: " + "; ".join(parts) + "."
 
 
-def picture(plan: Plan, found: Found) -> Curves:
-    """How near, against how soon."""
+def picture(plan: Plan, found: Found) -> Callable[[Any], Any]:
+    """How near, against how soon: a task, a point a method and number of simulations."""
     name = plan.tasks[min(1, len(plan.tasks) - 1)]
-    curves = tuple(
-        (
-            m,
-            tuple(float(np.mean(found.first[name, m, n])) for n in plan.sizes),
-            tuple(Figure.of(found.c2st[name, m, n]) for n in plan.sizes),
-        )
+    points = {
+        m: [
+            (float(np.mean(found.first[name, m, n])), Figure.of(found.c2st[name, m, n]))
+            for n in plan.sizes
+        ]
         for m in METHODS
-    )
+    }
     sizes = " and ".join(f"{n:,}" for n in plan.sizes)
-    title = f"{TASKS[name].title}, {sizes} simulations"
-    return Curves(title, "seconds to the first answer", "C2ST", curves, logx=True)
+
+    def draw(ax: Any = None) -> Any:
+        ax = plots.axes(ax)
+        for i, (method, found_here) in enumerate(points.items()):
+            seconds = [second for second, _ in found_here]
+            means = [figure.mean for _, figure in found_here]
+            bars = [2 * figure.standard_error for _, figure in found_here]
+            style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKS[i % len(MARKS)]}
+            ax.errorbar(seconds, means, bars, capsize=2, linewidth=1, label=method, **style)
+        ax.axhline(0.5, color=plots.GREY, linewidth=1, linestyle=":")
+        ax.set(title=f"{TASKS[name].title}, {sizes} simulations", xscale="log")
+        ax.set(xlabel="seconds to the first answer", ylabel="C2ST (0.5 is exact)", ylim=(0.4, 1.02))
+        ax.legend(fontsize="x-small", ncols=2, loc="lower left")
+        return ax
+
+    return draw
