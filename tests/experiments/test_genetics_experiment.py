@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from meanmap import experiments
-from meanmap.experiments import Figure, genetics
+from meanmap.experiments import Figure, genetics, histories
 from meanmap.experiments.genetics import (
     ADJUSTED,
     HISTORIES,
@@ -108,8 +108,8 @@ def test_sequences_in_which_nothing_varies() -> None:
     two.add_population_split(time=10, derived=["pop_0", "pop_1"], ancestral="C")
     one = msprime.sim_ancestry(20, population_size=100, random_seed=1)
     both = msprime.sim_ancestry({"pop_0": 10, "pop_1": 10}, demography=two, random_seed=1)
-    assert_array_equal(genetics.growth_statistics(one), np.zeros(7))
-    assert_array_equal(genetics.split_statistics(both), np.zeros(10))
+    assert_array_equal(histories.growth_statistics(one), np.zeros(7))
+    assert_array_equal(histories.split_statistics(both), np.zeros(10))
 
 
 # --- scores and what is said of them --------------------------------------------------------------
