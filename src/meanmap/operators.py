@@ -142,20 +142,17 @@ class ConditionalOperator:
     @cached_property
     def matrix(self) -> Array:
         """The operator in coordinates; with an intercept its last column is the constant's."""
-        return self._image(self._coordinates)
+        return self.image(self._coordinates)
 
     def image(self, values: Array) -> Array:
         """Coefficients (q, r) of `x ↦ E[f | x]`, `valuesᵀ diag(scale) rows H`, for f (n, q)."""
-        return self._image(values)
-
-    def _image(self, values: Array) -> Array:
         if isinstance(self._known_rows, Deferred):
             return self._known_rows.weighted(self._scale, values) @ self._inverse
         return (values.T @ (self._scale[:, None] * self._known_rows)) @ self._inverse
 
     @cached_property
     def _mass(self) -> Array:
-        return self._image(namespace(self._scale).ones_like(self._scale)[:, None])[0]
+        return self.image(namespace(self._scale).ones_like(self._scale)[:, None])[0]
 
     @cached_property
     def _means(self) -> list[Functional]:
@@ -317,7 +314,7 @@ class ConditionalOperator:
                 "leave_one_out is known for conditionals fitted to rows, and for posteriors by "
                 '"importance"; this one is no ridge regression on rows that are kept.'
             )
-        image = self._image(values)
+        image = self.image(values)
         parts = []
         for block, rows in row_blocks(self._known_rows):
             h = self._scale[block] * namespace(rows).sum((rows @ self._inverse) * rows, axis=1)
@@ -370,7 +367,7 @@ class Functional:
         self._operator = operator
         self._values = namespace(values).reshape(values, (values.shape[0], -1))
         self._shape = values.shape[1:]
-        self._image = operator._image(self._values) if image is None else image
+        self._image = operator.image(self._values) if image is None else image
 
     def __call__(self, x: Any) -> Array:
         features, single = self._operator._rows_of(x)

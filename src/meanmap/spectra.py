@@ -56,7 +56,7 @@ def operator_spectrum(
     atoms: Array = space.kernel_.check(
         operator.atoms, "the atoms of Y", space._sample, "the space of X"
     )
-    A = to_numpy(operator._image(space._transform(atoms)))[:, : space.rank_]
+    A = to_numpy(operator.image(space._transform(atoms)))[:, : space.rank_]
     values, vectors = np.linalg.eig(A.T)
     order = np.argsort(-abs(values))[: len(values) if n is None else n]
     values, vectors = values[order], vectors[:, order]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import networkx as nx
 import numpy as np
 from scipy.stats import norm
 
@@ -92,8 +93,8 @@ class Model:
         for (parent, child), slope in zip(self.edges, self.slopes, strict=True):
             B[names.index(child), names.index(parent)] = slope
             D[names.index(child)] = self.edges[parent, child].noise ** 2
-        inverse = np.linalg.inv(np.eye(len(names)) - B)
-        return Normal(names, np.zeros(len(names)), inverse @ np.diag(D) @ inverse.T)
+        root = np.linalg.solve(np.eye(len(names)) - B, np.diag(np.sqrt(D)))
+        return Normal(names, np.zeros(len(names)), root @ root.T)
 
 
 def linear(name: str, edges: dict[tuple[str, str], float], *evidence: tuple[str, ...]) -> Model:
@@ -246,17 +247,23 @@ class Normal:
     def tree(cls, data: Columns, edges: Any) -> Normal:
         """Maximum likelihood among the normal distributions of a tree.
 
-        Its inverse covariance adds those of the edges, and takes away each node's own that was
-        counted more than once (Lauritzen 1996, 5.3).
+        Variances and the covariances along edges are those of the data; a node goes with those
+        farther away by way of its neighbour.
         """
         names = tuple(data)
         X = np.column_stack([data[name] for name in names])
         S = np.cov(X.T, bias=True)
-        K = np.diag(1 / np.diag(S))
-        for pair in edges:
-            at = [names.index(name) for name in pair]
-            K[np.ix_(at, at)] += np.linalg.inv(S[np.ix_(at, at)]) - np.diag(1 / np.diag(S)[at])
-        return cls(names, X.mean(axis=0), np.linalg.inv(K))
+        C = np.diag(np.diag(S))
+        graph = nx.Graph(list(edges))
+        graph.add_nodes_from(names)
+        for part in nx.connected_components(graph):
+            first = next(iter(part))
+            seen = [names.index(first)]
+            for before, node in nx.bfs_edges(graph, first):
+                p, c = names.index(before), names.index(node)
+                C[c, seen] = C[seen, c] = S[c, p] / S[p, p] * C[p, seen]
+                seen.append(c)
+        return cls(names, X.mean(axis=0), C)
 
     def given(self, node: Any, evidence: Columns) -> tuple[np.ndarray, float]:
         """A node's mean for each row of evidence, and its deviation, the same for all."""

@@ -16,7 +16,6 @@ from meanmap.graphical.layout import Layout
 from meanmap.graphical.messages import Network, Node
 from meanmap.graphical.tables import Variable, rows_in_both, table_length, variable
 from meanmap.kernels import Kernel, TensorProduct
-from meanmap.linalg import Spectrum
 from meanmap.rules import positive_part
 from meanmap.spaces import Space
 
@@ -133,9 +132,10 @@ class Learner:
             one = nodes[parent]
             mean = one.embedding(one.weights)(part)
             values = mean if values is None else values * mean
-        psi, w = node.coordinates, node.weights
-        spectrum = Spectrum.of(psi.T @ (w[:, None] * psi))
-        m = spectrum.inverse(spectrum.sufficient(0.0)) @ (psi.T @ (w * values))
+        spectrum = node.spectrum
+        m = spectrum.inverse(spectrum.sufficient(0.0)) @ (
+            node.coordinates.T @ (node.weights * values)
+        )
         return reweighted(node, m, lam)
 
 
@@ -144,9 +144,9 @@ def reweighted(node: Node, m: Array, regularization: float) -> Node:
 
     `u = w ∘ Ψ (C + λI)⁻¹ m`, as a prior in the sum rule.
     """
-    psi, w = node.coordinates, node.weights
-    spectrum = Spectrum.of(psi.T @ (w[:, None] * psi))
-    u = w * (psi @ (spectrum.inverse(spectrum.sufficient(regularization)) @ m))
+    spectrum = node.spectrum
+    H = spectrum.inverse(spectrum.sufficient(regularization))
+    u = node.weights * (node.coordinates @ (H @ m))
     return replace(node, weights=positive_part(u))
 
 

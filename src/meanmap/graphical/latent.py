@@ -64,10 +64,12 @@ def responsibilities(
     if n < states:
         raise ValueError(f"data: {states} states need as many rows at least, got {n}.")
     R = grouped(found, n, states)
+    alike = {name: labels_of(one) for name, one in found.items() if not one.kernel.on_vectors}
     for _ in range(ITERATIONS):
         logs = np.log(np.maximum(R.mean(axis=0), SMALL)) * np.ones((n, 1))
-        for one in found.values():
-            logs[one.rows] += np.log(np.maximum(components(one, R[one.rows]), SMALL))
+        for name, one in found.items():
+            likely = components(one, R[one.rows], alike.get(name))
+            logs[one.rows] += np.log(np.maximum(likely, SMALL))
         logs -= logs.max(axis=1, keepdims=True)
         new = np.exp(logs)
         new /= new.sum(axis=1, keepdims=True)
@@ -110,20 +112,27 @@ def whitening(rows: np.ndarray) -> np.ndarray:
     return vectors / np.sqrt(np.maximum(values, 0) + RIDGE * max(values.sum(), SMALL))
 
 
-def components(one: Variable, R: np.ndarray) -> np.ndarray:
-    """The density (or probability) of each row's value in each state, without the row itself."""
+def labels_of(one: Variable) -> np.ndarray:
+    """Coordinates of values that are no numbers: those of labels are equal or orthogonal."""
+    kernel = one.kernel.resolve(one.points)
+    weights = np.full(count(one.points), 1 / count(one.points))
+    return to_numpy(Space(kernel)._place(kernel, one.points, weights))
+
+
+def components(one: Variable, R: np.ndarray, psi: np.ndarray | None) -> np.ndarray:
+    """The density of each row's number in each state, without the row itself; of labels, given
+    their coordinates, the probability."""
     columns = []
     for weights in R.T:
         total = max(float(weights.sum()), SMALL)
         p = weights / total
-        if one.kernel.on_vectors:
+        if psi is None:
             h = scales(one.points, p)
             peak = 1 / np.prod([width * (2 * np.pi) ** 0.5 for width in h])
             at = to_numpy(density(one.points, p, one.points, h))
             values = (at - p * peak) / np.maximum(1 - p, 1e-12)
         else:
-            same = to_numpy(one.kernel.resolve(one.points)(one.points, one.points))
-            values = same @ p
+            values = psi @ (psi.T @ p)
         columns.append(values)
     return np.stack(columns, axis=1)
 

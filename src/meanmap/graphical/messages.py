@@ -23,7 +23,7 @@ from typing import Any
 from meanmap.arrays import Array, Points, asarray, namespace
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.layout import Layout
-from meanmap.linalg import ConflictWarning
+from meanmap.linalg import ConflictWarning, Spectrum
 from meanmap.operators import ConditionalOperator
 from meanmap.spaces import Space
 
@@ -41,6 +41,11 @@ class Node:
     def mean(self) -> Array:
         """The embedding of its distribution, (r,)."""
         return self.weights @ self.coordinates
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """Of its covariance operator, `Ψᵀ diag(w) Ψ`."""
+        return Spectrum.of(self.coordinates.T @ (self.weights[:, None] * self.coordinates))
 
     def embedding(self, weights: Array, coordinates: Array | None = None) -> Embedding:
         return embedding_of(self.space, self.space.kernel_, self.points, weights, coordinates)
@@ -74,9 +79,8 @@ class Inference:
 
     def belief(self, q: Any) -> Embedding:
         """The distribution of a node given the evidence, a batch."""
+        assert q not in self.evidence
         sources, keys = self._gather(q)
-        if q in self.evidence:
-            raise AssertionError("evidence is not asked for its belief")
         node = self.network.nodes[q]
         if not sources:
             return node.embedding(node.weights)

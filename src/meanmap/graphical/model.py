@@ -151,6 +151,20 @@ class KernelGraphicalModel(BaseEstimator):
         -------
         Embedding
             Its mean, quantiles, mode, samples, expectations of functions.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import numpy as np
+        >>> from meanmap import KernelGraphicalModel
+        >>> rng = np.random.default_rng(0)
+        >>> a = rng.normal(size=500)
+        >>> data = {"a": a, "b": a + 0.5 * rng.normal(size=500)}
+        >>> model = KernelGraphicalModel(nx.path_graph(["a", "b"])).fit(data)
+        >>> model.marginal("b", {"a": 1.0}).mean().round(1)
+        array([1.])
+        >>> model.marginal("a", {"b": [-1.0, 0.0, 1.0]}).mean()[:, 0].round(1)  # 0.8 b
+        array([-0.8,  0. ,  0.8])
         """
         self._known_node(node)
         inference, b, single = self._inference(evidence)
@@ -170,6 +184,20 @@ class KernelGraphicalModel(BaseEstimator):
 
         `C_AD = C_AA C_B|Aᵀ C_C|Bᵀ C_D|Cᵀ` for a chain: each atom of the first with the distribution
         of the second given it. Called at pairs of points it is `φ_aᵀ C_AD φ_d`.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import numpy as np
+        >>> from meanmap import KernelGraphicalModel
+        >>> rng = np.random.default_rng(0)
+        >>> a = rng.normal(size=500)
+        >>> data = {"a": a, "b": a + 0.5 * rng.normal(size=500)}
+        >>> model = KernelGraphicalModel(nx.path_graph(["a", "b"])).fit(data)
+        >>> together = model.joint("a", "b")
+        >>> near, apart = together(([[0.0], [0.0]], [[0.0], [2.0]]))
+        >>> bool(near > 5 * apart)
+        True
         """
         self._known_node(a)
         self._known_node(b)
@@ -203,6 +231,19 @@ class KernelGraphicalModel(BaseEstimator):
         """n rows drawn from the model, a dict of arrays; evidence stays as it is.
 
         Each variable is drawn given those before it, from the positive part of its weights.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import numpy as np
+        >>> from meanmap import KernelGraphicalModel
+        >>> rng = np.random.default_rng(0)
+        >>> a = rng.normal(size=500)
+        >>> data = {"a": a, "b": a + 0.5 * rng.normal(size=500)}
+        >>> model = KernelGraphicalModel(nx.path_graph(["a", "b"])).fit(data)
+        >>> rows = model.sample(200, rng=0)
+        >>> rows["a"].shape, bool(np.corrcoef(rows["a"], rows["b"])[0, 1] > 0.7)
+        ((200,), True)
         """
         check_is_fitted(self, "network_")
         n, random = sampling.whole(n), sampling.generator(rng)
@@ -234,7 +275,20 @@ class KernelGraphicalModel(BaseEstimator):
         return to_numpy(take(beliefs.atoms, index))
 
     def impute(self, data: Any) -> dict[Any, np.ndarray]:
-        """The columns with what is missing filled in: means of numbers, modes of labels."""
+        """The columns with what is missing filled in: means of numbers, modes of labels.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import numpy as np
+        >>> from meanmap import KernelGraphicalModel
+        >>> rng = np.random.default_rng(0)
+        >>> a = rng.normal(size=500)
+        >>> data = {"a": a, "b": a + 0.5 * rng.normal(size=500)}
+        >>> model = KernelGraphicalModel(nx.path_graph(["a", "b"])).fit(data)
+        >>> model.impute({"a": [1.0, -1.0], "b": [np.nan, -1.0]})["b"].round(1)
+        array([ 1., -1.])
+        """
         check_is_fitted(self, "network_")
         table = columns(data)
         n = table_length(table)
@@ -296,6 +350,19 @@ class KernelGraphicalModel(BaseEstimator):
         `Σ log p(x | parents)`, each factor a density estimate on the conditional's positive weights
         (for labels their probability). It does not suffer from the number of variables, as a
         density estimate of all of them does: each factor has a few.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import numpy as np
+        >>> from meanmap import KernelGraphicalModel
+        >>> rng = np.random.default_rng(0)
+        >>> a = rng.normal(size=500)
+        >>> data = {"a": a, "b": a + 0.5 * rng.normal(size=500)}
+        >>> model = KernelGraphicalModel(nx.path_graph(["a", "b"])).fit(data)
+        >>> likely, odd = model.log_density({"a": [0.0, 0.0], "b": [0.0, 2.0]})
+        >>> bool(likely > odd + 2)
+        True
         """
         check_is_fitted(self, "network_")
         table = columns(data)

@@ -142,6 +142,17 @@ class KernelABC(BaseEstimator):
         each round in what is drawn at a point make all simulations a sample of the prior again, so
         that the posterior for any observation remains right. An observation whose posterior lies
         in the box is answered by the simulations in it, which resolve it more finely.
+
+        Examples
+        --------
+        >>> from scipy import stats
+        >>> from meanmap import KernelABC
+        >>> def simulator(theta, rng):
+        ...     return theta + 0.1 * rng.normal(size=theta.shape)
+        >>> model = KernelABC(simulator, {"place": stats.norm()}, random_state=0).fit(500)
+        >>> posterior = model.refine([1.0], 500).posterior([1.0])
+        >>> len(model.theta_), posterior.mean().round(1), posterior.std().round(1)
+        (1000, array([1.]), array([0.1]))
         """
         check_is_fitted(self, "model_")
         n = checks.whole(n, "n", 1, "It is the number of further simulations.")
@@ -245,6 +256,18 @@ class KernelABC(BaseEstimator):
             Another prior than the one that was drawn from: by kernel Bayes' rule, where it has
             support among the draws. Names of parameters must be the same.
         method, regularization : of `bayes_rule`, for another prior
+
+        Examples
+        --------
+        >>> from scipy import stats
+        >>> from meanmap import KernelABC
+        >>> def simulator(theta, rng):
+        ...     return theta + 0.5 * rng.normal(size=theta.shape)
+        >>> model = KernelABC(simulator, {"place": stats.norm()}, random_state=0).fit(1000)
+        >>> model.posterior([1.0]).mean().round(1)  # the truth is 0.80
+        array([0.8])
+        >>> model.posterior([1.0], prior=stats.norm(-0.5, 0.7)).mean().round(1)  # 0.49
+        array([0.5])
         """
         check_is_fitted(self, "model_")
         checks.option(method, "method", METHODS)
@@ -357,7 +380,18 @@ class KernelABC(BaseEstimator):
         return Calibration(ranks, self.names_)
 
     def check(self, y: Any, n: int = 200) -> PredictiveCheck:
-        """A posterior predictive check: n simulations with draws from the posterior of y."""
+        """A posterior predictive check: n simulations with draws from the posterior of y.
+
+        Examples
+        --------
+        >>> from scipy import stats
+        >>> from meanmap import KernelABC
+        >>> def simulator(theta, rng):
+        ...     return theta + 0.1 * rng.normal(size=theta.shape)
+        >>> model = KernelABC(simulator, {"place": stats.norm()}, random_state=0).fit(500)
+        >>> bool(model.check([1.0]).pvalues[0] > 0.1)
+        True
+        """
         posterior = self.posterior(y)
         if posterior.is_batch:
             raise ValueError("y: expected one observation to check, got several.")
