@@ -128,6 +128,19 @@ def test_the_same_data_give_the_same_states() -> None:
     assert_array_equal(again.states_, fitted().states_)
 
 
+def test_rows_that_do_not_count_teach_no_states() -> None:
+    """A fourth group of weight zero, far from the others, takes no state of its own."""
+    h, data = mixture(600, 0)
+    far = {
+        name: np.r_[x, 9.0 + np.random.default_rng(1).normal(size=200)] for name, x in data.items()
+    }
+    weights = np.r_[np.ones(600), np.zeros(200)]
+    model = KernelGraphicalModel(star()).fit(far, weights)
+    assert model.states_ is not None
+    assert (model.states_[:600].argmax(axis=1) == h).mean() > 0.97
+    assert_allclose(model.marginal("h").weights.sum(), 1)
+
+
 def refusals() -> list[tuple[Any, dict[str, Any], str]]:
     two = star()
     two.add_edge("a", "g")

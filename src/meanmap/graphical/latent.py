@@ -56,33 +56,39 @@ def views_of(graph: nx.Graph, hidden: Any) -> list[Any]:
 
 
 def responsibilities(
-    table: Mapping[Any, Any], kernels: Mapping[Any, Any], views: list[Any], states: int
+    table: Mapping[Any, Any],
+    kernels: Mapping[Any, Any],
+    views: list[Any],
+    states: int,
+    weights: np.ndarray,
 ) -> np.ndarray:
-    """The probability of each state in each row, (n, k)."""
+    """The probability of each state in each row, (n, k); the rows' weights sum to one."""
     found = {name: variable(table[name], kernels.get(name), str(name)) for name in views}
-    n = len(next(iter(table.values())))
+    n = len(weights)
     if n < states:
         raise ValueError(f"data: {states} states need as many rows at least, got {n}.")
-    R = grouped(found, n, states)
+    R = grouped(found, weights, states)
     alike = {name: labels_of(one) for name, one in found.items() if not one.kernel.on_vectors}
     for _ in range(ITERATIONS):
-        logs = np.log(np.maximum(R.mean(axis=0), SMALL)) * np.ones((n, 1))
+        logs = np.log(np.maximum(weights @ R, SMALL)) * np.ones((n, 1))
         for name, one in found.items():
-            likely = components(one, R[one.rows], alike.get(name))
+            counted = weights[one.rows, None] * R[one.rows]
+            likely = components(one, counted, alike.get(name))
             logs[one.rows] += np.log(np.maximum(likely, SMALL))
         logs -= logs.max(axis=1, keepdims=True)
         new = np.exp(logs)
         new /= new.sum(axis=1, keepdims=True)
-        change = float(np.abs(new - R).mean())
+        change = float(weights @ np.abs(new - R).mean(axis=1))
         R = new
         if change < STEADY:
             break
     # states in the order of how often they are: the same answer whatever the groups' numbers were
-    return R[:, np.argsort(-R.sum(axis=0), kind="stable")]
+    return R[:, np.argsort(-(weights @ R), kind="stable")]
 
 
-def grouped(found: Mapping[Any, Variable], n: int, states: int) -> np.ndarray:
+def grouped(found: Mapping[Any, Variable], weights: np.ndarray, states: int) -> np.ndarray:
     """Rows sorted by what the views have in common, each in one state."""
+    n = len(weights)
     centred = {name: view_rows(one, n) for name, one in found.items()}
     parts = []
     for name, psi in centred.items():
@@ -92,7 +98,8 @@ def grouped(found: Mapping[Any, Variable], n: int, states: int) -> np.ndarray:
         rank = min(states - 1, len(s)) or 1
         parts.append(psi @ (left @ U[:, :rank]) * s[:rank])
     features = np.hstack(parts)
-    labels = KMeans(states, n_init=10, random_state=0).fit_predict(features)
+    groups = KMeans(states, n_init=10, random_state=0)
+    labels = groups.fit_predict(features, sample_weight=n * weights)
     return np.eye(states)[labels]
 
 

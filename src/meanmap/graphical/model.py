@@ -122,7 +122,8 @@ class KernelGraphicalModel(BaseEstimator):
         kernels = kernels_of(self.kernel, layout.variables)
         if hidden is not None:
             name, k = hidden
-            states = latent.responsibilities(table, kernels, latent.views_of(graph, name), k)
+            views = latent.views_of(graph, name)
+            states = latent.responsibilities(table, kernels, views, k, weights)
             table, weights = latent.filled_in(table, name, states, weights)
             kernels[name] = Delta()
         network, edges = Learner(layout, self.regularization, self.basis).learn(
