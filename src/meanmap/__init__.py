@@ -24,7 +24,7 @@ from meanmap.dynamics import (
     Validation,
 )
 from meanmap.embeddings import Embedding, JointEmbedding, embed
-from meanmap.graphical import KernelGraphicalModel, chow_liu_tree
+from meanmap.graphical import BeliefPropagation, Beliefs, KernelGraphicalModel, chow_liu_tree
 from meanmap.likelihood_free import (
     Calibration,
     KernelABC,
@@ -52,6 +52,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AdditiveFilter",
     "ApproximationWarning",
+    "BeliefPropagation",
+    "Beliefs",
     "Calibration",
     "ConditionalEmbedding",
     "ConditionalOperator",

@@ -150,6 +150,11 @@ class ConditionalOperator:
             return self._known_rows.weighted(self._scale, values) @ self._inverse
         return (values.T @ (self._scale[:, None] * self._known_rows)) @ self._inverse
 
+    @property
+    def row_images(self) -> Array:
+        """`diag(scale) rows H`, (n, r): `image(values)` is `valuesᵀ` times it."""
+        return (self._scale[:, None] * self._rows) @ self._inverse
+
     @cached_property
     def _mass(self) -> Array:
         return self.image(namespace(self._scale).ones_like(self._scale)[:, None])[0]

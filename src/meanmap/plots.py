@@ -387,3 +387,21 @@ def tree(graph: Any, labels: dict[Any, str], marked: set[Any], ax: Any = None) -
     ax.margins(0.15)
     ax.set_axis_off()
     return ax
+
+
+def maps(pictures: list[tuple[str, np.ndarray]], ax: Any = None) -> Any:
+    """Tables of numbers as pictures side by side, the first row above, each with its scale."""
+    places = panels(ax, len(pictures))
+    for place, (name, values) in zip(places, pictures, strict=False):
+        drawn = place.imshow(values, cmap=MAP, interpolation="nearest")
+        place.figure.colorbar(drawn, ax=place, shrink=0.8)
+        place.set(title=name, xticks=[], yticks=[])
+    return places[0] if len(pictures) == 1 else np.array(places, dtype=object)
+
+
+def residuals(values: np.ndarray, ax: Any = None) -> Any:
+    """What still changed in each iteration."""
+    ax = axes(ax)
+    ax.semilogy(np.arange(1, len(values) + 1), np.maximum(values, 1e-16), "o-", color=BLUE)
+    ax.set(xlabel="iteration", ylabel="largest change of a message")
+    return ax

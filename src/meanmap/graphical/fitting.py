@@ -105,9 +105,7 @@ class Learner:
         self, s: Node, t: Node, points: tuple[Points, Points], weights: np.ndarray
     ) -> ConditionalEmbedding:
         """P(t | s) from paired points."""
-        x, y = s.space, t.space
-        model = ConditionalEmbedding(x.kernel_, y.kernel_, self.regularization, (x, y))
-        return model.fit(*points, weights)
+        return conditional(s.space, t.space, self.regularization, points, weights)
 
     def independent(
         self,
@@ -137,6 +135,18 @@ class Learner:
             node.coordinates.T @ (node.weights * values)
         )
         return reweighted(node, m, lam)
+
+
+def conditional(
+    s: Space,
+    t: Space,
+    regularization: float | str,
+    points: tuple[Points, Points],
+    weights: np.ndarray,
+) -> ConditionalEmbedding:
+    """P(t | s) between two spaces, from paired points (those of s first)."""
+    model = ConditionalEmbedding(s.kernel_, t.kernel_, regularization, (s, t))
+    return model.fit(*points, weights)
 
 
 def reweighted(node: Node, m: Array, regularization: float) -> Node:

@@ -16,16 +16,16 @@ from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embed
 from meanmap.graphical import latent
+from meanmap.graphical.beliefs import in_words
+from meanmap.graphical.evidence import informative, points_of
 from meanmap.graphical.fitting import Learner, hidden_among
 from meanmap.graphical.layout import layout_of
-from meanmap.graphical.messages import Inference, Network, Node, as_coordinates
+from meanmap.graphical.messages import Inference, Network, as_coordinates
 from meanmap.graphical.structure import chow_liu_tree
 from meanmap.graphical.tables import columns, kernels_of, missing, row_weights, table_length
 from meanmap.kernels import Delta, Kernel
 from meanmap.linalg import ConflictWarning
 
-FAR = 0.05  # evidence with a support below this lies outside the data
-NOTHING = 1e-4  # and below this says nothing
 KEPT = 4096  # messages that are kept between queries
 LEAST = 1e-12  # a probability that a logarithm is taken of, at least
 BLOCK = 256  # queries at a time
@@ -328,19 +328,10 @@ class KernelGraphicalModel(BaseEstimator):
         inference, _, single = self._inference(evidence)
         if not single:
             raise ValueError("plot: expected one point a node as evidence, got several.")
-        labels = {}
-        for name in self.nodes_:
-            belief = self.marginal(name, evidence)
-            kernel = self.network_.nodes[name].space.kernel_
-            if not kernel.on_vectors:
-                words = f"{belief.mode()}"
-            elif np.size(belief.mean()) > 1:
-                words = ", ".join(f"{x:.3g}" for x in np.ravel(belief.mean()))
-            elif name in inference.evidence:
-                words = f"{float(belief.mean()[0]):.3g}"
-            else:
-                words = f"{float(belief.mean()[0]):.3g} ± {float(belief.std()[0]):.3g}"
-            labels[name] = f"{name}\n{words}"
+        labels = {
+            name: in_words(name, self.marginal(name, evidence), name in inference.evidence)
+            for name in self.nodes_
+        }
         return plots.tree(self.graph_, labels, set(inference.evidence), ax)
 
     # --- how likely ---------------------------------------------------------------------------
@@ -431,7 +422,8 @@ class KernelGraphicalModel(BaseEstimator):
         single: dict[Any, bool] = {}
         for name, value in (evidence or {}).items():
             self._known_node(name)
-            points[name], single[name] = self._evidence(name, value)
+            node = self.network_.nodes[name]
+            points[name], single[name] = points_of(node, name, value)
         several = [name for name in points if not single[name]]
         sizes = {name: count(points[name]) for name in several}
         if len(set(sizes.values())) > 1:
@@ -440,52 +432,13 @@ class KernelGraphicalModel(BaseEstimator):
         for name, where in points.items():
             node = self.network_.nodes[name]
             psi = as_coordinates(node, where)
-            coordinates[name] = self._informative(name, node, where, psi)
+            coordinates[name] = informative(node, [name], where, psi)
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
         known = {} if several else self._known
         inference = Inference(self.network_, coordinates, marks, known, points)
         return inference, next(iter(sizes.values()), 1), not several
-
-    def _evidence(self, name: Any, value: Any) -> tuple[Points, bool]:
-        """A point, or several, of a node."""
-        node = self.network_.nodes[name]
-        kernel, like = node.space.kernel_, node.space._sample
-        if kernel.on_vectors and (
-            np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1
-        ):
-            # one number, or a list of numbers for a variable of one
-            try:
-                flat_value = np.asarray(value, dtype=float).reshape(-1, 1)
-            except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"evidence[{name!r}]: expected a number, got {value!r:.40} ({error})."
-                ) from error
-            points = kernel.check(flat_value, f"evidence[{name!r}]", like)
-            return points, np.ndim(value) == 0 or len(flat_value) == 1
-        points, single = kernel.rows(value, like, f"evidence[{name!r}]")
-        return points, single
-
-    def _informative(self, name: Any, node: Node, points: Points, psi: Array) -> Array:
-        """Evidence in coordinates; with a warning where it lies outside the data.
-
-        Far outside, where its coordinates are rounding errors, it says nothing: the node's own
-        distribution stands in its place.
-        """
-        if not node.space._coordinates.projects:
-            return psi
-        xp = namespace(psi)
-        share = xp.sum(psi * psi, axis=1) / node.space.kernel_._diagonal(points)
-        least = float(xp.min(share))
-        if least < FAR:
-            warnings.warn(
-                f"evidence on {name!r} lies outside the data (its support is {least:.2g}, below "
-                f"{FAR}): what follows from it is not informed by any row.",
-                ConflictWarning,
-                stacklevel=4,
-            )
-        return xp.where((share < NOTHING)[:, None], node.mean, psi)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "network_")

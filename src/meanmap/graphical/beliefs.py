@@ -1,0 +1,478 @@
+"""What is known of a random field, and what is believed of it then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from meanmap import checks, plots
+from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace, take, to_numpy
+from meanmap.decoding.densities import density
+from meanmap.embeddings import Embedding, embed, function_values
+from meanmap.graphical.evidence import informative, outside, points_of
+from meanmap.graphical.passing import Alone, Passing, State, Wiring
+from meanmap.graphical.potentials import Potentials, logarithm, summed
+
+TYPICAL = 1e-3  # λ for a belief on a node without neighbours
+SHOWN = 40  # nodes that are drawn with words
+
+Function = Callable[[Points], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Evidence, checked: observed points, likelihood functions, and beliefs of others."""
+
+    potentials: Potentials
+    observed: dict[int, tuple[np.ndarray, Points, Array]]  # of a kind: nodes, points, coordinates
+    trust: float  # the power of what observed nodes say
+    functions: dict[int, Function]  # by node
+    beliefs: dict[int, Array]  # by node: the message that a belief of somebody else amounts to
+
+    @classmethod
+    def of(cls, potentials: Potentials, evidence: Mapping[Any, Any], trust: float) -> Known:
+        """From a dict by node that has passed the gate."""
+        field = potentials.field
+        points: dict[int, list[tuple[int, Any]]] = {}
+        functions: dict[int, Function] = {}
+        beliefs: dict[int, Array] = {}
+        for name, value in evidence.items():
+            v = field.place[name]
+            kind = int(field.kind[v])
+            if isinstance(value, Embedding):
+                beliefs[v] = believed(potentials, kind, name, value)
+            elif callable(value):
+                likelihood(value, potentials.nodes[kind].points, name)
+                functions[v] = value
+            else:
+                points.setdefault(kind, []).append((v, value))
+        observed = {}
+        for kind, pairs in points.items():
+            observed[kind] = observations(potentials, kind, pairs)
+        return cls(potentials, observed, trust, functions, beliefs)
+
+    @cached_property
+    def hidden(self) -> np.ndarray:
+        """Whether a node is not observed."""
+        found = np.ones(len(self.potentials.field.nodes), dtype=bool)
+        for nodes, _, _ in self.observed.values():
+            found[nodes] = False
+        return found
+
+    @cached_property
+    def messages(self) -> dict[int, tuple[np.ndarray, Array, np.ndarray]]:
+        """Messages that do not change: for each kind the hidden nodes, what they hear, its power.
+
+        From observed neighbours, and from those who believe something of a node.
+        """
+        field = self.potentials.field
+        parts: dict[int, list[tuple[np.ndarray, Array, np.ndarray]]] = {}
+        goes = ~self.hidden[field.sources] & self.hidden[field.targets]
+        row = np.zeros(len(field.nodes), dtype=int)
+        for nodes, _, _ in self.observed.values():
+            row[nodes] = np.arange(len(nodes))
+        for link in np.unique(field.links[goes]):
+            message = np.flatnonzero(goes & (field.links == link))
+            t, s = field.ends(int(link))
+            psi = take(self.observed[t][2], row[field.sources[message]])
+            beta = self.potentials.scaled(psi @ self.potentials.links[link].direct, int(link))
+            power = np.full(len(message), self.trust)
+            parts.setdefault(s, []).append((field.targets[message], beta, power))
+        for v, beta in self.beliefs.items():
+            one = np.array([v]), beta[None, :], np.ones(1)
+            parts.setdefault(int(field.kind[v]), []).append(one)
+        found = {}
+        for kind, several in parts.items():
+            to, betas, powers = zip(*several, strict=True)
+            beta = namespace(betas[0]).concat(list(betas))
+            found[kind] = np.concatenate(to), beta, np.concatenate(powers)
+        return found
+
+    def alone(self, wiring: Wiring) -> list[Alone]:
+        """For each kind what is known of every hidden node by itself."""
+        field, found = self.potentials.field, []
+        local = np.zeros(len(field.nodes), dtype=int)
+        for nodes in wiring.hidden:
+            local[nodes] = np.arange(len(nodes))
+        for kind, nodes in enumerate(wiring.hidden):
+            node = self.potentials.nodes[kind]
+            logs = asarray(np.zeros((0, count(node.points))), node.coordinates)
+            to = np.zeros(0, dtype=int)
+            if kind in self.messages:
+                to, beta, power = self.messages[kind]
+                logs = self.potentials.logarithms(beta, node.coordinates)
+                logs = logs * asarray(power, logs)[:, None]
+            functions = [v for v in self.functions if field.kind[v] == kind]
+            if functions:
+                more = [self._likelihood(v, node.points)[None, :] for v in functions]
+                logs = namespace(logs).concat([logs, *more])
+                to = np.concatenate([to, functions])
+            at = local[to]
+            peak, many = np.zeros(len(nodes)), np.bincount(at, minlength=len(nodes))
+            if len(at):
+                np.add.at(peak, at, to_numpy(namespace(logs).max(logs, axis=1)))
+            found.append(Alone(summed(logs, at, len(nodes)), peak, many))
+        return found
+
+    def _likelihood(self, v: int, points: Points) -> Array:
+        """log of a node's likelihood at points, over its mean at the sample."""
+        field = self.potentials.field
+        node, name = self.potentials.nodes[int(field.kind[v])], field.nodes[v]
+        scale = node.weights @ likelihood(self.functions[v], node.points, name)
+        values = function_values(self.functions[v], points) / scale
+        return logarithm(values, self.potentials.tiny)
+
+    def at(self, v: int, points: Points, psi: Array) -> Array:
+        """log of what is known of one node alone, at any of its values."""
+        kind = int(self.potentials.field.kind[v])
+        total = namespace(psi).zeros_like(psi[:, 0])
+        if kind in self.messages:
+            to, beta, power = self.messages[kind]
+            mine = np.flatnonzero(to == v)
+            total = asarray(power[mine], psi) @ self.potentials.logarithms(take(beta, mine), psi)
+        return total if v not in self.functions else total + self._likelihood(v, points)
+
+
+def observations(
+    potentials: Potentials, kind: int, pairs: list[tuple[int, Any]]
+) -> tuple[np.ndarray, Points, Array]:
+    """The observed nodes of a kind, their points and coordinates."""
+    node, field = potentials.nodes[kind], potentials.field
+    nodes = np.array([v for v, _ in pairs])
+    names = [field.nodes[v] for v in nodes]
+    values = [value for _, value in pairs]
+    kernel, like = node.space.kernel_, node.space._sample
+    if kernel.on_vectors and all(finite(value, like.shape[1]) for value in values):
+        stacked = np.array([np.ravel(to_numpy(value)) for value in values])
+        points = kernel.check(stacked, f"evidence[{names[0]!r}]", like)
+    else:  # one by one, so that an error names the node
+        each = []
+        for name, value in zip(names, values, strict=True):
+            found, single = points_of(node, name, value)
+            if not single:
+                raise ValueError(f"evidence[{name!r}]: expected one point, got {count(found)}.")
+            each.append(found)
+        points = concatenate(each)
+    psi = asarray(node.space._transform(points), node.coordinates)
+    return nodes, points, informative(node, names, points, psi)
+
+
+def finite(value: Any, size: int) -> bool:
+    """Whether a value is so many finite numbers."""
+    if np.size(value) != size:
+        return False
+    plain = np.asarray(to_numpy(value))
+    return plain.dtype.kind in "fiub" and bool(np.isfinite(plain).all())
+
+
+def likelihood(function: Function, points: Points, name: Any) -> Array:
+    """A likelihood at the points of a node, checked."""
+    what = f"evidence[{name!r}]: a likelihood has to be"
+    try:
+        values = function_values(function, points)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what} a number for each of {count(points)} points: {error}") from error
+    plain = to_numpy(values)
+    if values.ndim != 1:
+        raise ValueError(f"{what} one number for each point, got shape {tuple(values.shape)}.")
+    if not np.isfinite(plain).all():
+        raise ValueError(f"{what} finite, got {plain[~np.isfinite(plain)][0]}.")
+    if plain.min() < 0:
+        raise ValueError(f"{what} at least 0, got {plain.min():.3g}. Return exp of a logarithm.")
+    if plain.max() == 0:
+        raise ValueError(
+            f"{what} positive somewhere, got 0 at all {len(plain)} values of the data. It may be "
+            "so narrow that it falls between them, or so small that it underflows: only its shape "
+            "counts, so subtract the largest logarithm before exp."
+        )
+    return values
+
+
+def believed(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
+    """What another's belief q says: `(C + λI)⁻¹ m_q`, its density over that of the data."""
+    if belief.is_batch:
+        raise ValueError(f"evidence[{name!r}]: expected one embedding, got {len(belief)}.")
+    node, field = potentials.nodes[kind], potentials.field
+    atoms = node.space.kernel_.check(belief.atoms, f"evidence[{name!r}]", node.space._sample)
+    weights = asarray(belief.normalized().weights, node.coordinates)
+    m = node.space._mean(atoms, weights)
+    if node.space._coordinates.projects:
+        whole = weights @ node.space.kernel_._matmul(atoms, atoms, weights)
+        outside(name, float(m @ m) / float(whole))
+    known = [
+        link.regularization for i, link in enumerate(potentials.links) if field.ends(i)[1] == kind
+    ]
+    typical = TYPICAL if potentials.least else 0.0
+    lam = float(np.median(known)) if known else typical
+    spectrum = node.spectrum
+    beta = spectrum.inverse(spectrum.sufficient(lam)) @ m
+    mean = float(beta @ node.mean)
+    if mean <= 0:
+        raise ValueError(
+            f"evidence[{name!r}]: the belief lies where the data have nothing. Give a likelihood "
+            "as a function, or data that reach so far."
+        )
+    return beta / mean
+
+
+def in_words(name: Any, belief: Embedding, seen: bool) -> str:
+    """A node and what is believed of it: mean and deviation of numbers, else what is likeliest."""
+    if not belief.kernel.on_vectors:
+        words = f"{np.ravel(belief.mode())[0] if seen else belief.mode()}"
+    elif np.size(belief.mean()) > 1:
+        words = ", ".join(f"{x:.3g}" for x in np.ravel(belief.mean()))
+    elif seen:
+        words = f"{float(belief.mean()[0]):.3g}"
+    else:
+        words = f"{float(belief.mean()[0]):.3g} ± {float(belief.std()[0]):.3g}"
+    return f"{name}\n{words}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Beliefs:
+    """What is believed of every node.
+
+    Attributes
+    ----------
+    converged : bool
+        Whether the messages stopped changing.
+    residuals : array (iterations,)
+        The most that a message moved in each iteration, as a share of its size.
+    iterations : int
+    mean, std, mode : dict from node
+        Of numbers (`mode` of anything): what `belief(node)` has, for all nodes at once.
+    """
+
+    passing: Passing
+    known: Known
+    state: State
+    products: list[Array]
+    converged: bool
+    residuals: np.ndarray
+
+    @property
+    def _field(self) -> Any:
+        return self.known.potentials.field
+
+    @property
+    def iterations(self) -> int:
+        return len(self.residuals)
+
+    def belief(self, node: Any) -> Embedding:
+        """The distribution of a node: its mean, quantiles, mode, samples, expectations.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import numpy as np
+        >>> from meanmap import BeliefPropagation
+        >>> rng = np.random.default_rng(0)
+        >>> a = rng.normal(size=500)
+        >>> data = {"a": a, "b": a**2 + 0.1 * rng.normal(size=500)}
+        >>> model = BeliefPropagation(nx.path_graph(["a", "b"])).fit(data)
+        >>> low, high = model.run({"b": 1.0}).belief("a").quantile([0.25, 0.75])[:, 0]
+        >>> bool(low < -0.7 and high > 0.7)  # either sign
+        True
+        """
+        v = self._place(node)
+        kind = int(self._field.kind[v])
+        if not self.known.hidden[v]:
+            nodes, points, _ = self.known.observed[kind]
+            at = int(np.flatnonzero(nodes == v)[0])
+            return embed(take(points, slice(at, at + 1)), kernel=self._node(kind).space.kernel_)
+        return self._batches[kind][int(np.searchsorted(self.passing.wiring.hidden[kind], v))]
+
+    def _place(self, node: Any) -> int:
+        if node not in self._field.place:
+            raise ValueError(f"there is no node {node!r} among {len(self._field.nodes)}.")
+        return int(self._field.place[node])
+
+    def _node(self, kind: int) -> Any:
+        return self.known.potentials.nodes[kind]
+
+    @cached_property
+    def _batches(self) -> dict[int, Embedding]:
+        """For each kind the beliefs of its hidden nodes, `p(x) Π m(x)` at its sample."""
+        found = {}
+        for kind, S in enumerate(self.products):
+            if not S.shape[0]:
+                continue
+            xp, node = namespace(S), self._node(kind)
+            weights = node.weights * xp.exp(S - xp.max(S, axis=1, keepdims=True))
+            weights = weights / xp.sum(weights, axis=1, keepdims=True)
+            found[kind] = node.embedding(weights)
+        return found
+
+    def _by_node(
+        self,
+        of_beliefs: Callable[[Embedding], Any],
+        of_points: Callable[[Points], Any],
+        labels: bool = False,
+    ) -> dict[Any, Any]:
+        """A value for every node (of labels, if they have one): of beliefs, and of what is seen."""
+        values: dict[int, Any] = {}
+
+        def put(nodes: np.ndarray, found: Any, kind: int) -> None:
+            if self.known.potentials.flat[kind] and getattr(found, "ndim", 0) == 2:
+                found = found[:, 0]
+            values.update(zip(nodes.tolist(), found, strict=True))
+
+        for kind, beliefs in self._batches.items():
+            if labels or beliefs.kernel.on_vectors:
+                put(self.passing.wiring.hidden[kind], of_beliefs(beliefs), kind)
+        for kind, (nodes, points, _) in self.known.observed.items():
+            if labels or self._node(kind).space.kernel_.on_vectors:
+                put(nodes, of_points(points), kind)
+        return {self._field.nodes[v]: values[v] for v in sorted(values)}
+
+    @cached_property
+    def mean(self) -> dict[Any, Any]:
+        return self._by_node(lambda e: e.mean(), lambda points: points)
+
+    @cached_property
+    def std(self) -> dict[Any, Any]:
+        return self._by_node(lambda e: e.std(), lambda points: 0 * points)
+
+    @cached_property
+    def mode(self) -> dict[Any, Any]:
+        return self._by_node(lambda e: e.mode(), lambda points: points, labels=True)
+
+    def interval(self, level: float = 0.9) -> dict[Any, tuple[Any, Any]]:
+        """For each node the ends of the interval that holds so much of its belief."""
+        low = self._by_node(lambda e: e.interval(level)[0], lambda points: points)
+        high = self._by_node(lambda e: e.interval(level)[1], lambda points: points)
+        return {node: (low[node], high[node]) for node in low}
+
+    def density(self, node: Any, x: Any) -> Array:
+        """The density (of labels the probability) of a hidden node at points x.
+
+        `p(x) Π m(x)` with a kernel density estimate of the marginal p (Song et al. 2013, 5.1.2).
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import numpy as np
+        >>> from meanmap import BeliefPropagation
+        >>> rng = np.random.default_rng(0)
+        >>> a = rng.normal(size=500)
+        >>> data = {"a": a, "b": a**2 + 0.1 * rng.normal(size=500)}
+        >>> found = BeliefPropagation(nx.path_graph(["a", "b"])).fit(data).run({"b": 1.0})
+        >>> left, middle, right = found.density("a", [[-1.0], [0.0], [1.0]])
+        >>> bool(middle < 0.3 * min(left, right))
+        True
+        """
+        v = self._place(node)
+        if not self.known.hidden[v]:
+            raise ValueError(f"{node!r} is observed: its belief is a point, without a density.")
+        kind = int(self._field.kind[v])
+        learned = self._node(kind)
+        kernel = learned.space.kernel_
+        flat = kernel.on_vectors and np.ndim(x) == 1 and learned.space._sample.shape[1] == 1
+        x = np.reshape(np.asarray(x, dtype=float), (-1, 1)) if flat else x
+        points = kernel.check(x, "x", learned.space._sample)
+        psi = asarray(learned.space._transform(points), learned.coordinates)
+        total = self.known.at(v, points, psi)
+        i = int(np.searchsorted(self.passing.wiring.hidden[kind], v))
+        beta = self.state[kind][i][: int((self.passing.wiring.link[kind][i] >= 0).sum())]
+        xp = namespace(psi)
+        total = total + xp.sum(self.known.potentials.logarithms(beta, psi), axis=0)
+        S = self.products[kind][i]
+        top = xp.max(S)
+        Z = xp.sum(learned.weights * xp.exp(S - top))
+        if kernel.on_vectors:
+            p = density(learned.points, to_numpy(learned.weights), points)
+        else:
+            p = learned.embedding(learned.weights)(points)
+        return p * xp.exp(total - top) / Z
+
+    # --- for people ---------------------------------------------------------------------------
+
+    def array(self, what: str = "mean") -> np.ndarray:
+        """`mean`, `std` or `mode` of the nodes that are places (i, j), as an array (rows, columns).
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import numpy as np
+        >>> from meanmap import BeliefPropagation
+        >>> rng = np.random.default_rng(0)
+        >>> fields = np.cumsum(rng.normal(size=(300, 2, 3)), axis=2)
+        >>> model = BeliefPropagation(nx.grid_2d_graph(2, 3)).fit(fields)
+        >>> model.run({(0, 0): 1.0}).array("mean").shape
+        (2, 3)
+        """
+        values = getattr(self, checks.option(what, "what", ["mean", "std", "mode"]))
+        places = [place for place in self._places if place in values]
+        if not places:
+            raise TypeError(
+                f"array: no nodes with a {what} are places (i, j). Labels have a mode only; for "
+                "nodes of other names use the dict .mean, .std or .mode."
+            )
+        plain = np.array([to_numpy(values[place]) for place in places])
+        size = tuple(np.max(places, axis=0) + 1)
+        gaps = len(places) < size[0] * size[1] and plain.dtype.kind != "f"
+        dtype, nothing = (object, None) if gaps else (plain.dtype, plain.flat[0])
+        nothing = np.nan if plain.dtype.kind == "f" else nothing
+        found = np.full((*size, *plain.shape[1:]), nothing, dtype)
+        found[tuple(np.transpose(places))] = plain
+        return found
+
+    @property
+    def _places(self) -> list[Any]:
+        """The nodes that are pairs of whole numbers; none, if they do not count from 0."""
+        pairs = [
+            name
+            for name in self._field.nodes
+            if isinstance(name, tuple)
+            and len(name) == 2
+            and all(isinstance(i, int | np.integer) for i in name)
+        ]
+        return pairs if all(min(pair) >= 0 for pair in pairs) else []
+
+    def _is_number(self, node: Any) -> bool:
+        kind = int(self._field.kind[self._place(node)])
+        return self.known.potentials.flat[kind] and self._node(kind).space.kernel_.on_vectors
+
+    def plot(self, what: str | None = None, ax: Any = None) -> Any:
+        """Draw the beliefs: of a grid means and deviations as pictures, of others the graph.
+
+        Parameters
+        ----------
+        what : "mean", "std", "mode", "residuals" or None
+            One picture; None for mean and deviation side by side, of a grid.
+        ax : matplotlib axes, two of them for None
+        """
+        if what is not None:
+            checks.option(what, "what", ["mean", "std", "mode", "residuals"])
+        if what == "residuals":
+            return plots.residuals(self.residuals, ax)
+        if self._places and all(self._is_number(place) for place in self._places):
+            names = ("mean", "std") if what is None else (what,)
+            return plots.maps([(name, self.array(name)) for name in names], ax)
+        nodes = self._field.nodes
+        if len(nodes) > SHOWN:
+            raise ValueError(
+                f"plot: a graph of {len(nodes)} nodes is too large to draw; of a grid with nodes "
+                "(i, j) the beliefs are drawn as pictures. Use .mean and .std, or belief(node)."
+            )
+        labels = {
+            name: in_words(name, self.belief(name), not self.known.hidden[v])
+            for v, name in enumerate(nodes)
+        }
+        graph = nx.Graph([(nodes[a], nodes[b]) for a, b in self._field.edges])
+        graph.add_nodes_from(nodes)
+        seen = {name for v, name in enumerate(nodes) if not self.known.hidden[v]}
+        return plots.tree(graph, labels, seen, ax)
+
+    def __repr__(self) -> str:
+        nodes, seen = len(self._field.nodes), int((~self.known.hidden).sum())
+        how = "converged" if self.converged else "not converged"
+        return (
+            f"Beliefs of {nodes} nodes, {seen} of them observed: {how} after {self.iterations} "
+            f"iterations, residual {self.residuals[-1]:.2g}"
+        )

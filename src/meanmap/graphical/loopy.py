@@ -1,0 +1,341 @@
+"""Belief propagation on graphs with loops."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from meanmap import checks
+from meanmap.arrays import is_array, one_blas_thread, to_numpy
+from meanmap.graphical.beliefs import Beliefs, Known
+from meanmap.graphical.field import Field, field_of
+from meanmap.graphical.fitting import LEAST
+from meanmap.graphical.passing import SCHEDULES, Passing, Wiring
+from meanmap.graphical.potentials import FieldLearner, Potentials
+from meanmap.graphical.tables import columns, kernels_of, missing, row_weights
+from meanmap.linalg import ConflictWarning
+from meanmap.progress import progress_bar
+from meanmap.spaces.bases import generator
+
+CONFLICT = 3.0  # of its best logarithm each message loses so much where their product is best
+
+
+class BeliefPropagation(BaseEstimator):
+    """Beliefs on any graph of variables: a pairwise Markov random field learned from a sample.
+
+    Messages are functions of a node's value, the product of several is taken at its sample, and
+    passing one on is a conditional embedding (Song, Fukumizu and Gretton 2013, Algorithm VI). On a
+    tree the beliefs are those of `KernelGraphicalModel`; on a graph with loops they are those of
+    loopy belief propagation, whose potentials are what the data have on an edge,
+    `p(x_s, x_t) / (p(x_s) p(x_t))`, and on a node, `p(x_s)`.
+
+    Parameters
+    ----------
+    graph : networkx.Graph or networkx.DiGraph
+        Nodes are variables. Edges with equal `template` attributes share a potential, learned from
+        the rows of all of them. An edge reads from the earlier of its nodes in the graph to the
+        later, in a DiGraph as it points. Nodes at the same end of a template are alike, and so are
+        nodes with equal `template` attributes of their own.
+    kernel : Kernel, dict from node (or a node's template) to Kernel, or None
+        None chooses by column: a Gaussian at the median distance for numbers, at half of it from
+        500 values on, and a delta kernel for labels.
+    regularization : float, "auto", or a dict from template to one of them
+        λ of the conditionals; "auto" by leave-one-out, template by template. 0 is the
+        pseudo-inverse: with delta kernels this is belief propagation on the tables of frequencies.
+        A larger λ makes neighbours less sure of each other.
+    basis : a basis or None
+        How the spaces get their coordinates.
+    schedule : "synchronous", "sequential" or "residual"
+        All messages at once; node after node, from the ends of the graph and back; or always those
+        that would change most.
+    damping : float in [0, 1)
+        How much of a message stays when it is sent anew. 0.5 helps where messages oscillate.
+    trust : float in (0, 1]
+        The power to which what observed nodes say is raised. 1 is right where observations are
+        independent given the variables they hang on; where they overlap, as those of neighbouring
+        patches of a picture do, they count several times, and less is better.
+    tolerance : float
+        Converged when no message moves by more, as a share of its size.
+    max_samples : int
+        The values that stand for a variable, drawn at random where there are more. An iteration
+        costs as much for each message.
+    random_state : int, Generator or None
+        For that draw.
+    progress : bool or None
+        Show a progress bar; None on a terminal, for work longer than two seconds.
+
+    Attributes
+    ----------
+    nodes_ : the variables, in order
+    potentials_ : what was learned: a sample for each kind of node, operators for each template
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import numpy as np
+    >>> from meanmap import BeliefPropagation
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.normal(size=(2, 500))
+    >>> data = {"a": a, "b": b, "c": a + 0.3 * rng.normal(size=500)}
+    >>> data["d"] = data["c"] + b + 0.3 * rng.normal(size=500)
+    >>> square = nx.Graph([("a", "c"), ("c", "d"), ("d", "b"), ("b", "a")])
+    >>> found = BeliefPropagation(square).fit(data).run({"a": 1.0})
+    >>> found.converged, round(float(found.mean["c"]), 1)
+    (True, 1.0)
+    """
+
+    potentials_: Potentials
+
+    def __init__(
+        self,
+        graph: Any,
+        kernel: Any = None,
+        regularization: float | str = "auto",
+        basis: Any = None,
+        *,
+        schedule: str = "synchronous",
+        damping: float = 0.0,
+        trust: float = 1.0,
+        tolerance: float = 1e-3,
+        max_samples: int = 2000,
+        random_state: Any = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.graph = graph
+        self.kernel = kernel
+        self.regularization = regularization
+        self.basis = basis
+        self.schedule = schedule
+        self.damping = damping
+        self.trust = trust
+        self.tolerance = tolerance
+        self.max_samples = max_samples
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, data: Any, sample_weight: Any = None) -> Self:
+        """Learn every potential from the rows in which both ends have a value.
+
+        Parameters
+        ----------
+        data : DataFrame, dict of arrays, array with named fields, or array (n, rows, columns)
+            A column a node; the last for graphs whose nodes are places (i, j). NaN and None are
+            missing values. Nodes without a column have to be like others that have one.
+        sample_weight : array (n,) or None
+            How much each row counts.
+        """
+        self._settings()
+        field = field_of(self.graph)
+        table = self._table(data, field)
+        weights = row_weights(sample_weight, table)
+        learner = FieldLearner(
+            field,
+            self._regularization(field),
+            self.basis,
+            checks.whole(self.max_samples, "max_samples", 2, "A few hundred are enough."),
+            0.0 if self.regularization == 0 else LEAST,
+            generator(self.random_state),
+        )
+        with one_blas_thread():
+            potentials = learner.learn(table, self._kernels(field), weights)
+        # nothing is set before everything has worked
+        self.nodes_ = field.nodes
+        self.potentials_ = potentials
+        return self
+
+    def run(self, evidence: Any = None, max_iterations: int = 50) -> Beliefs:
+        """Beliefs given evidence.
+
+        Parameters
+        ----------
+        evidence : dict from node to what is known of it, or array (rows, columns)
+            A point: the node is observed. A function of points (m, d) that returns m values: a
+            likelihood, up to a factor. An Embedding: what somebody else believes of the node. In an
+            array, for graphs whose nodes are places (i, j), NaN is not observed.
+        max_iterations : int
+            Where messages still change after so many, a warning says by how much.
+
+        Returns
+        -------
+        Beliefs
+            `.belief(node)`, `.mean`, `.std`, `.mode`, `.interval(level)`, `.density(node, x)`,
+            `.converged`, `.iterations`, `.residuals`, `.plot()`.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> import numpy as np
+        >>> from meanmap import BeliefPropagation
+        >>> rng = np.random.default_rng(0)
+        >>> steps = np.cumsum(rng.normal(size=(400, 5)), axis=1)
+        >>> chain = nx.path_graph(5)
+        >>> model = BeliefPropagation(chain, random_state=0).fit(dict(enumerate(steps.T)))
+        >>> sensor = lambda x: np.exp(-0.5 * (x[:, 0] - 2.0) ** 2)  # 2 seen with noise of 1
+        >>> found = model.run({0: 0.0, 4: sensor})
+        >>> round(float(found.mean[4]), 1)  # 4 steps: 2 · 4/5
+        1.6
+        """
+        check_is_fitted(self, "potentials_")
+        damping, tolerance = self._settings()
+        most = checks.whole(max_iterations, "max_iterations", 1, "50 are often enough.")
+        potentials, field = self.potentials_, self.potentials_.field
+        known = Known.of(potentials, self._evidence(evidence, field), self.trust)
+        wiring = Wiring.of(field, known.hidden)
+        passing = Passing(potentials, wiring, known.alone(wiring))
+        state, moved = passing.start(), []
+        steps = SCHEDULES[self.schedule](passing, state, damping)
+        with one_blas_thread(), progress_bar(most, "belief propagation", self.progress, "it") as on:
+            for _ in range(most):
+                state, change = next(steps)
+                moved.append(change)
+                on(1)
+                if change <= tolerance:
+                    break
+            products, strain = passing.products(state)
+        converged = moved[-1] <= tolerance
+        if not converged:
+            warnings.warn(
+                f"belief propagation has not converged: after {most} iterations a message still "
+                f"moves by {moved[-1]:.2g} of its size (tolerance {tolerance:g}). The beliefs are "
+                "those of the last iteration. Try damping=0.5, schedule='residual', or more "
+                "iterations.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self._warn_of_conflict(wiring, strain)
+        return Beliefs(passing, known, state, products, converged, np.array(moved))
+
+    # --- gates --------------------------------------------------------------------------------
+
+    def _settings(self) -> tuple[float, float]:
+        checks.option(self.schedule, "schedule", list(SCHEDULES))
+        damping = checks.not_negative(self.damping, "damping", "It is a share in [0, 1).")
+        if damping >= 1:
+            raise ValueError(
+                f"damping must be in [0, 1), got {self.damping!r}: with 1 no message ever changes."
+            )
+        remedy = "It is a share in (0, 1]."
+        if checks.positive(self.trust, "trust", remedy) > 1:
+            raise ValueError(f"trust must be in (0, 1], got {self.trust!r}.")
+        remedy = "It is the change of a message that counts as none, like 1e-3."
+        return damping, checks.positive(self.tolerance, "tolerance", remedy)
+
+    def _regularization(self, field: Field) -> Callable[[int], float | str]:
+        """λ of a template."""
+        given = self.regularization
+        if not isinstance(given, Mapping):
+            return lambda template: given
+        named = [which[0] if word == "template" else which for word, which in field.keys]
+        unknown = [key for key in given if key not in named]
+        if unknown:
+            raise ValueError(
+                f"regularization: there is no template {some(unknown)}; there are {some(named)}."
+            )
+        return lambda template: given.get(named[template], "auto")
+
+    def _warn_of_conflict(self, wiring: Wiring, strain: list[np.ndarray]) -> None:
+        most = [float(one.max(initial=0.0)) for one in strain]
+        if max(most, default=0.0) <= CONFLICT:
+            return
+        kind = int(np.argmax(most))
+        name = self.nodes_[wiring.hidden[kind][int(strain[kind].argmax())]]
+        others = sum(int((one > CONFLICT).sum()) for one in strain) - 1
+        more = f" (and around {others} other nodes)" if others else ""
+        warnings.warn(
+            f"the evidence around {name!r}{more} conflicts: no value in the data suits all of it.",
+            ConflictWarning,
+            stacklevel=3,
+        )
+
+    def _table(self, data: Any, field: Field) -> dict[Any, Any]:
+        """A column a node."""
+        if is_array(data) and not getattr(getattr(data, "dtype", None), "names", None):
+            by_place(field, data.shape[1:], "data", "(n, rows, columns)")
+            if not data.shape[0]:
+                raise ValueError(f"data has no rows: shape {tuple(data.shape)}.")
+            places: Any = field.nodes
+            return {place: data[(slice(None), *place)] for place in places}
+        table = columns(data)
+        if not any(name in table for name in field.nodes):
+            raise ValueError(
+                f"data: none of its columns ({some(table)}) is a node of the graph "
+                f"({some(field.nodes)})."
+            )
+        return table
+
+    def _kernels(self, field: Field) -> dict[Any, Any]:
+        """A kernel for each node, by its name or by its template."""
+        given = self.kernel
+        if not isinstance(given, Mapping):
+            return kernels_of(given, field.nodes)
+        own = {name: self.graph.nodes[name].get("template") for name in field.nodes}
+        templates = {template for template in own.values() if template is not None}
+        unknown = [key for key in given if key not in own and key not in templates]
+        if unknown:
+            raise ValueError(
+                f"kernel: there is no node and no node's template {some(unknown)}; the nodes are "
+                f"{some(field.nodes)}."
+            )
+        named = {name: given.get(name, given.get(own[name])) for name in field.nodes}
+        return kernels_of(named, field.nodes)
+
+    def _evidence(self, evidence: Any, field: Field) -> dict[Any, Any]:
+        """What is known, by node."""
+        if evidence is None:
+            return {}
+        if is_array(evidence):
+            by_place(field, evidence.shape, "evidence", "(rows, columns)")
+            cells: Any = to_numpy(evidence)
+            return {name: cells[name] for name in field.nodes if present(cells[name])}
+        if not isinstance(evidence, Mapping):
+            raise TypeError(
+                f"evidence: expected a dict from node to what is known of it, got "
+                f"{checks.describe(evidence)}."
+            )
+        unknown = [name for name in evidence if name not in field.place]
+        if unknown:
+            raise ValueError(
+                f"evidence: there is no node {some(unknown)}; the nodes are {some(field.nodes)}."
+            )
+        empty = [name for name, value in evidence.items() if missing(value)]
+        if empty:
+            raise ValueError(f"evidence[{empty[0]!r}] is missing. Leave out what is not known.")
+        return dict(evidence)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "potentials_")
+
+
+def present(cell: Any) -> bool:
+    """Whether a place of an array has a value."""
+    plain = np.asarray(cell)
+    return not (np.isnan(plain).any() if plain.dtype.kind == "f" else missing(plain.tolist()))
+
+
+def by_place(field: Field, shape: tuple[int, ...], what: str, form: str) -> None:
+    """Refuse an array for a graph whose nodes are not places in it."""
+    name: Any
+    for name in field.nodes:
+        fits = isinstance(name, tuple) and all(isinstance(i, int | np.integer) for i in name)
+        if not fits or len(name) > len(shape):
+            raise TypeError(
+                f"{what}: an array {form} is for graphs whose nodes are places (i, j), as those of "
+                f"nx.grid_2d_graph; this one has the node {name!r}. Use a dict by node."
+            )
+        if any(not 0 <= i < size for i, size in zip(name, shape, strict=False)):
+            raise ValueError(
+                f"{what}: the graph has the node {name!r}, which is no place in an array of shape "
+                f"{tuple(shape)} {form}."
+            )
+
+
+def some(names: Any) -> str:
+    """Names in words, the first few."""
+    words = [repr(name) for name in list(names)[:6]]
+    return ", ".join(words) + (", …" if len(names) > len(words) else "")

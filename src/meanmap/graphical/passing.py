@@ -1,0 +1,308 @@
+"""Messages on a graph with loops, all of a kind at once.
+
+Every hidden node has a slot for each hidden neighbour: what comes in there, and what goes out to
+the same neighbour, which is the product of all that came in elsewhere (Song, Fukumizu and Gretton
+2013, eq. 27 and 30). Products are sums of logarithms, so that no number of neighbours underflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import Array, apply, asarray, assign, for_each_thread, namespace, take, to_numpy
+from meanmap.graphical.field import NONE, Field
+from meanmap.graphical.messages import Node
+from meanmap.graphical.potentials import Potentials
+
+BLOCK = 1 << 18  # values of messages that are in memory at a time
+SHARE = 64  # of the messages, the part that the residual schedule sends at a time
+
+State = list[Array]  # for each kind the messages that came in, (nodes, slots, r)
+
+
+@dataclass(frozen=True, eq=False)
+class Wiring:
+    """Who sends to whom, among the hidden nodes: for each kind tables (nodes, slots)."""
+
+    hidden: list[np.ndarray]  # the nodes of each kind, as numbers of the field
+    link: list[np.ndarray]  # what goes out goes along this link; NONE where there is no neighbour
+    to: list[np.ndarray]  # (nodes, slots, 3): to this kind, this node of it, this slot
+
+    @classmethod
+    def of(cls, field: Field, hidden: np.ndarray) -> Wiring:
+        """The wiring of a field whose other nodes are observed."""
+        inside = np.repeat(hidden[field.edges].all(axis=1), 2)
+        nodes = [members[hidden[members]] for members in field.members]
+        local = np.full(len(field.nodes), NONE)
+        for members in nodes:
+            local[members] = np.arange(len(members))
+        message = np.flatnonzero(inside)
+        order = message[np.argsort(field.targets[message], kind="stable")]
+        first = np.searchsorted(field.targets[order], field.targets[order])
+        slot = np.full(len(field.targets), NONE)
+        slot[order] = np.arange(len(order)) - first
+        link, to = [], []
+        for kind, members in enumerate(nodes):
+            mine = message[field.kind[field.targets[message]] == kind]
+            shape = len(members), int(slot[mine].max(initial=NONE)) + 1
+            out = np.full(shape, NONE)
+            where = np.full((*shape, 3), NONE)
+            at = local[field.targets[mine]], slot[mine]
+            back = mine ^ 1  # the message the other way
+            out[at] = field.links[back]
+            other = field.targets[back]
+            where[at] = np.stack([field.kind[other], local[other], slot[back]], axis=-1)
+            link.append(out)
+            to.append(where)
+        return cls(nodes, link, to)
+
+    @cached_property
+    def padded(self) -> list[bool]:
+        """Whether some nodes of a kind have fewer neighbours than others."""
+        return [bool((link == NONE).any()) for link in self.link]
+
+    @cached_property
+    def messages(self) -> np.ndarray:
+        """Every message as (kind, node, slot) of where it comes in."""
+        parts = [
+            np.column_stack([np.full(len(i), kind), i, j])
+            for kind, (i, j) in enumerate(np.nonzero(link != NONE) for link in self.link)
+        ]
+        return np.concatenate(parts) if parts else np.empty((0, 3), dtype=int)
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """What is known of the hidden nodes of a kind, each alone: the product of what says it."""
+
+    logs: Array  # of the product at the sample, (nodes, m)
+    peak: np.ndarray  # the best values of the factors, multiplied, (nodes,)
+    count: np.ndarray  # the number of factors, (nodes,)
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """Messages along one link: where they go, and what they are."""
+
+    kind: int
+    node: np.ndarray
+    slot: np.ndarray
+    beta: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Passing:
+    """The rule of Algorithm VI on a wiring, with what is known of single nodes."""
+
+    potentials: Potentials
+    wiring: Wiring
+    alone: list[Alone]  # for each kind what is known of single nodes
+
+    def start(self) -> State:
+        """Messages that say nothing."""
+        state = []
+        for kind, link in enumerate(self.wiring.link):
+            node = self.potentials.nodes[kind]
+            r = node.coordinates.shape[1]
+            beta = asarray(np.zeros((*link.shape, r)), node.coordinates)
+            state.append(beta)
+        for kind, link in enumerate(self.wiring.link):
+            for one in np.unique(link[link != NONE]):
+                i, j = np.nonzero(link == one)
+                s, node, slot = self.wiring.to[kind][i, j].T
+                state[s[0]] = assign(state[s[0]], (node, slot), self.potentials.nothing(int(one)))
+        return state
+
+    def come_in(self, state: State, kind: int, nodes: Any) -> tuple[Array, Array]:
+        """log of the messages to nodes of a kind at its sample, (n, slots, m), and of all known."""
+        L = self.potentials.logarithms(
+            take(state[kind], nodes), self.potentials.nodes[kind].coordinates
+        )
+        xp = namespace(L)
+        if self.wiring.padded[kind]:
+            here = asarray(self.wiring.link[kind][nodes] != NONE, L)
+            L = L * here[:, :, None]
+        return L, take(self.alone[kind].logs, nodes) + xp.sum(L, axis=1)
+
+    def send(self, state: State, kind: int, nodes: Any) -> Iterator[Sent]:
+        """What nodes of a kind say to their neighbours, link by link."""
+        L, S = self.come_in(state, kind, nodes)
+        if not L.shape[1]:
+            return
+        xp = namespace(L)
+        L = S[:, None, :] - L  # the product of all but the one it goes to
+        L -= xp.max(L, axis=-1, keepdims=True)
+        P = xp.reshape(apply("exp", L), (-1, L.shape[-1]))
+        link, to = (table[kind][nodes] for table in (self.wiring.link, self.wiring.to))
+        for one in np.unique(link[link != NONE]):
+            at = np.flatnonzero(link == one)
+            s, node, slot = to.reshape(-1, 3)[at].T
+            beta = take(P, at) @ self.potentials.links[one].spread
+            yield Sent(int(s[0]), node, slot, self.potentials.scaled(beta, int(one)))
+
+    def blocks(self) -> list[tuple[int, slice]]:
+        """All hidden nodes, some of a kind at a time."""
+        found = []
+        for kind, link in enumerate(self.wiring.link):
+            m = self.potentials.nodes[kind].coordinates.shape[0]
+            step = max(1, BLOCK // (m * max(link.shape[1], 1)))
+            found += [(kind, slice(start, start + step)) for start in range(0, link.shape[0], step)]
+        return found
+
+    def each_block(self, work: Callable[[int, slice], None]) -> None:
+        """Do a thing for all hidden nodes, on all threads where NumPy can."""
+        blocks = self.blocks()
+
+        def share(thread: int, of: int) -> None:
+            for kind, nodes in blocks[thread::of]:
+                work(kind, nodes)
+
+        if isinstance(self.potentials.nodes[0].coordinates, np.ndarray):
+            for_each_thread(share)
+        else:
+            share(0, 1)
+
+    def all_sent(self, state: State) -> State:
+        """What everybody says at once, as a new state."""
+        fresh = [namespace(beta).zeros_like(beta) for beta in state]
+
+        def work(kind: int, nodes: slice) -> None:
+            for sent in self.send(state, kind, nodes):
+                fresh[sent.kind] = assign(fresh[sent.kind], (sent.node, sent.slot), sent.beta)
+
+        self.each_block(work)
+        return fresh
+
+    def change(self, kind: int, old: Array, new: Array) -> np.ndarray:
+        """How far messages (..., r) to a kind have moved, as functions of its values (L₂)."""
+        difference = new - old
+        moved = namespace(new).sum((difference @ self._covariance[kind]) * difference, axis=-1)
+        return np.sqrt(np.maximum(to_numpy(moved), 0.0))
+
+    @cached_property
+    def _covariance(self) -> list[Array]:
+        return [covariance(node) for node in self.potentials.nodes]
+
+    def products(self, state: State) -> tuple[list[Array], list[np.ndarray]]:
+        """log of everything known of each hidden node at its kind's sample, (nodes, m).
+
+        And how much of it is contradiction, (nodes,): the mean over messages of what each loses of
+        its best where the product is best.
+        """
+        found = [namespace(alone.logs).zeros_like(alone.logs) for alone in self.alone]
+        strain = [np.zeros(len(alone.count)) for alone in self.alone]
+
+        def work(kind: int, nodes: slice) -> None:
+            L, S = self.come_in(state, kind, nodes)
+            found[kind] = assign(found[kind], nodes, S)
+            alone, xp = self.alone[kind], namespace(L)
+            best = to_numpy(xp.max(L, axis=-1)).sum(axis=1) + alone.peak[nodes]
+            count = (self.wiring.link[kind][nodes] != NONE).sum(axis=1) + alone.count[nodes]
+            lost = best - to_numpy(xp.max(S, axis=-1))
+            strain[kind][nodes] = lost / np.maximum(count, 1)
+
+        self.each_block(work)
+        return found, strain
+
+
+def covariance(node: Node) -> Array:
+    """`Ψᵀ diag(w) Ψ`."""
+    return node.coordinates.T @ (node.weights[:, None] * node.coordinates)
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+def mixed(old: Array, new: Array, damping: float) -> Array:
+    return new if damping == 0 else (1 - damping) * new + damping * old
+
+
+def synchronous(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
+    """Everybody at once."""
+    while True:
+        fresh = passing.all_sent(state)
+        moved = [
+            passing.change(kind, old, new).max(initial=0.0)
+            for kind, (old, new) in enumerate(zip(state, fresh, strict=True))
+        ]
+        pairs = zip(state, fresh, strict=True)
+        state = [mixed(old, new, damping) for old, new in pairs]
+        yield state, float(max(moved, default=0.0))
+
+
+def sequential(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
+    """From the farthest nodes to the first and back, each with the news: on a tree once is enough.
+
+    Nodes as far from the first as each other speak together.
+    """
+    field, wiring = passing.potentials.field, passing.wiring
+    hidden = np.zeros(len(field.nodes), dtype=bool)
+    local = np.full(len(field.nodes), NONE)
+    for nodes in wiring.hidden:
+        hidden[nodes] = True
+        local[nodes] = np.arange(len(nodes))
+    levels = [
+        [(int(k), local[nodes[field.kind[nodes] == k]]) for k in np.unique(field.kind[nodes])]
+        for nodes in field.levels(hidden)
+    ]
+    while True:
+        most = 0.0
+        for level in (*levels[::-1], *levels[1:]):
+            for kind, nodes in level:
+                for sent in passing.send(state, kind, nodes):
+                    at = sent.node, sent.slot
+                    old = state[sent.kind][at]
+                    most = max(most, passing.change(sent.kind, old, sent.beta).max())
+                    new = mixed(old, sent.beta, damping)
+                    state[sent.kind] = assign(state[sent.kind], at, new)
+        yield state, float(most)
+
+
+def residual(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
+    """Always those messages that would change most; as many as there are make an iteration.
+
+    Of few messages one at a time (Elidan, McGraw and Koller 2006), of many a small share.
+    """
+    messages = passing.wiring.messages
+    some = max(1, len(messages) // SHARE)
+    number = [np.full(link.shape, NONE) for link in passing.wiring.link]
+    for kind, table in enumerate(number):
+        mine = np.flatnonzero(messages[:, 0] == kind)
+        table[messages[mine, 1], messages[mine, 2]] = mine
+    waiting = passing.all_sent(state)
+    moves = np.zeros(len(messages))
+    for kind, table in enumerate(number):
+        mine = table[table != NONE]
+        moves[mine] = passing.change(kind, state[kind], waiting[kind])[table != NONE]
+    while True:
+        sent_now = 0
+        while sent_now < len(messages) and moves.max() > 0:
+            chosen = np.argpartition(moves, -some)[-some:]
+            for kind in np.unique(messages[chosen, 0]):
+                mine = chosen[messages[chosen, 0] == kind]
+                at = messages[mine, 1], messages[mine, 2]
+                new = mixed(state[kind][at], waiting[kind][at], damping)
+                moves[mine] = passing.change(kind, new, waiting[kind][at])
+                state[kind] = assign(state[kind], at, new)
+            for kind in np.unique(messages[chosen, 0]):
+                told = np.unique(messages[chosen[messages[chosen, 0] == kind], 1])
+                for sent in passing.send(state, int(kind), told):
+                    at = sent.node, sent.slot
+                    waiting[sent.kind] = assign(waiting[sent.kind], at, sent.beta)
+                    moves[number[sent.kind][at]] = passing.change(
+                        sent.kind, state[sent.kind][at], sent.beta
+                    )
+            sent_now += len(chosen)
+        yield state, float(moves.max(initial=0.0))
+
+
+SCHEDULES: dict[str, Callable[[Passing, State, float], Iterator[tuple[State, float]]]] = {
+    "synchronous": synchronous,
+    "sequential": sequential,
+    "residual": residual,
+}

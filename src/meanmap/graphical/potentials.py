@@ -1,0 +1,314 @@
+"""Learning a random field: a sample for every kind of node, two operators for every template.
+
+A kind's sample are cells, a node's value in a row. The product of messages at a node is known at
+those cells, and goes on along a link to the neighbours' values in the same rows (Song, Fukumizu and
+Gretton 2013, Algorithm VI): all messages of a link are one matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import (
+    Array,
+    apply,
+    asarray,
+    assign,
+    concatenate,
+    epsilon,
+    is_array,
+    namespace,
+    take,
+)
+from meanmap.conditional import ConditionalEmbedding
+from meanmap.graphical.field import Field
+from meanmap.graphical.fitting import MANY, conditional, placed
+from meanmap.graphical.messages import Node
+from meanmap.graphical.tables import Variable, variable
+from meanmap.kernels import Gaussian, Kernel
+
+MOST = 20_000  # pairs that an operator is learned from
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """How messages go along a template, from nodes t of one kind to nodes s of another.
+
+    A product of messages P at the sample of t becomes `P @ spread`, the coefficients of
+    `x_s ↦ E[P(X_t) | x_s]` (eq. 30). An observed x_t says `ψ(x_t) @ direct`: the density of x_t
+    given x_s over its density altogether.
+    """
+
+    spread: Array  # (m_t, r_s)
+    direct: Array  # (r_t, r_s)
+    regularization: float  # λ of P(t | s)
+
+
+@dataclass(frozen=True, eq=False)
+class Potentials:
+    """All that was learned."""
+
+    field: Field
+    nodes: list[Node]  # one a kind
+    links: list[Link]  # two a template
+    flat: list[bool]  # whether a kind's values are single numbers
+    least: float  # of a message, whose mean is one
+
+    @cached_property
+    def tiny(self) -> float:
+        """A number whose logarithm stands for that of zero."""
+        return 1e-300 if epsilon(self.nodes[0].coordinates) < 1e-10 else 1e-30
+
+    def logarithms(self, beta: Array, rows: Array) -> Array:
+        """log m(x) of messages (..., r) at rows of coordinates, (..., n).
+
+        A message is at least so much of its mean: estimates of small ones may be negative.
+        """
+        xp = namespace(beta)
+        shape = beta.shape
+        values = xp.reshape(beta, (-1, shape[-1])) @ rows.T
+        logs = logarithm(values, max(self.least, self.tiny))
+        return xp.reshape(logs, (*shape[:-1], rows.shape[0]))
+
+    def nothing(self, link: int) -> Array:
+        """The message along a link when nothing is known: E[1 | x_s], of mean one."""
+        spread = self.links[link].spread
+        beta = namespace(spread).sum(spread, axis=0)
+        return beta / (beta @ self.nodes[self.field.ends(link)[1]].mean)
+
+    def scaled(self, beta: Array, link: int) -> Array:
+        """Messages of mean one; one whose mean is not positive is noise, and says nothing."""
+        xp = namespace(beta)
+        mean = (beta @ self.nodes[self.field.ends(link)[1]].mean)[:, None]
+        good = mean > 0
+        if bool(xp.all(good)):
+            return beta / mean
+        return xp.where(good, beta / xp.where(good, mean, xp.ones_like(mean)), self.nothing(link))
+
+
+@dataclass(frozen=True)
+class FieldLearner:
+    """How a field is learned from a table.
+
+    A kind's values are those of all its cells, cell = place of the node · rows + row.
+    """
+
+    field: Field
+    regularization: Callable[[int], float | str]  # of a template
+    basis: Any
+    max_samples: int
+    least: float  # of a message, whose mean is one
+    rng: np.random.Generator
+
+    def learn(
+        self, table: Mapping[Any, Any], kernels: Mapping[Any, Kernel | None], weights: np.ndarray
+    ) -> Potentials:
+        """Everything, from a column a node."""
+        field = self.field
+        values = [self.values(k, table, kernels, weights) for k in range(len(field.members))]
+        pairs = [self.pairs(template, values, weights) for template in range(len(field.names))]
+        chosen = [self.chosen(k, values[k], pairs) for k in range(len(values))]
+        nodes = [self.node(*both, weights) for both in zip(values, chosen, strict=True)]
+        links: list[Link] = []
+        for template, both in enumerate(pairs):
+            links += self.links(template, both, values, chosen, nodes, weights)
+        flat = [single_numbers(field, k, table) for k in range(len(values))]
+        return Potentials(field, nodes, links, flat, self.least)
+
+    def some(self, n: int, most: int = MOST) -> np.ndarray:
+        """Numbers below n, in order; a random part where they are many."""
+        return np.arange(n) if n <= most else np.sort(self.rng.choice(n, most, replace=False))
+
+    # --- kinds --------------------------------------------------------------------------------
+
+    def values(
+        self,
+        kind: int,
+        table: Mapping[Any, Any],
+        kernels: Mapping[Any, Kernel | None],
+        weights: np.ndarray,
+    ) -> Variable:
+        """The values of a kind, in all cells that have one and a weight."""
+        field, n = self.field, len(weights)
+        names = [field.nodes[v] for v in field.members[kind]]
+        known = [i for i, name in enumerate(names) if name in table]
+        if not known:
+            remedy = "Add a column, or give its edges the template of edges with data."
+            raise ValueError(f"data: there is no column for {field.called(kind)}. {remedy}")
+        kernel = one_kernel(names, kernels)
+        label = str(names[known[0]])
+        stacked = stack([table[names[i]] for i in known], [names[i] for i in known])
+        found = variable(stacked, kernel, label, "median")
+        place, row = np.asarray(known)[found.rows // n], found.rows % n
+        here = weights[row] > 0
+        if not here.any():
+            raise ValueError(f"{label}: all rows in which it has a value have weight zero.")
+        if kernel is None and here.sum() >= MANY and isinstance(found.kernel, Gaussian):
+            found = replace(found, kernel=Gaussian("0.5*median"))
+        points, w = take(found.points, here), weights[row[here]]
+        some = self.some(len(w))
+        resolved = found.kernel.resolve(take(points, some), w[some])
+        return Variable(resolved, points, (place * n + row)[here])
+
+    def chosen(
+        self, kind: int, values: Variable, pairs: list[tuple[np.ndarray, np.ndarray]]
+    ) -> np.ndarray:
+        """The sample of a kind: cells at random, with enough for every template."""
+        m = self.max_samples
+        found = self.some(len(values.rows), m)
+        if len(found) == len(values.rows):
+            return found
+        for template, ends in enumerate(pairs):
+            for end, at in zip(self.field.ends(2 * template), ends, strict=True):
+                if end != kind:
+                    continue
+                cells = np.unique(at)
+                rest = np.setdiff1d(cells, found, assume_unique=True)
+                lacking = min(len(cells), max(2, m // 4)) - (len(cells) - len(rest))
+                if lacking > 0:
+                    found = np.union1d(found, rest[self.some(len(rest), lacking)])
+        return found
+
+    def node(self, values: Variable, chosen: np.ndarray, weights: np.ndarray) -> Node:
+        """A kind's space, placed on all its values, and its sample."""
+        some = self.some(len(values.rows))
+        cells = Variable(values.kernel, take(values.points, some), values.rows[some])
+        whole = placed(cells, weights[cells.rows % len(weights)], self.basis)
+        points = take(values.points, chosen)
+        w = weights[values.rows[chosen] % len(weights)]
+        rows = whole.space._transform(points)
+        w = asarray(w / w.sum(), whole.weights)
+        return replace(whole, points=points, coordinates=rows, weights=w)
+
+    # --- templates ----------------------------------------------------------------------------
+
+    def pairs(
+        self, template: int, values: list[Variable], weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Values at the first ends of a template and at its second ends, row by row."""
+        a, b = self.field.ends(2 * template)
+        edges = self.field.local[self.field.edges[self.field.template == template]]
+        edges = edges[np.argsort(edges[:, 0], kind="stable")]
+        n = len(weights)
+        place, row = np.divmod(values[a].rows, n)
+        first = np.asarray(np.searchsorted(edges[:, 0], place))
+        many = np.asarray(np.searchsorted(edges[:, 0], place, side="right")) - first
+        i = np.repeat(np.arange(len(place)), many)  # a node may have several such edges
+        step = np.arange(len(i)) - np.repeat(np.cumsum(many) - many, many)
+        wanted = edges[first[i] + step, 1] * n + row[i]
+        known = values[b].rows
+        j = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        here = known[j] == wanted
+        if here.sum() < 2:
+            raise ValueError(
+                f"{self.field.names[template]}: expected at least two rows with values at both "
+                f"ends, got {here.sum()}. Fill in values, or leave the edge out."
+            )
+        return i[here], j[here]
+
+    def links(
+        self,
+        template: int,
+        pairs: tuple[np.ndarray, np.ndarray],
+        values: list[Variable],
+        chosen: list[np.ndarray],
+        nodes: list[Node],
+        weights: np.ndarray,
+    ) -> list[Link]:
+        """A template's two links."""
+        ends = self.field.ends(2 * template)
+        lam = self.regularization(template)
+
+        def fitted(some: np.ndarray, t: int) -> ConditionalEmbedding:
+            """P(t | s) from some of the pairs, t and s being 0 and 1 or the other way round."""
+            s = 1 - t
+            w = weights[values[ends[t]].rows[pairs[t][some]] % len(weights)]
+            x, y = (take(values[ends[e]].points, pairs[e][some]) for e in (s, t))
+            return conditional(nodes[ends[s]].space, nodes[ends[t]].space, lam, (x, y), w)
+
+        every = np.arange(len(pairs[0]))
+        whole = [fitted(self.some(len(every)), t) for t in (0, 1)]
+        found = []
+        for t, model in enumerate(whole):
+            cells = chosen[ends[t]]
+            at = np.asarray(np.searchsorted(cells, pairs[t]))
+            at = np.minimum(at, len(cells) - 1)
+            mine = np.flatnonzero(cells[at] == pairs[t])
+            direct = whole[1 - t].operator_.inverse @ model.operator_.matrix
+            if len(mine) < len(every) or len(every) > MOST:
+                model = fitted(mine, t)
+            spread = summed(model.operator_.row_images, at[mine], len(cells))
+            found.append(Link(spread, direct, model.regularization_))
+        return found
+
+
+def logarithm(values: Array, least: float) -> Array:
+    """log of values that nobody else holds, those below `least` raised to it."""
+    if isinstance(values, np.ndarray):
+        return apply("log", np.maximum(values, least, out=values))
+    xp = namespace(values)
+    floor = asarray(least, values)
+    return apply("log", xp.where(values > floor, values, floor))
+
+
+def summed(parts: Array, at: np.ndarray, m: int) -> Array:
+    """Rows that belong to one cell added up: several neighbours may share it, or none have it."""
+    if len(at) == m and (at == np.arange(m)).all():
+        return parts
+    if not len(at):
+        return asarray(np.zeros((m, parts.shape[1])), parts)
+    order = np.argsort(at, kind="stable")
+    cells, first, many = np.unique(at[order], return_index=True, return_counts=True)
+    found = namespace(parts).zeros_like(take(parts, np.zeros(m, dtype=int)))
+    for k in range(int(many.max())):
+        has = many > k
+        rows = asarray(cells[has], parts, dtype=namespace(parts).int64)
+        found = assign(found, rows, found[rows] + take(parts, order[first[has] + k]))
+    return found
+
+
+def stack(columns: list[Any], names: list[Any]) -> Any:
+    """The columns of nodes that are alike one below the other."""
+    plain = [c.to_numpy() if hasattr(c, "to_numpy") and not is_array(c) else c for c in columns]
+    plain = [c if is_array(c) else np.asarray(c) for c in plain]
+    shapes = [tuple(c.shape[1:]) for c in plain]
+    odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if odd is not None:
+        raise ValueError(
+            f"data: nodes {names[0]!r} and {names[odd]!r} are at the same end of a template, but "
+            f"a value of the first has shape {shapes[0]} and one of the second {shapes[odd]}. "
+            "Give their edges different templates."
+        )
+    words = [getattr(c.dtype, "kind", "f") in "OSU" for c in plain]
+    odd = next((i for i, word in enumerate(words) if word != words[0]), None)
+    if odd is not None:
+        raise TypeError(
+            f"data: nodes {names[0]!r} and {names[odd]!r} are at the same end of a template, but "
+            f"one has numbers and the other {plain[odd if words[odd] else 0].dtype}. Give their "
+            "edges different templates."
+        )
+    return plain[0] if len(plain) == 1 else concatenate(plain)
+
+
+def one_kernel(names: list[Any], kernels: Mapping[Any, Kernel | None]) -> Kernel | None:
+    """The kernel of nodes that are alike."""
+    given = [(name, kernels[name]) for name in names if kernels[name] is not None]
+    odd = next((name for name, kernel in given if kernel != given[0][1]), None)
+    if odd is not None:
+        raise ValueError(
+            f"kernel: nodes {given[0][0]!r} and {odd!r} are at the same end of a template, and so "
+            "have one kernel; got two."
+        )
+    return given[0][1] if given else None
+
+
+def single_numbers(field: Field, kind: int, table: Mapping[Any, Any]) -> bool:
+    """Whether the values of a kind came as a flat column."""
+    names = (field.nodes[v] for v in field.members[kind])
+    column = next(table[name] for name in names if name in table)
+    return np.ndim(column) == 1
