@@ -29,6 +29,7 @@ EXPERIMENTS = {
     "trees": "chains and trees against the truth: linear, bent and branching edges, labels",
     "dimension": "densities of 5 to 20 variables, by factors and at once (lecture notes, 3.2)",
     "measurements": "trees learned from diabetes and wine: held-out rows and hidden values",
+    "loopy": "lattices with many modes: kernels, bins, particles, mixtures (Song et al. 2013, 5.1)",
     "series": "sunspots and sea temperatures forecast, against tuned autoregressions",
 }
 

@@ -6,20 +6,20 @@ and Gretton (2013), made anew: `room.pov` is the scene, `frames` the path and th
 
 from __future__ import annotations
 
-import hashlib
 import io
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Frames", "load", "run"]
+from meanmap.experiments import rendering
+from meanmap.experiments.rendering import CHECKSUMS, checksums, sha256
+
+__all__ = ["CHECKSUMS", "Frames", "checksums", "load", "run", "sha256"]
 
 VARIANTS = ("room", "uniform")
 SIDE = 20  # pixels along an edge of a frame
 FOLDER = Path(__file__).parent
-CHECKSUMS = "SHA256SUMS"
 
 
 class Frames(NamedTuple):
@@ -77,18 +77,7 @@ def run(**options: Any) -> Any:
 
 def save(folder: Path, variant: str, rotations: np.ndarray, frames: np.ndarray) -> None:
     """Write a file that `load` reads, frames (n, 20, 20, 3) as bytes, and note its checksum."""
-    name = f"{variant}.npz"
-    # What numpy.savez writes, but packed by LZMA: a quarter smaller.
-    with zipfile.ZipFile(folder / name, "w") as archive:
-        for key, array in (("rotations", rotations), ("frames", frames)):
-            # A member made so has a fixed date: the same arrays give the same checksum.
-            member = zipfile.ZipInfo(f"{key}.npy")
-            member.compress_type = zipfile.ZIP_LZMA
-            with archive.open(member, "w") as file:
-                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
-    noted = checksums(folder) | {name: sha256((folder / name).read_bytes())}
-    lines = (f"{digest}  {file}\n" for file, digest in sorted(noted.items()))
-    (folder / CHECKSUMS).write_text("".join(lines), encoding="ascii")
+    rendering.save_arrays(folder, f"{variant}.npz", {"rotations": rotations, "frames": frames})
 
 
 def read_verified(folder: Path, name: str) -> bytes:
@@ -97,25 +86,4 @@ def read_verified(folder: Path, name: str) -> bytes:
         "Reinstall meanmap, or render the frames again: "
         "python -m meanmap.experiments.camera.frames OUT, then load(variant, folder=OUT)."
     )
-    path = folder / name
-    expected = checksums(folder).get(name)
-    if expected is None or not path.is_file():
-        missing = path if not path.is_file() else f"a line for {name} in {folder / CHECKSUMS}"
-        raise FileNotFoundError(f"expected {missing}, found none. {remedy}")
-    data = path.read_bytes()
-    if (came := sha256(data)) != expected:
-        raise ValueError(f"{path} is damaged: SHA-256 {expected} expected, {came} came. {remedy}")
-    return data
-
-
-def checksums(folder: Path) -> dict[str, str]:
-    """File name to SHA-256, as the folder's list (which `sha256sum --check` reads) has it."""
-    path = folder / CHECKSUMS
-    if not path.is_file():
-        return {}
-    pairs = (line.split() for line in path.read_text(encoding="ascii").splitlines())
-    return {name: digest for digest, name in pairs}
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return rendering.read_verified(folder, name, remedy)

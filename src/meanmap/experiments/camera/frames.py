@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +19,9 @@ from scipy.spatial.transform import Rotation, Slerp
 from tqdm import tqdm
 
 from meanmap.experiments.camera import FOLDER, SIDE, VARIANTS, load, save
+from meanmap.experiments.rendering import INSTALL, find_povray, read_picture, run_povray
 
-__all__ = ["load", "look", "main", "path", "render"]
+__all__ = ["INSTALL", "load", "look", "main", "path", "render"]
 
 ANCHORS = 180
 STEPS = 20  # frames from one anchor to the next
@@ -30,11 +30,6 @@ FIELD = 60  # degrees of the field of view
 PICTURE = 100  # pixels along an edge of what POV-Ray renders
 SEED = 2009
 CHUNK = 30  # frames rendered by one process
-
-INSTALL = (
-    "Install POV-Ray 3.7 or later (Debian, Ubuntu: apt-get install povray; macOS: brew install "
-    "povray; else www.povray.org), with `povray` on the PATH."
-)
 
 
 # --- the path -------------------------------------------------------------------------------------
@@ -103,9 +98,7 @@ def render(
     advance
         Called with a number of frames when they are done, from several threads.
     """
-    program = shutil.which("povray")
-    if program is None:
-        raise RuntimeError(f"rendering needs the program `povray`, none was found. {INSTALL}")
+    program = find_povray()
     jobs = jobs or os.cpu_count() or 1
     size = max(1, min(CHUNK, -(-len(rotations) // jobs)))
     parts = [rotations[start : start + size] for start in range(0, len(rotations), size)]
@@ -116,7 +109,7 @@ def render(
         (folder / "gather.pov").write_text('#declare Gather = 1;\n#include "room.pov"\n')
         radiosity = "Radiosity_File_Name=radiosity"
         picture = ["+W240", "+H120", "+FP", "+Ogather.ppm"]
-        run(program, folder, ["+Igather.pov", *picture, radiosity, "Radiosity_To_File=on"])
+        run_povray(program, folder, ["+Igather.pov", *picture, radiosity, "Radiosity_To_File=on"])
 
         def take(number: int) -> np.ndarray:
             part, name = parts[number], f"part{number}"
@@ -125,10 +118,9 @@ def render(
             span = ["+KFI1001", f"+KFF{1000 + len(part)}"]
             picture = [f"+W{PICTURE}", f"+H{PICTURE}", "+FP", "File_Gamma=sRGB", f"+O{name}-.ppm"]
             options = [*picture, *span, radiosity, "Radiosity_From_File=on"]
-            run(program, folder, [f"+I{name}.pov", *options])
-            frames = [
-                shrink(read_picture(folder / f"{name}-{1001 + i}.ppm")) for i in range(len(part))
-            ]
+            run_povray(program, folder, [f"+I{name}.pov", *options])
+            files = (folder / f"{name}-{1001 + i}.ppm" for i in range(len(part)))
+            frames = [shrink(read_picture(file, PICTURE, PICTURE)) for file in files]
             if advance is not None:
                 advance(len(part))
             return np.stack(frames)
@@ -158,30 +150,6 @@ def turning(rotations: np.ndarray) -> str:
             '#include "room.pov"\n',
         ]
     )
-
-
-def run(program: str, folder: Path, options: Sequence[str]) -> None:
-    # One thread, no display: radiosity depends on the order in which samples are taken.
-    command = [program, *options, "+WT1", "-D", "-P"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        said = "\n".join(done.stderr.strip().splitlines()[-10:])
-        raise RuntimeError(
-            f"POV-Ray stopped with exit status {done.returncode}:\n{said}\n{INSTALL}"
-        )
-
-
-def read_picture(file: Path) -> np.ndarray:
-    """A square picture of the size that was asked for, from a binary PPM of 8 bits a colour."""
-    if not file.is_file():
-        raise RuntimeError(f"expected POV-Ray to write {file.name}, it did not. {INSTALL}")
-    data, wanted = file.read_bytes(), 3 * PICTURE**2
-    if not data.startswith(b"P6") or not wanted < len(data) < wanted + 1000:  # a header in front
-        raise RuntimeError(
-            f"expected a binary PPM of {PICTURE} × {PICTURE} pixels, POV-Ray wrote {len(data)} "
-            f"bytes that begin with {data[:2]!r}. {INSTALL}"
-        )
-    return np.frombuffer(data[-wanted:], np.uint8).reshape(PICTURE, PICTURE, 3)
 
 
 def shrink(picture: np.ndarray) -> np.ndarray:
