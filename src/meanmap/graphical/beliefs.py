@@ -12,7 +12,7 @@ import numpy as np
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace, take, to_numpy
-from meanmap.decoding.densities import density
+from meanmap.decoding.densities import density, likeliest_scales
 from meanmap.embeddings import Embedding, embed, function_values
 from meanmap.graphical.evidence import informative, outside, points_of
 from meanmap.graphical.passing import Alone, Passing, State, Wiring
@@ -385,10 +385,22 @@ class Beliefs:
         top = xp.max(S)
         Z = xp.sum(learned.weights * xp.exp(S - top))
         if kernel.on_vectors:
-            p = density(learned.points, to_numpy(learned.weights), points)
+            p = density(learned.points, to_numpy(learned.weights), points, self._widths(kind))
         else:
             p = learned.embedding(learned.weights)(points)
         return p * xp.exp(total - top) / Z
+
+    def _widths(self, kind: int) -> list[float]:
+        """The bandwidths of the marginal's density estimate, chosen once a kind."""
+        if kind not in self._chosen_widths:
+            node = self._node(kind)
+            found = likeliest_scales(node.points, to_numpy(node.weights))
+            self._chosen_widths[kind] = found
+        return self._chosen_widths[kind]
+
+    @cached_property
+    def _chosen_widths(self) -> dict[int, list[float]]:
+        return {}
 
     # --- for people ---------------------------------------------------------------------------
 
