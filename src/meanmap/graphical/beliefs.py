@@ -11,12 +11,22 @@ import networkx as nx
 import numpy as np
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    apply,
+    asarray,
+    concatenate,
+    count,
+    namespace,
+    take,
+    to_numpy,
+)
 from meanmap.decoding.densities import density, likeliest_scales
 from meanmap.embeddings import Embedding, embed, function_values
 from meanmap.graphical.evidence import informative, outside, points_of
 from meanmap.graphical.passing import Alone, Passing, State, Wiring
-from meanmap.graphical.potentials import Potentials, logarithm, summed
+from meanmap.graphical.potentials import Potentials, raised, summed
 
 TYPICAL = 1e-3  # λ for a belief on a node without neighbours
 SHOWN = 40  # nodes that are drawn with words
@@ -116,7 +126,9 @@ class Known:
             peak, many = np.zeros(len(nodes)), np.bincount(at, minlength=len(nodes))
             if len(at):
                 np.add.at(peak, at, to_numpy(namespace(logs).max(logs, axis=1)))
-            found.append(Alone(summed(logs, at, len(nodes)), peak, many))
+            logs = summed(logs, at, len(nodes))
+            top = namespace(logs).max(logs, axis=1, keepdims=True)
+            found.append(Alone(logs, namespace(logs).exp(logs - top), peak, many))
         return found
 
     def _likelihood(self, v: int, points: Points) -> Array:
@@ -125,7 +137,7 @@ class Known:
         node, name = self.potentials.nodes[int(field.kind[v])], field.nodes[v]
         scale = node.weights @ likelihood(self.functions[v], node.points, name)
         values = function_values(self.functions[v], points) / scale
-        return logarithm(values, self.potentials.tiny)
+        return apply("log", raised(values, self.potentials.tiny))
 
     def at(self, v: int, points: Points, psi: Array) -> Array:
         """log of what is known of one node alone, at any of its values."""

@@ -96,7 +96,7 @@ class BeliefPropagation(BaseEstimator):
         self,
         graph: Any,
         kernel: Any = None,
-        regularization: float | str = "auto",
+        regularization: float | str | Mapping[Any, float | str] = "auto",
         basis: Any = None,
         *,
         schedule: str = "synchronous",

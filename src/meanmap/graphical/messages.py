@@ -37,7 +37,7 @@ class Node:
     coordinates: Array  # (n, r)
     weights: Array
 
-    @property
+    @cached_property
     def mean(self) -> Array:
         """The embedding of its distribution, (r,)."""
         return self.weights @ self.coordinates

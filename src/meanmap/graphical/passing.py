@@ -14,15 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, apply, asarray, assign, for_each_thread, namespace, take, to_numpy
+from meanmap.arrays import Array, asarray, assign, for_each_thread, namespace, take, to_numpy
 from meanmap.graphical.field import NONE, Field
 from meanmap.graphical.messages import Node
 from meanmap.graphical.potentials import Potentials
 
-BLOCK = 1 << 18  # values of messages that are in memory at a time
+BLOCK = 1 << 17  # values of messages that are in memory at a time
 SHARE = 64  # of the messages, the part that the residual schedule sends at a time
 
 State = list[Array]  # for each kind the messages that came in, (nodes, slots, r)
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """Some nodes of a kind that speak along one link, and where what they say comes in."""
+
+    link: int
+    nodes: Any  # a slice or an array
+    kind: int
+    to_nodes: np.ndarray
+    to_slots: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +77,30 @@ class Wiring:
         """Whether some nodes of a kind have fewer neighbours than others."""
         return [bool((link == NONE).any()) for link in self.link]
 
+    def routes(self, kind: int, nodes: Any) -> tuple[list[list[Route]], Any]:
+        """For every slot of some nodes of a kind where it leads; and which slots lead nowhere."""
+        known = (kind, nodes.start, nodes.stop) if isinstance(nodes, slice) else None
+        if known is not None and known in self._routes:
+            return self._routes[known]
+        links, to = self.link[kind][nodes], self.to[kind][nodes]
+        found: list[list[Route]] = []
+        for slot in range(links.shape[1]):
+            column = links[:, slot]
+            found.append([])
+            for link in np.unique(column[column != NONE]):
+                at = np.flatnonzero(column == link)
+                s, node, there = to[at, slot].T
+                found[-1].append(Route(int(link), span(at), int(s[0]), node, there))
+        empty = np.nonzero(links.T == NONE)
+        answer = found, (empty if len(empty[0]) else None)
+        if known is not None:
+            self._routes[known] = answer
+        return answer
+
+    @cached_property
+    def _routes(self) -> dict[Any, tuple[list[list[Route]], Any]]:
+        return {}
+
     @cached_property
     def messages(self) -> np.ndarray:
         """Every message as (kind, node, slot) of where it comes in."""
@@ -81,6 +116,7 @@ class Alone:
     """What is known of the hidden nodes of a kind, each alone: the product of what says it."""
 
     logs: Array  # of the product at the sample, (nodes, m)
+    factor: Array  # the product, at its best 1
     peak: np.ndarray  # the best values of the factors, multiplied, (nodes,)
     count: np.ndarray  # the number of factors, (nodes,)
 
@@ -131,19 +167,28 @@ class Passing:
 
     def send(self, state: State, kind: int, nodes: Any) -> Iterator[Sent]:
         """What nodes of a kind say to their neighbours, link by link."""
-        L, S = self.come_in(state, kind, nodes)
-        if not L.shape[1]:
+        routes, empty = self.wiring.routes(kind, nodes)
+        if not routes:
             return
-        xp = namespace(L)
-        L = S[:, None, :] - L  # the product of all but the one it goes to
-        L -= xp.max(L, axis=-1, keepdims=True)
-        P = xp.reshape(apply("exp", L), (-1, L.shape[-1]))
-        link, to = (table[kind][nodes] for table in (self.wiring.link, self.wiring.to))
-        for one in np.unique(link[link != NONE]):
-            at = np.flatnonzero(link == one)
-            s, node, slot = to.reshape(-1, 3)[at].T
-            beta = take(P, at) @ self.potentials.links[one].spread
-            yield Sent(int(s[0]), node, slot, self.potentials.scaled(beta, int(one)))
+        rows = self.potentials.nodes[kind].coordinates
+        xp = namespace(rows)
+        beta = xp.permute_dims(take(state[kind], nodes), (1, 0, 2))  # a slot's messages together
+        slots, n, r = beta.shape
+        V = self.potentials.raised(xp.reshape(beta, (slots * n, r)) @ rows.T)
+        V = xp.reshape(V, (slots, n, rows.shape[0]))
+        if empty is not None:
+            V = assign(V, empty, asarray(1.0, V))
+        factors = [V[slot] for slot in range(slots)]
+        for slot, P in all_but_one(take(self.alone[kind].factor, nodes), factors, self._deep):
+            for route in routes[slot]:
+                new = take(P, route.nodes) @ self.potentials.links[route.link].spread
+                new = self.potentials.scaled(new, route.link)
+                yield Sent(route.kind, route.to_nodes, route.to_slots, new)
+
+    @cached_property
+    def _deep(self) -> int:
+        """Products of more factors than this are kept from underflow."""
+        return 40 if self.potentials.tiny < 1e-100 else 5
 
     def blocks(self) -> list[tuple[int, slice]]:
         """All hidden nodes, some of a kind at a time."""
@@ -208,6 +253,36 @@ class Passing:
 
         self.each_block(work)
         return found, strain
+
+
+def all_but_one(first: Array, factors: list[Array], deep: int) -> Iterator[tuple[int, Array]]:
+    """For each factor the product of all others, up to scale: the last first.
+
+    From both ends: no factor is divided by, for one may be zero.
+    """
+    before = [first]
+    for factor in factors[:-1]:
+        before.append(rescaled(before[-1] * factor, len(factors) > deep))
+    after = None
+    for slot in reversed(range(len(factors))):
+        yield slot, before[slot] if after is None else before[slot] * after
+        factor = factors[slot]
+        after = factor if after is None else rescaled(after * factor, len(factors) > deep)
+
+
+def rescaled(values: Array, needed: bool) -> Array:
+    """Rows whose largest value is one."""
+    if not needed:
+        return values
+    xp = namespace(values)
+    top = xp.max(values, axis=1, keepdims=True)
+    return values / xp.where(top > 0, top, xp.ones_like(top))
+
+
+def span(at: np.ndarray) -> Any:
+    """Numbers in order as a slice, where they leave none out: no copy is made then."""
+    whole = len(at) and at[-1] - at[0] + 1 == len(at)
+    return slice(int(at[0]), int(at[-1]) + 1) if whole else at
 
 
 def covariance(node: Node) -> Array:

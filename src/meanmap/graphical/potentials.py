@@ -72,8 +72,12 @@ class Potentials:
         xp = namespace(beta)
         shape = beta.shape
         values = xp.reshape(beta, (-1, shape[-1])) @ rows.T
-        logs = logarithm(values, max(self.least, self.tiny))
+        logs = apply("log", raised(values, max(self.least, self.tiny)))
         return xp.reshape(logs, (*shape[:-1], rows.shape[0]))
+
+    def raised(self, values: Array) -> Array:
+        """Values of messages, none below the least; they may be overwritten."""
+        return raised(values, self.least)
 
     def nothing(self, link: int) -> Array:
         """The message along a link when nothing is known: E[1 | x_s], of mean one."""
@@ -247,13 +251,13 @@ class FieldLearner:
         return found
 
 
-def logarithm(values: Array, least: float) -> Array:
-    """log of values that nobody else holds, those below `least` raised to it."""
+def raised(values: Array, least: float) -> Array:
+    """Values that nobody else holds, those below `least` raised to it."""
     if isinstance(values, np.ndarray):
-        return apply("log", np.maximum(values, least, out=values))
+        return np.maximum(values, least, out=values)
     xp = namespace(values)
     floor = asarray(least, values)
-    return apply("log", xp.where(values > floor, values, floor))
+    return xp.where(values > floor, values, floor)
 
 
 def summed(parts: Array, at: np.ndarray, m: int) -> Array:
