@@ -119,7 +119,7 @@ class Known:
                 logs = logs * asarray(power, logs)[:, None]
             functions = [v for v in self.functions if field.kind[v] == kind]
             if functions:
-                more = [self._likelihood(v, node.points)[None, :] for v in functions]
+                more = [self.likelihood(v, node.points)[None, :] for v in functions]
                 logs = namespace(logs).concat([logs, *more])
                 to = np.concatenate([to, functions])
             at = local[to]
@@ -131,23 +131,24 @@ class Known:
             found.append(Alone(logs, namespace(logs).exp(logs - top), peak, many))
         return found
 
-    def _likelihood(self, v: int, points: Points) -> Array:
-        """log of a node's likelihood at points, over its mean at the sample."""
+    def likelihood(self, v: int, points: Points) -> Array:
+        """log of a node's likelihood at points, over its mean at the sample; 0 without one."""
         field = self.potentials.field
         node, name = self.potentials.nodes[int(field.kind[v])], field.nodes[v]
+        if v not in self.functions:
+            return asarray(np.zeros(count(points)), node.coordinates)
         scale = node.weights @ likelihood(self.functions[v], node.points, name)
         values = function_values(self.functions[v], points) / scale
         return apply("log", raised(values, self.potentials.tiny))
 
-    def at(self, v: int, points: Points, psi: Array) -> Array:
-        """log of what is known of one node alone, at any of its values."""
+    def heard(self, v: int) -> tuple[Array, np.ndarray]:
+        """The messages to one node that do not change, and their powers."""
         kind = int(self.potentials.field.kind[v])
-        total = namespace(psi).zeros_like(psi[:, 0])
-        if kind in self.messages:
-            to, beta, power = self.messages[kind]
-            mine = np.flatnonzero(to == v)
-            total = asarray(power[mine], psi) @ self.potentials.logarithms(take(beta, mine), psi)
-        return total if v not in self.functions else total + self._likelihood(v, points)
+        if kind not in self.messages:
+            return self.potentials.nodes[kind].coordinates[:0], np.zeros(0)
+        to, beta, power = self.messages[kind]
+        mine = np.flatnonzero(to == v)
+        return take(beta, mine), power[mine]
 
 
 def observations(
@@ -297,7 +298,7 @@ class Beliefs:
             nodes, points, _ = self.known.observed[kind]
             at = int(np.flatnonzero(nodes == v)[0])
             return embed(take(points, slice(at, at + 1)), kernel=self._node(kind).space.kernel_)
-        return self._batches[kind][int(np.searchsorted(self.passing.wiring.hidden[kind], v))]
+        return self._batches[kind][self._local(kind, v)]
 
     def _place(self, node: Any) -> int:
         if node not in self._field.place:
@@ -387,20 +388,49 @@ class Beliefs:
         flat = kernel.on_vectors and np.ndim(x) == 1 and learned.space._sample.shape[1] == 1
         x = np.reshape(np.asarray(x, dtype=float), (-1, 1)) if flat else x
         points = kernel.check(x, "x", learned.space._sample)
-        psi = asarray(learned.space._transform(points), learned.coordinates)
-        total = self.known.at(v, points, psi)
-        i = int(np.searchsorted(self.passing.wiring.hidden[kind], v))
-        beta = self.state[kind][i][: int((self.passing.wiring.link[kind][i] >= 0).sum())]
+        top = namespace(learned.weights).max(self.products[kind][self._local(kind, v)])
+        weights = to_numpy(learned.weights)
+
+        def product(at: Points) -> Array:
+            logs = self._product(v, at) - top
+            return namespace(logs).exp(logs)
+
+        if not kernel.on_vectors:
+            whole = weights @ to_numpy(product(learned.points))
+            return learned.embedding(learned.weights)(points) * product(points) / whole
+        h = self._widths(kind)
+        # the integral by 2d points around each of the sample's, that what is answered sums to one
+        d = len(h)
+        whole = 0.0
+        for j, width in enumerate(h):
+            step = np.zeros((1, d))
+            step[0, j] = width * d**0.5
+            for side in (-1, 1):
+                moved = learned.points + asarray(side * step, learned.points)
+                whole += float(weights @ to_numpy(product(moved))) / (2 * d)
+        return density(learned.points, weights, points, h) * product(points) / whole
+
+    def _local(self, kind: int, v: int) -> int:
+        """The place of a hidden node among those of its kind."""
+        return int(np.searchsorted(self.passing.wiring.hidden[kind], v))
+
+    def _product(self, v: int, points: Points) -> Array:
+        """log of everything known of a hidden node, at any of its values.
+
+        Between and beyond the sample a message is taken to be at most what it is there.
+        """
+        kind = int(self._field.kind[v])
+        i, node, potentials = self._local(kind, v), self._node(kind), self.known.potentials
+        psi = asarray(node.space._transform(points), node.coordinates)
         xp = namespace(psi)
-        total = total + xp.sum(self.known.potentials.logarithms(beta, psi), axis=0)
-        S = self.products[kind][i]
-        top = xp.max(S)
-        Z = xp.sum(learned.weights * xp.exp(S - top))
-        if kernel.on_vectors:
-            p = density(learned.points, to_numpy(learned.weights), points, self._widths(kind))
-        else:
-            p = learned.embedding(learned.weights)(points)
-        return p * xp.exp(total - top) / Z
+        slots = int((self.passing.wiring.link[kind][i] >= 0).sum())
+        beta, power = self.known.heard(v)
+        beta = xp.concat([beta, self.state[kind][i][:slots]])
+        power = asarray(np.concatenate([power, np.ones(slots)]), psi)
+        most = xp.max(potentials.logarithms(beta, node.coordinates), axis=1, keepdims=True)
+        logs = potentials.logarithms(beta, psi)
+        total = power @ xp.where(logs < most, logs, most)
+        return total + self.known.likelihood(v, points)
 
     def _widths(self, kind: int) -> list[float]:
         """The bandwidths of the marginal's density estimate, chosen once a kind."""
