@@ -2105,12 +2105,17 @@ def loopy_discrete_messages(
     iterations: int,
     damping: float = 0.0,
     likelihoods: dict[Any, Array] | None = None,
+    power: float = 1.0,
 ) -> tuple[Messages, dict[Any, Array]]:
     """Loopy belief propagation on tables ``P(x_a, x_b)`` of the edges, all messages at once.
 
     ``m_ts(x_s) = sum_t P(x_t | x_s) f(x_t) prod_u m_ut(x_t)`` (eq. 27 with the edge potential
     ``P(x_s, x_t)/(P(x_s) P(x_t))``), of mean one under the marginal of s; observed
     nodes say ``P(x_t, x_s)/(P(x_t) P(x_s))``. A belief is ``P(x_s) f(x_s) prod_u m_us(x_s)``.
+
+    With a power ``rho`` it is the tree-reweighted kind (Wainwright, Jaakkola and Willsky 2005, eq.
+    39) with edge potentials ``(P(x_s, x_t)/(P(x_s) P(x_t)))^rho``: messages between hidden nodes
+    have that power, and the one that came from s has ``rho - 1``.
     """
     neighbours = _neighbours(list(tables), list(marginals))
     likelihoods = likelihoods or {}
@@ -2129,8 +2134,12 @@ def loopy_discrete_messages(
     def product(state: Messages, t: Any, s: Any) -> Array:
         values = np.array(likelihoods.get(t, np.ones(len(marginals[t]))), float)
         for u in neighbours[t]:
-            if u != s:
+            if u in observed:
                 values = values * state[u, t]
+            elif u != s:
+                values = values * state[u, t] ** power
+            else:
+                values = values * state[u, t] ** (power - 1)
         return values
 
     state: Messages = {}

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from math import exp, pi, sqrt
 from typing import Any
 
+import networkx as nx
 import numpy as np
 from scipy import stats
+from scipy.ndimage import gaussian_filter
+from scipy.spatial import cKDTree
 
 import meanmap as mm
 from meanmap.experiments.systems import ROTATION
@@ -359,9 +362,81 @@ def infer(rng: np.random.Generator) -> Part:
     return Part("INFER   KernelABC(simulator, prior).fit(n).posterior(y)", lines, draw)
 
 
+# --- a random field -------------------------------------------------------------------------------
+
+
+def mend(rng: np.random.Generator) -> Part:
+    """A map that was badly seen: beliefs on a grid, learned from other maps."""
+    side, shore = 24, 0.25
+
+    def maps(n: int) -> np.ndarray:
+        smooth = gaussian_filter(rng.normal(size=(n, side + 16, side + 16)), (0, 2, 2))
+        levels = np.where(smooth[:, 8:-8, 8:-8] > 0, 1.5, -1.0)
+        return levels + 0.3 * rng.normal(size=levels.shape)
+
+    recorded, truth = maps(50), maps(1)[0]
+    grid = nx.grid_2d_graph(side, side)
+    for a, b in grid.edges:  # neighbours are alike everywhere
+        grid.edges[a, b]["template"] = "across" if a[0] == b[0] else "down"
+    kind = rng.choice(3, size=truth.shape, p=[0.1, 0.1, 0.8])
+    hidden, land = kind != 1, (truth > shore) ^ (rng.random(truth.shape) < 0.2)
+
+    def seen(as_land: bool) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda x: np.where((x[:, 0] > shore) == as_land, 0.8, 0.2)
+
+    known = {place: truth[place] for place in grid if kind[place] == 1}
+    known |= {place: seen(land[place]) for place in grid if kind[place] == 2}
+
+    model = mm.BeliefPropagation(
+        grid, schedule="residual", max_samples=200, random_state=rng, progress=False
+    )
+    found = model.fit(recorded).run(known)
+
+    mean = found.array("mean")
+    told = np.where(kind == 1, truth, np.where(land, 1.5, -1.0))
+    told[kind == 0] = np.nan
+    places = np.argwhere(kind > 0)
+    near = cKDTree(places).query(np.argwhere(kind >= 0))[1]
+    nearest = told[tuple(places.T)][near].reshape(truth.shape)
+    ends = np.array(list(found.interval(0.9).values())).reshape(side, side, 2)
+    inside = (ends[..., 0] <= truth) & (truth <= ends[..., 1])
+
+    def right(heights: np.ndarray) -> float:
+        return float(((heights > shore) == (truth > shore))[hidden].mean())
+
+    lines = [
+        "land (1.5) or water (-1): of 10 places 1 is measured, 8 are seen, a fifth of them wrongly",
+        row("", "estimate", "truth"),
+        row("mean height, not measured", mean[hidden].mean(), truth[hidden].mean()),
+        row("land or water right", right(mean), 1.0),
+        row("as seen, or else the nearest", right(nearest), 1.0),
+        row("in the 90% interval (too sure)", inside[hidden].mean(), 0.9),
+    ]
+
+    def draw(ax: Any) -> None:
+        named = {
+            "what is known": told,
+            "as seen, or nearest": nearest,
+            "beliefs' mean": mean,
+            "truth": truth,
+        }
+        gap = np.full((side, 4), np.nan)
+        strip = [part for values in named.values() for part in (values, gap)][:-1]
+        ax.imshow(np.hstack(strip), cmap="BrBG_r", vmin=-2.2, vmax=2.7, interpolation="nearest")
+        corners = np.array([[0, 0], [side, 0], [side, side], [0, side], [0, 0]]) - 0.5
+        for number, name in enumerate(named):
+            left = number * (side + 4)
+            ax.plot(corners[:, 0] + left, corners[:, 1], color=GREY, linewidth=0.8)
+            ax.text(left + side / 2 - 0.5, side + 1.8, name, ha="center")
+        ax.set_title("What is where, badly seen or not at all?")
+        ax.set_axis_off()
+
+    return Part("MEND   BeliefPropagation(grid).fit(maps).run(known)", lines, draw)
+
+
 # --- the screen and the picture -------------------------------------------------------------------
 
-PARTS = (compare, condition, bayes, tables, judge, track, infer)
+PARTS = (compare, condition, bayes, tables, judge, track, infer, mend)
 
 
 def picture(parts: list[Part], path: str) -> str:
@@ -376,16 +451,18 @@ def picture(parts: list[Part], path: str) -> str:
     down = -(-len(panels) // across)
     figure = Figure(figsize=(5.2 * across, 3.9 * down), layout="constrained")
     FigureCanvasAgg(figure)  # needs no window
-    places = figure.subplots(down, across, squeeze=False).ravel()
-    for ax in places[len(panels) :]:
-        ax.set_axis_off()
-    for ax, draw in zip(places, panels, strict=False):
+    grid = figure.add_gridspec(down, across)
+    for number, draw in enumerate(panels):
+        line, first = divmod(number, across)
+        last = across if number == len(panels) - 1 else first + 1  # the last takes what is left
+        ax = figure.add_subplot(grid[line, first:last])
         draw(ax)
         ax.set_zorder(1)
         ax.patch.set_visible(False)
         ax.spines[["top", "right"]].set_visible(False)
         ax.title.set_fontweight("bold")
-        ax.legend(loc="upper center", ncols=3, fontsize="small", **LEGEND)
+        if ax.get_legend_handles_labels()[1]:
+            ax.legend(loc="upper center", ncols=3, fontsize="small", **LEGEND)
     try:
         figure.savefig(path, dpi=120)
     except OSError as error:

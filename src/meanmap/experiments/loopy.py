@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,11 @@ from meanmap.experiments.results import COLOURS, MARKS, Figure, Outcome, Table
 from meanmap.experiments.runs import each
 from meanmap.graphical import BeliefPropagation
 
-KERNEL = "kernel BP"
+KERNEL, TREES = "kernel BP", "kernel BP, trees"
 COARSE, PARTICLES, MIXTURES = "discrete BP, learned", "particle BP, learned", "mixture BP, learned"
-LEARNED = (KERNEL, COARSE, PARTICLES, MIXTURES)
+OURS = (KERNEL, TREES)
+PEERS = (COARSE, PARTICLES, MIXTURES)
+LEARNED = (*OURS, *PEERS)
 LIMIT = "fine discrete BP, the data's potentials"
 FINE, KNOWN, GAUSSIAN = "fine discrete BP", "particle BP", "mixture BP"
 ALONE = "local evidence only"
@@ -138,6 +142,8 @@ def run(
             "error of the nodes' means, also in units of each node's deviation before evidence",
             KERNEL: "BeliefPropagation with its defaults; knows neither the potentials nor their "
             "family",
+            TREES: 'the same with reweighting="trees": an edge counts as often as it is in a '
+            "spanning tree",
             COARSE: f"{plan.bins} bins of equal width over the data, ratios of smoothed counts",
             PARTICLES: f"Ihler and McAllester (2009): {plan.particles} particles a node, "
             f"{plan.iterations} iterations, redrawn by a Metropolis step after each, "
@@ -295,11 +301,11 @@ def given(plan: Plan, lattice: Lattice, prior: Truth) -> dict[str, Asked]:
     }
 
 
-def kernel(plan: Plan, lattice: Lattice, data: np.ndarray) -> Asked:
+def kernel(plan: Plan, lattice: Lattice, data: np.ndarray, reweighting: float | str = 1.0) -> Asked:
     """Kernel belief propagation."""
     names = lattice.names
     columns = {name: data[:, i] for i, name in enumerate(names)}
-    model = BeliefPropagation(lattice.graph).fit(columns)
+    model = BeliefPropagation(lattice.graph, reweighting=reweighting).fit(columns)
 
     def answer(seen: Sightings, x: np.ndarray) -> Answer:
         began = time.perf_counter()
@@ -341,6 +347,7 @@ def mixtures(plan: Plan, lattice: Lattice, data: np.ndarray) -> Asked:
 
 LEARNERS: dict[str, Callable[[Plan, Lattice, np.ndarray], Asked]] = {
     KERNEL: kernel,
+    TREES: partial(kernel, reweighting="trees"),
     COARSE: coarse,
     PARTICLES: particles,
     MIXTURES: mixtures,
@@ -387,17 +394,17 @@ def verdict(plan: Plan, found: Errors) -> tuple[str, ...]:
     lines = []
     for case in plan.cases:
         most = max(case.sizes)
-        for measure in REACH:
-            ours = values(case, found, measure, KERNEL)
-            peers = {method: values(case, found, measure, method) for method in LEARNED[1:]}
-            best = min(peers, key=lambda method: float(np.mean(peers[method])))
+        for measure, method in product(REACH, OURS):
+            ours = values(case, found, measure, method)
+            peers = {peer: values(case, found, measure, peer) for peer in PEERS}
+            best = min(peers, key=lambda peer: float(np.mean(peers[peer])))
             how, _, _ = paired(ours, peers[best])
             limit, alone = (
-                float(np.mean(values(case, found, measure, method))) for method in (LIMIT, ALONE)
+                float(np.mean(values(case, found, measure, other))) for other in (LIMIT, ALONE)
             )
             lines.append(
-                f"{case.name}, {WORDS[measure]}, m = {most}: {KERNEL} {np.mean(ours):.3f}, "
-                f"{how} the best that learns from the same data ({best}, "
+                f"{case.name}, {WORDS[measure]}, m = {most}: {method} {np.mean(ours):.3f}, "
+                f"{how} the best peer that learns from the same data ({best}, "
                 f"{np.mean(peers[best]):.3f}) by paired differences; endless data {limit:.3f}, "
                 f"{ALONE} {alone:.3f}."
             )
@@ -452,6 +459,6 @@ class Scatter:
         ax.set_ylim(bottom=0)
         title = f"Beliefs on {case.name}, learned from {max(case.sizes)} rows (filled)"
         ax.set(title=title, xlabel="seconds of inference", ylabel="total variation to the truth")
-        # nine names would hide points: below the axes
+        # ten names would hide points: below the axes
         ax.legend(fontsize="x-small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
         return ax

@@ -426,7 +426,9 @@ class Beliefs:
         slots = int((self.passing.wiring.link[kind][i] >= 0).sum())
         beta, power = self.known.heard(v)
         beta = xp.concat([beta, self.state[kind][i][:slots]])
-        power = asarray(np.concatenate([power, np.ones(slots)]), psi)
+        own = self.passing.powers(kind, np.array([i]))
+        own = np.ones(slots) if own is None else own[0, :slots]
+        power = asarray(np.concatenate([power, own]), psi)
         most = xp.max(potentials.logarithms(beta, node.coordinates), axis=1, keepdims=True)
         logs = potentials.logarithms(beta, psi)
         total = power @ xp.where(logs < most, logs, most)

@@ -60,6 +60,11 @@ class BeliefPropagation(BaseEstimator):
         The power to which what observed nodes say is raised. 1 is right where observations are
         independent given the variables they hang on; where they overlap, as those of neighbouring
         patches of a picture do, they count several times, and less is better.
+    reweighting : float in (0, 1] or "trees"
+        1 is belief propagation as in the paper, which on strongly coupled loops is too sure: news
+        comes back around them as if it were new. "trees" counts an edge as often as it is in a
+        spanning tree, about a half in a grid and 1 in a tree (tree-reweighted belief propagation;
+        Wainwright, Jaakkola and Willsky 2005); a number does so for all edges.
     tolerance : float
         Converged when no message moves by more, as a share of its size.
     max_samples : int
@@ -102,6 +107,7 @@ class BeliefPropagation(BaseEstimator):
         schedule: str = "synchronous",
         damping: float = 0.0,
         trust: float = 1.0,
+        reweighting: float | str = 1.0,
         tolerance: float = 1e-3,
         max_samples: int = 2000,
         random_state: Any = None,
@@ -114,6 +120,7 @@ class BeliefPropagation(BaseEstimator):
         self.schedule = schedule
         self.damping = damping
         self.trust = trust
+        self.reweighting = reweighting
         self.tolerance = tolerance
         self.max_samples = max_samples
         self.random_state = random_state
@@ -187,7 +194,7 @@ class BeliefPropagation(BaseEstimator):
         potentials, field = self.potentials_, self.potentials_.field
         known = Known.of(potentials, self._evidence(evidence, field), self.trust)
         wiring = Wiring.of(field, known.hidden)
-        passing = Passing(potentials, wiring, known.alone(wiring))
+        passing = Passing(potentials, wiring, known.alone(wiring), self._powers(wiring, field))
         state, moved = passing.start(), []
         steps = SCHEDULES[self.schedule](passing, state, damping)
         with one_blas_thread(), progress_bar(most, "belief propagation", self.progress, "it") as on:
@@ -223,6 +230,12 @@ class BeliefPropagation(BaseEstimator):
         remedy = "It is a share in (0, 1]."
         if checks.positive(self.trust, "trust", remedy) > 1:
             raise ValueError(f"trust must be in (0, 1], got {self.trust!r}.")
+        if isinstance(self.reweighting, str):
+            checks.option(self.reweighting, "reweighting", ["trees"])
+        elif checks.positive(self.reweighting, "reweighting", remedy) > 1:
+            raise ValueError(
+                f'reweighting must be "trees" or a share in (0, 1], got {self.reweighting!r}.'
+            )
         remedy = "It is the change of a message that counts as none, like 1e-3."
         return damping, checks.positive(self.tolerance, "tolerance", remedy)
 
@@ -238,6 +251,14 @@ class BeliefPropagation(BaseEstimator):
                 f"regularization: there is no template {some(unknown)}; there are {some(named)}."
             )
         return lambda template: given.get(named[template], "auto")
+
+    def _powers(self, wiring: Wiring, field: Field) -> list[np.ndarray] | None:
+        """The powers of messages, None where all are 1."""
+        given = self.reweighting
+        if isinstance(given, str):
+            found = wiring.appearances(field)
+            return None if all((part == 1).all() for part in found) else found
+        return None if given == 1 else [np.full(link.shape, float(given)) for link in wiring.link]
 
     def _warn_of_conflict(self, wiring: Wiring, strain: list[np.ndarray]) -> None:
         most = [float(one.max(initial=0.0)) for one in strain]

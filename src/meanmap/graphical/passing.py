@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from meanmap.arrays import Array, asarray, assign, for_each_thread, namespace, take, to_numpy
 from meanmap.graphical.field import NONE, Field
 from meanmap.graphical.messages import Node
-from meanmap.graphical.potentials import Potentials
+from meanmap.graphical.potentials import Potentials, raised
 
 BLOCK = 1 << 17  # values of messages that are in memory at a time
 SHARE = 64  # of the messages, the part that the residual schedule sends at a time
@@ -43,6 +44,7 @@ class Wiring:
     hidden: list[np.ndarray]  # the nodes of each kind, as numbers of the field
     link: list[np.ndarray]  # what goes out goes along this link; NONE where there is no neighbour
     to: list[np.ndarray]  # (nodes, slots, 3): to this kind, this node of it, this slot
+    edge: list[np.ndarray]  # the edge of the field that a slot is
 
     @classmethod
     def of(cls, field: Field, hidden: np.ndarray) -> Wiring:
@@ -57,7 +59,7 @@ class Wiring:
         first = np.searchsorted(field.targets[order], field.targets[order])
         slot = np.full(len(field.targets), NONE)
         slot[order] = np.arange(len(order)) - first
-        link, to = [], []
+        link, to, edge = [], [], []
         for kind, members in enumerate(nodes):
             mine = message[field.kind[field.targets[message]] == kind]
             shape = len(members), int(slot[mine].max(initial=NONE)) + 1
@@ -70,7 +72,9 @@ class Wiring:
             where[at] = np.stack([field.kind[other], local[other], slot[back]], axis=-1)
             link.append(out)
             to.append(where)
-        return cls(nodes, link, to)
+            edge.append(np.full(shape, NONE))
+            edge[-1][at] = mine // 2
+        return cls(nodes, link, to, edge)
 
     @cached_property
     def padded(self) -> list[bool]:
@@ -100,6 +104,22 @@ class Wiring:
     @cached_property
     def _routes(self) -> dict[Any, tuple[list[list[Route]], Any]]:
         return {}
+
+    def appearances(self, field: Field) -> list[np.ndarray]:
+        """How often an edge between hidden nodes is in a spanning tree, as tables like `link`.
+
+        On average over the edges of a part without bridges and joints: 1 for a bridge, about a
+        half in a grid.
+        """
+        edges = np.unique(np.concatenate([e[e != NONE] for e in self.edge]))
+        of = np.ones(len(field.edges))
+        number = {(int(a), int(b)): e for e, (a, b) in zip(edges, field.edges[edges], strict=True)}
+        graph = nx.Graph(list(number))
+        for part in nx.biconnected_component_edges(graph):
+            nodes = {v for pair in part for v in pair}
+            for a, b in part:
+                of[number.get((a, b), number.get((b, a)))] = (len(nodes) - 1) / len(part)
+        return [np.where(e != NONE, of[e], 1.0) for e in self.edge]
 
     @cached_property
     def messages(self) -> np.ndarray:
@@ -138,6 +158,7 @@ class Passing:
     potentials: Potentials
     wiring: Wiring
     alone: list[Alone]  # for each kind what is known of single nodes
+    power: list[np.ndarray] | None = None  # of the messages, (nodes, slots), where it is not 1
 
     def start(self) -> State:
         """Messages that say nothing."""
@@ -155,15 +176,22 @@ class Passing:
         return state
 
     def come_in(self, state: State, kind: int, nodes: Any) -> tuple[Array, Array]:
-        """log of the messages to nodes of a kind at its sample, (n, slots, m), and of all known."""
+        """log of what messages say to nodes of a kind, (n, slots, m), and of all that is known."""
         L = self.potentials.logarithms(
             take(state[kind], nodes), self.potentials.nodes[kind].coordinates
         )
         xp = namespace(L)
-        if self.wiring.padded[kind]:
-            here = asarray(self.wiring.link[kind][nodes] != NONE, L)
-            L = L * here[:, :, None]
+        power = self.powers(kind, nodes)
+        if power is not None:
+            L = L * asarray(power, L)[:, :, None]
         return L, take(self.alone[kind].logs, nodes) + xp.sum(L, axis=1)
+
+    def powers(self, kind: int, nodes: Any) -> np.ndarray | None:
+        """The power of each message to some nodes, 0 where there is none; None if all have 1."""
+        here = self.wiring.link[kind][nodes] != NONE
+        if self.power is not None:
+            return np.where(here, self.power[kind][nodes], 0.0)
+        return here.astype(float) if self.wiring.padded[kind] else None
 
     def send(self, state: State, kind: int, nodes: Any) -> Iterator[Sent]:
         """What nodes of a kind say to their neighbours, link by link."""
@@ -179,7 +207,13 @@ class Passing:
         if empty is not None:
             V = assign(V, empty, asarray(1.0, V))
         factors = [V[slot] for slot in range(slots)]
-        for slot, P in all_but_one(take(self.alone[kind].factor, nodes), factors, self._deep):
+        first, deep = take(self.alone[kind].factor, nodes), slots > self._deep
+        if self.power is None:
+            products = all_but_one(first, factors, deep)
+        else:
+            powers = [asarray(p, V)[:, None] for p in self.power[kind][nodes].T]
+            products = reweighted(first, factors, powers, deep, self.potentials.tiny)
+        for slot, P in products:
             for route in routes[slot]:
                 new = take(P, route.nodes) @ self.potentials.links[route.link].spread
                 new = self.potentials.scaled(new, route.link)
@@ -255,19 +289,33 @@ class Passing:
         return found, strain
 
 
-def all_but_one(first: Array, factors: list[Array], deep: int) -> Iterator[tuple[int, Array]]:
+def all_but_one(first: Array, factors: list[Array], deep: bool) -> Iterator[tuple[int, Array]]:
     """For each factor the product of all others, up to scale: the last first.
 
     From both ends: no factor is divided by, for one may be zero.
     """
     before = [first]
     for factor in factors[:-1]:
-        before.append(rescaled(before[-1] * factor, len(factors) > deep))
+        before.append(rescaled(before[-1] * factor, deep))
     after = None
     for slot in reversed(range(len(factors))):
         yield slot, before[slot] if after is None else before[slot] * after
-        factor = factors[slot]
-        after = factor if after is None else rescaled(after * factor, len(factors) > deep)
+        after = factors[slot] if after is None else rescaled(after * factors[slot], deep)
+
+
+def reweighted(
+    first: Array, factors: list[Array], powers: list[Array], deep: bool, tiny: float
+) -> Iterator[tuple[int, Array]]:
+    """For each factor the product of all to their powers, over itself.
+
+    Messages of tree-reweighted belief propagation (Wainwright, Jaakkola and Willsky 2005), whose
+    potentials on edges are the data's to the power of one over theirs.
+    """
+    product = first
+    for factor, power in zip(factors, powers, strict=True):
+        product = rescaled(product * factor**power, deep)
+    for slot, factor in enumerate(factors):
+        yield slot, product / raised(factor, tiny)
 
 
 def rescaled(values: Array, needed: bool) -> Array:

@@ -1,0 +1,149 @@
+"""
+Depth from one picture
+======================
+
+How far away is what a picture shows? A patch of it says a little: haze, texture, colour. Its
+neighbours say more, for depth changes slowly along a surface and jumps at its edge. A
+random field joins both: one variable a patch, tied to its neighbours and to what the patch looks
+like (Song, Gretton, Bickson, Low and Guestrin 2011, with photographs and a laser).
+"""
+
+# %%
+# The scenes here are rendered, so that the depth of every patch is known: 24 pictures of 36 × 29
+# patches, and 272 features of each patch and its surroundings. Six pictures are held out.
+
+import time
+import warnings
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+
+from meanmap import BeliefPropagation
+from meanmap.experiments import depth
+from meanmap.kernels import Linear
+
+scenes = depth.load("small")
+truth = np.log(scenes.depths.astype(float))
+pictures, rows, columns = truth.shape
+test = np.array([1, 5, 11, 15, 18, 22])
+train = np.setdiff1d(np.arange(pictures), test)
+
+look = scenes.features()[..., :-1].astype(float)  # the last is the constant 1
+centre, scale = (f(look[train], axis=(0, 2), keepdims=True) for f in (np.mean, np.std))
+look = (look - centre) / np.maximum(scale, 1e-6)  # row by row
+
+# %%
+# **The field.** Sky is above and ground below, so every row has potentials of its own: what a
+# patch says of its right neighbour, of the one below, and what a depth looks like.
+# Edges with the same ``template`` share one. Looks have a linear kernel, and the constant in it is
+# needed: without it a message could say nothing but a contrast.
+
+field = nx.grid_2d_graph(rows, columns)
+for a, b in field.edges:
+    field.edges[a, b]["template"] = ("across" if a[0] == b[0] else "down", a[0])
+places = list(field)
+for i, j in places:
+    field.add_node(("look", i, j), template=("looks", i))
+    field.add_edge((i, j), ("look", i, j), template=("look", i))
+
+templates = {template for _, _, template in field.edges(data="template")}
+model = BeliefPropagation(
+    field,
+    kernel={("looks", i): Linear() + 1 for i in range(rows)},
+    regularization={name: 0.05 if name[0] == "look" else 0.03 for name in templates},
+    trust=0.2,
+    max_samples=300,
+    random_state=0,
+)
+
+# %%
+# Columns of the data are named as the nodes are.
+
+start = time.perf_counter()
+data = {(i, j): truth[train, i, j] for i, j in places}
+data |= {("look", i, j): look[train, i, j] for i, j in places}
+model.fit(data)
+print(f"fit: {time.perf_counter() - start:.1f} s for {len(templates)} templates")
+
+# %%
+# **A new picture** is evidence at all looks. Those of neighbouring patches overlap,
+# and would be counted several times over: with ``trust=0.2`` each counts for a fifth. Ten
+# iterations are as many as in the paper. Messages have not settled then, of which a warning would
+# tell; where neighbours are so sure of each other, more iterations only make them surer.
+
+warnings.simplefilter("ignore", ConvergenceWarning)
+beliefs, start = {}, time.perf_counter()
+for k in test:
+    seen = {("look", i, j): look[k, i, j] for i, j in places}
+    beliefs[k] = model.run(seen, max_iterations=10)
+print(f"run: {(time.perf_counter() - start) / len(test):.2f} s a picture")
+
+# %%
+# Beside it, ridge regression in each row, patch by patch. Both had their settings chosen on
+# other pictures than these six. The error is in log depth: 0.4 is a factor of 1.5. Of six pictures
+# the neighbours help four, by up to a third; two they make worse.
+
+ridge = np.empty((len(test), rows, columns))
+for i in range(rows):
+    regression = Ridge(alpha=100.0).fit(look[train, i].reshape(-1, 272), truth[train, i].ravel())
+    ridge[:, i] = regression.predict(look[test, i].reshape(-1, 272)).reshape(-1, columns)
+ridge = dict(zip(test, ridge, strict=True))
+mean = {k: beliefs[k].array("mean") for k in test}
+error = {k: [abs(answer[k] - truth[k]).mean() for answer in (ridge, mean)] for k in test}
+print("picture      ridge   beliefs")
+for k in test:
+    print("{:>7}   {:8.2f}  {:8.2f}".format(k, *error[k]))
+print("   mean   {:8.2f}  {:8.2f}".format(*np.mean(list(error.values()), axis=0)))
+
+# %%
+# Three of them: the one that gains most, one in the middle, and the one that loses most.
+# Regression speckles, because each patch is judged alone. Beliefs have surfaces and edges, and are
+# unsure where surfaces meet. In the last picture neighbours confirm each other in what is wrong:
+# trees are smoothed away, the ground is too near, and the deviation does not say so. Loopy
+# beliefs are too sure.
+
+order = sorted(test, key=lambda k: error[k][1] - error[k][0])
+shown = order[0], order[len(order) // 2], order[-1]
+metres = np.array([3, 10, 30, 80])
+style = {"cmap": "viridis_r", "vmin": np.log(2.5), "vmax": np.log(80)}
+fig, axes = plt.subplots(3, 5, figsize=(10.5, 8), layout="constrained")
+for line, k in zip(axes, shown, strict=True):
+    line[0].imshow(scenes.images[k])
+    for ax, values in zip(line[1:4], (truth[k], ridge[k], mean[k]), strict=True):
+        drawn = ax.imshow(values, **style)
+    spread = line[4].imshow(beliefs[k].array("std"), cmap="magma", vmin=0, vmax=0.8)
+    line[2].set_xlabel(f"mean error {error[k][0]:.2f}")
+    line[3].set_xlabel(f"mean error {error[k][1]:.2f}")
+    for ax in line:
+        ax.set(xticks=[], yticks=[])
+for ax, title in zip(axes[0], ("picture", "truth", "ridge", "beliefs", "deviation"), strict=True):
+    ax.set_title(title)
+bar = fig.colorbar(drawn, ax=axes[:, 3], shrink=0.5, label="metres", ticks=np.log(metres))
+bar.set_ticklabels(metres)
+fig.colorbar(spread, ax=axes[:, 4], shrink=0.5, label="of log depth")
+plt.show()
+
+# %%
+# A belief is more than a number. The patch of the first picture that is believed with least
+# certainty is the corner of a house beside a tree: it may be tree, house, or the sky behind.
+
+k = shown[0]
+spread = beliefs[k].array("std")
+i, j = np.unravel_index(spread.argmax(), spread.shape)
+x = np.linspace(truth.min() - 0.2, truth.max() + 0.2, 300)
+fig, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.4), layout="constrained")
+left.imshow(scenes.images[k])
+side = depth.PATCH
+left.plot(
+    (j + 0.5) * side, (i + 0.5) * side, "s", markersize=11, color="none", mec="#d55e00", mew=2
+)
+left.set(xticks=[], yticks=[])
+right.fill_between(np.exp(x), beliefs[k].density((int(i), int(j)), x), color="#0072b2", alpha=0.5)
+right.axvline(np.exp(truth[k, i, j]), color="black", linestyle="--", label="truth")
+right.set(xscale="log", xlabel="depth in metres", ylabel="density of log depth", ylim=(0, None))
+right.spines[["top", "right"]].set_visible(False)
+right.legend(frameon=False)
+plt.show()
