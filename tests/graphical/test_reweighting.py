@@ -13,7 +13,8 @@ import oracles
 from meanmap import BeliefPropagation
 from meanmap.graphical.field import field_of
 from meanmap.graphical.passing import Wiring
-from meanmap.kernels import Delta, Gaussian
+from meanmap.kernels import Delta, Gaussian, Linear
+from meanmap.linalg import RegularizationWarning
 
 
 def labels(graph: nx.Graph, n: int, k: int, seed: int) -> dict:
@@ -189,3 +190,22 @@ def test_regularization_by_template() -> None:
     given = {"near": 0.3, ("b", "c"): 0.02}
     links = BeliefPropagation(graph, regularization=given).fit(data).potentials_.links
     assert [link.regularization for link in links] == [0.3, 0.3, 0.02, 0.02]
+
+
+def test_a_kernel_without_constants_is_told() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    data = {"x": x - x.mean(axis=0), "y": x[:, 0] + rng.normal(size=300)}
+    graph = nx.path_graph(["x", "y"])
+    with pytest.warns(RegularizationWarning, match=r"Linear\(\) has no constant.*Linear\(\) \+ 1"):
+        BeliefPropagation(graph, {"x": Linear()}).fit(data)
+    found = BeliefPropagation(graph, {"x": Linear() + 1}).fit(data).run({"x": [1.5, 0.0]})
+    assert 0.8 < found.mean["y"] < 2.2
+
+
+def test_any_values_as_an_array() -> None:
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(100, 2, 2))
+    found = BeliefPropagation(nx.grid_2d_graph(2, 2)).fit(data).run({(0, 0): 1.0})
+    width = found.array({v: high - low for v, (low, high) in found.interval(0.5).items()})
+    assert width.shape == (2, 2) and width[0, 0] == 0 and (width.ravel()[1:] > 0.5).all()

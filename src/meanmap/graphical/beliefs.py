@@ -448,8 +448,11 @@ class Beliefs:
 
     # --- for people ---------------------------------------------------------------------------
 
-    def array(self, what: str = "mean") -> np.ndarray:
+    def array(self, what: str | Mapping[Any, Any] = "mean") -> np.ndarray:
         """`mean`, `std` or `mode` of the nodes that are places (i, j), as an array (rows, columns).
+
+        Or any values by node: `array({node: high - low for node, (low, high) in
+        found.interval().items()})`.
 
         Examples
         --------
@@ -462,7 +465,10 @@ class Beliefs:
         >>> model.run({(0, 0): 1.0}).array("mean").shape
         (2, 3)
         """
-        values = getattr(self, checks.option(what, "what", ["mean", "std", "mode"]))
+        if isinstance(what, Mapping):
+            values, what = dict(what), "value"
+        else:
+            values = getattr(self, checks.option(what, "what", ["mean", "std", "mode"]))
         places = [place for place in self._places if place in values]
         if not places:
             raise TypeError(

@@ -210,8 +210,8 @@ class BeliefPropagation(BaseEstimator):
             warnings.warn(
                 f"belief propagation has not converged: after {most} iterations a message still "
                 f"moves by {moved[-1]:.2g} of its size (tolerance {tolerance:g}). The beliefs are "
-                "those of the last iteration. Try damping=0.5, schedule='residual', or more "
-                "iterations.",
+                "those of the last iteration. Try reweighting='trees', damping=0.5, "
+                "schedule='residual', or more iterations.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -7,6 +7,7 @@ Gretton 2013, Algorithm VI): all messages of a link are one matrix product.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,11 +27,13 @@ from meanmap.arrays import (
     take,
 )
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.graphical.evidence import depth_of_caller
 from meanmap.graphical.field import Field
 from meanmap.graphical.fitting import MANY, conditional, placed
 from meanmap.graphical.messages import Node
 from meanmap.graphical.tables import Variable, variable
 from meanmap.kernels import Gaussian, Kernel
+from meanmap.linalg import RegularizationWarning
 
 MOST = 20_000  # pairs that an operator is learned from
 
@@ -187,7 +190,9 @@ class FieldLearner:
         w = weights[values.rows[chosen] % len(weights)]
         rows = whole.space._transform(points)
         w = asarray(w / w.sum(), whole.weights)
-        return replace(whole, points=points, coordinates=rows, weights=w)
+        found = replace(whole, points=points, coordinates=rows, weights=w)
+        warn_without_constant(found)
+        return found
 
     # --- templates ----------------------------------------------------------------------------
 
@@ -249,6 +254,21 @@ class FieldLearner:
             spread = summed(model.operator_.row_images, at[mine], len(cells))
             found.append(Link(spread, direct, model.regularization_))
         return found
+
+
+def warn_without_constant(node: Node) -> None:
+    """Warn of a kernel whose functions are zero on average: what a message is measured by."""
+    spectrum = node.spectrum
+    share = float(node.mean @ (spectrum.inverse(spectrum.sufficient(1e-6)) @ node.mean))
+    if share < 0.5:
+        kernel = node.space.kernel_
+        warnings.warn(
+            f"the kernel {kernel!r:.60} has no constant function on the data (the nearest explains "
+            f"{share:.0%} of one), so the size of a message is not determined. Add one: "
+            f"{kernel!r:.60} + 1.",
+            RegularizationWarning,
+            stacklevel=depth_of_caller(),
+        )
 
 
 def raised(values: Array, least: float) -> Array:
