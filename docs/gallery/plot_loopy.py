@@ -13,12 +13,14 @@ maps, and then what the known places say of all others.
 # from.
 
 import time
+import warnings
 
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -40,14 +42,18 @@ recorded, new = maps(100), maps(8)
 # %%
 # A place says the same of its right neighbour wherever it lies: edges with the same ``template``
 # share a potential, learned from the pairs of all of them. There are two templates, so
-# four small matrices are all that is learned.
+# four small matrices are all that is learned. On loops, what a place says comes back to it by way
+# of others, as if it were news; with ``reweighting="trees"`` an edge counts only as often as it is
+# in a spanning tree of the grid, about every second time.
 
 grid = nx.grid_2d_graph(SIDE, SIDE)
 for a, b in grid.edges:
     grid.edges[a, b]["template"] = "across" if a[0] == b[0] else "down"
 
 start = time.perf_counter()
-model = BeliefPropagation(grid, schedule="residual", max_samples=300, random_state=0).fit(recorded)
+model = BeliefPropagation(
+    grid, schedule="residual", reweighting="trees", max_samples=300, random_state=0
+).fit(recorded)
 print(f"fit: {time.perf_counter() - start:.2f} s")
 
 # %%
@@ -69,9 +75,11 @@ def glimpse(truth):
 
 
 known = [glimpse(truth) for truth in new]
+warnings.simplefilter("ignore", ConvergenceWarning)  # told here in numbers
 start = time.perf_counter()
-runs = [model.run(evidence) for _, _, evidence in known]
+runs = [model.run(evidence, max_iterations=20) for _, _, evidence in known]
 print(f"run: {(time.perf_counter() - start) / len(runs):.2f} s a map")
+print(f"settled: {sum(run.converged for run in runs)} of {len(runs)}")
 truth, (kind, land, evidence), found = new[0], known[0], runs[0]
 print(found)
 
@@ -98,41 +106,51 @@ fig.colorbar(drawn, ax=axes[:, 1], shrink=0.6)
 plt.show()
 
 # %%
-# Beside it, on eight maps: the nearest measured place, and a Gaussian process, which takes
-# sightings for heights of 1.5 or −1 with the noise that they then have.
+# Beside it, on eight maps: messages without reweighting, the nearest measured place, and a Gaussian
+# process, which takes sightings for heights of 1.5 or −1 with the noise that they then have.
 
-errors, inside = {}, []
-for truth_of, (kind_of, land_of, _), run in zip(new, known, runs, strict=True):
+plain = [model.set_params(reweighting=1).run(evidence) for _, _, evidence in known]
+model.set_params(reweighting="trees")
+
+
+def believed(run, hidden):
+    """Means, and the ends of intervals."""
+    return run.array("mean")[hidden], run.array(run.interval(0.9))[hidden].T
+
+
+scores = {}
+for truth_of, (kind_of, land_of, _), *both in zip(new, known, runs, plain, strict=True):
     hidden = kind_of != "measured"
-    at = np.argwhere(hidden)
+    at, heights = np.argwhere(hidden), truth_of[hidden]
     nearest = cKDTree(np.argwhere(~hidden)).query(at)[1]
     told = np.argwhere(kind_of != "nothing")
     noise = np.where(hidden, 0.65, 0.09)[tuple(told.T)]  # variances
     value = np.where(hidden, np.where(land_of, 1.5, -1.0), truth_of)[tuple(told.T)]
     process = GaussianProcessRegressor(
         ConstantKernel(1.5) * RBF(3.0, (0.5, 20)), alpha=noise, random_state=0
-    )
+    ).fit(told, value - 0.25)
+    middle, spread = process.predict(at, return_std=True)
+    middle, spread = middle + 0.25, np.sqrt(spread**2 + 0.09)
     answers = {
-        "beliefs": run.array("mean")[hidden],
-        "nearest": truth_of[~hidden][nearest],
-        "Gaussian process": process.fit(told, value - 0.25).predict(at) + 0.25,
+        "trees": believed(both[0], hidden),
+        "plain": believed(both[1], hidden),
+        "nearest": (truth_of[~hidden][nearest], None),
+        "Gaussian process": (middle, (middle - 1.645 * spread, middle + 1.645 * spread)),
     }
-    for name, answer in answers.items():
-        right = np.mean((answer > SHORE) == (truth_of[hidden] > SHORE))
-        error = np.sqrt(np.mean((answer - truth_of[hidden]) ** 2))
-        errors.setdefault(name, []).append((error, right))
-    ends = np.array(list(run.interval(0.9).values())).reshape(SIDE, SIDE, 2)
-    inside.append(((ends[..., 0] <= truth_of) & (truth_of <= ends[..., 1]))[hidden].mean())
-for name, both in errors.items():
-    error, right = np.mean(both, axis=0)
-    print(f"{name:>16}: root mean square error {error:.2f}, land or water {right:.0%} right")
-print(f"in the 90% interval: {np.mean(inside):.0%} of the places not measured")
+    for name, (answer, ends) in answers.items():
+        error = np.sqrt(np.mean((answer - heights) ** 2))
+        right = np.mean((answer > SHORE) == (heights > SHORE))
+        inside = np.nan if ends is None else np.mean((ends[0] <= heights) & (heights <= ends[1]))
+        scores.setdefault(name, []).append((error, right, inside))
+print(" " * 20, "error   land or water right   in 90% interval")
+for name, all_of in scores.items():
+    error, right, inside = np.mean(all_of, axis=0)
+    print(f"{name:>20} {error:5.2f} {right:21.0%}", "" if np.isnan(inside) else f"{inside:17.0%}")
 
 # %%
-# A Gaussian process that is told so well what a sighting is worth tells land from water as often,
-# and its means err less: beliefs are too sure, and fewer than 90% of the heights are where they
-# expect them. On loops, what a place says comes back to it by way of others, as if it were
-# news. What only beliefs have is a shape.
+# Reweighted beliefs err least, and their 90% intervals hold 90%. Plain ones are too sure, and so is
+# the process: theirs hold 80%. On seven maps messages settle; on one a few of them go to and fro,
+# which moves three of its means, by 0.02.
 #
 # **Two modes.** ``density`` draws the belief of a place. Of the three here one is water, one is
 # land, and one could be either.

@@ -554,3 +554,14 @@ def test_fit_never_makes_an_array_of_every_pair() -> None:
         tracemalloc.stop()
         assert space.residual_ < 0.1
         assert peak < 8 * 20_000 * (2 * space.rank_ + 300)
+
+
+@pytest.mark.parametrize("seed", [3, 7, 10, 21, 22])
+def test_in_single_precision_pivots_stay_pivots(seed: int) -> None:
+    """With many points at one place what is left at a pivot once cancelled to nothing, or less."""
+    rng = np.random.default_rng(seed)
+    y = np.minimum(np.exp(rng.normal(0.8, 0.6, size=(1500, 1))), 4.4).astype(np.float32)
+    space = Space(Gaussian("0.5*median")).fit(y)
+    assert (np.diagonal(space._coordinates.factor) > 0).all()
+    psi = space.transform(y[:200])
+    assert np.abs(psi @ psi.T - space.kernel_(y[:200])).max() < 1e-3

@@ -30,6 +30,7 @@ EXPERIMENTS = {
     "dimension": "densities of 5 to 20 variables, by factors and at once (lecture notes, 3.2)",
     "measurements": "trees learned from diabetes and wine: held-out rows and hidden values",
     "loopy": "lattices with many modes: kernels, bins, particles, mixtures (Song et al. 2013, 5.1)",
+    "depth": "depth of the patches of one picture, by belief propagation (Song et al. 2013, 5.1.3)",
     "series": "sunspots and sea temperatures forecast, against tuned autoregressions",
 }
 

@@ -259,13 +259,17 @@ class Passing:
 
     def change(self, kind: int, old: Array, new: Array) -> np.ndarray:
         """How far messages (..., r) to a kind have moved, as functions of its values (L₂)."""
+        if not new.shape[0] or not new.shape[-2]:
+            return np.zeros(new.shape[:-1])
+        if kind not in self._covariances:
+            self._covariances[kind] = covariance(self.potentials.nodes[kind])
         difference = new - old
-        moved = namespace(new).sum((difference @ self._covariance[kind]) * difference, axis=-1)
+        moved = namespace(new).sum((difference @ self._covariances[kind]) * difference, axis=-1)
         return np.sqrt(np.maximum(to_numpy(moved), 0.0))
 
     @cached_property
-    def _covariance(self) -> list[Array]:
-        return [covariance(node) for node in self.potentials.nodes]
+    def _covariances(self) -> dict[int, Array]:
+        return {}
 
     def products(self, state: State) -> tuple[list[Array], list[np.ndarray]]:
         """log of everything known of each hidden node at its kind's sample, (nodes, m).

@@ -25,6 +25,7 @@ from meanmap.arrays import (
     is_array,
     namespace,
     take,
+    to_numpy,
 )
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.graphical.evidence import depth_of_caller
@@ -33,7 +34,7 @@ from meanmap.graphical.fitting import MANY, conditional, placed
 from meanmap.graphical.messages import Node
 from meanmap.graphical.tables import Variable, variable
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.linalg import RegularizationWarning
+from meanmap.linalg import RegularizationWarning, Spectrum
 
 MOST = 20_000  # pairs that an operator is learned from
 
@@ -258,8 +259,10 @@ class FieldLearner:
 
 def warn_without_constant(node: Node) -> None:
     """Warn of a kernel whose functions are zero on average: what a message is measured by."""
-    spectrum = node.spectrum
-    share = float(node.mean @ (spectrum.inverse(spectrum.sufficient(1e-6)) @ node.mean))
+    rows, w = to_numpy(node.coordinates).astype(float), to_numpy(node.weights).astype(float)
+    spectrum = Spectrum.of(rows.T @ (w[:, None] * rows))
+    mean = w @ rows
+    share = float(mean @ (spectrum.inverse(1e-6 * float(spectrum.values[-1])) @ mean))
     if share < 0.5:
         kernel = node.space.kernel_
         warnings.warn(

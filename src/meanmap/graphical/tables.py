@@ -122,7 +122,8 @@ def row_weights(given: Any, table: Mapping[Any, Any]) -> np.ndarray:
 def kernels_of(given: Any, names: tuple[Any, ...]) -> dict[Any, Kernel | None]:
     """A kernel for each node, None for the default."""
     if isinstance(given, Mapping):
-        unknown = [name for name in given if name not in names]
+        known = set(names)
+        unknown = [name for name in given if name not in known]
         if unknown:
             raise ValueError(
                 f"kernel: there is no node {', '.join(map(repr, unknown))}; the nodes are "

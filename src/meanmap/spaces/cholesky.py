@@ -303,6 +303,8 @@ def factorize(
         left = float(w @ residual)
         there, L = take(points, new), asarray(L, like)
         rows, explained = extend(rows, k, new, there, compare, L, residual, w)
+        # known at the pivots themselves, where in single precision all else may cancel to zero
+        rows = assign(rows, np.ix_(np.arange(k, k + len(new)), new), L.T)
         enough = np.flatnonzero(left - np.cumsum(explained) <= tol * total)
         keep = int(enough[0]) + 1 if len(enough) else len(new)  # the tolerance may be met midway
         if keep < len(new):

@@ -3,7 +3,7 @@
 The data of the depth experiment of Song, Gretton, Bickson, Low and Guestrin (2011), made anew:
 there a laser measured the depth of photographs, here POV-Ray renders scenes and measures along its
 own rays. `layout` draws the scenes, `world.pov` has the things in them, `scenes` calls the renderer
-and `features` describes the patches.
+and `features` describes the patches; `prediction` is the experiment, of the methods in `methods`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,24 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from meanmap.experiments import rendering
 from meanmap.experiments.depth.features import NUMBER, features
 
-__all__ = ["PATCH", "SIZES", "Scenes", "Size", "ensure", "features", "folder_of", "load"]
+__all__ = [
+    "PATCH",
+    "SIZES",
+    "Scenes",
+    "Size",
+    "ensure",
+    "features",
+    "folder_of",
+    "load",
+    "run",
+]
 
 FOLDER = Path(__file__).parent
 PATCH = 4  # pixels along an edge of a patch
@@ -137,6 +147,13 @@ def ensure(
 
         scenes.render_full(folder_of(folder), jobs=jobs, progress=progress)
     return load(size, folder)
+
+
+def run(**options: Any) -> Any:
+    """The experiment: see `meanmap.experiments.depth.prediction`."""
+    from meanmap.experiments.depth import prediction
+
+    return prediction.run(**options)
 
 
 def folder_of(folder: str | Path | None = None) -> Path:
