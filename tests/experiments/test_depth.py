@@ -22,6 +22,7 @@ from meanmap.experiments.depth.methods import (
     RIDGE,
     ROW,
     TEMPERED,
+    TREES,
     Lesson,
     Looks,
     Scale,
@@ -29,7 +30,7 @@ from meanmap.experiments.depth.methods import (
     pictures,
     weaker,
 )
-from meanmap.experiments.depth.prediction import FULL, QUICK, Plan, halves, tries
+from meanmap.experiments.depth.prediction import FULL, QUICK, Plan, halves, lessons, tries
 from meanmap.graphical.beliefs import Known
 from meanmap.graphical.passing import Wiring
 
@@ -40,8 +41,10 @@ TINY = Plan(
     edges=(0.1,),
     looks=(0.5,),
     trusts=(0.2, 1.0),
+    trusts_slow=(0.2,),
     powers=(0.25,),
     ridges=(0.3,),
+    folds=2,
     validation=1,
     validation_slow=1,
 )
@@ -184,17 +187,24 @@ def test_settings_are_chosen_without_the_pictures_they_are_for(
     monkeypatch.setattr(prediction, "Lesson", Spy)
     for half in (0, 1):
         prediction.taught.cache_clear()
-        prediction.validated(TINY, 0, half, 0.1, 0.5, tries(TINY, (ALONE, RIDGE))[:1])
+        prediction.validated(TINY, 0, half, 1, (0.1, 0.5), tuple(tries(TINY, ALONE)[:1]))
         mine = set(halves(TINY, 0)[half].tolist())
         assert len(mine) == 12 and not mine & seen[-1]
     prediction.taught.cache_clear()
     assert set(np.concatenate(halves(TINY, 0)).tolist()) == set(range(24))
 
 
-def test_every_method_has_the_same_trusts_to_choose_from() -> None:
+def test_every_method_chooses_from_the_same() -> None:
     for plan in (FULL, QUICK):
-        for method in (*PAPER, ALONE, TEMPERED):
-            assert {setting.trust for _, setting in tries(plan, (method,))} == set(plan.trusts)
+        for method in (*PAPER, TREES, ALONE, TEMPERED):
+            tried = [setting for _, setting in tries(plan, method)]
+            slow = method in prediction.SLOW
+            assert {s.trust for s in tried} == set(plan.trusts_slow if slow else plan.trusts)
+            assert {s.look for s in tried} == set(plan.looks)
+        assert set(plan.trusts_slow) <= set(plan.trusts)
+        together = [one for parts in lessons(plan).values() for part in parts for one in part]
+        assert len(together) == len(set(together))
+        assert set(together) == {t for m in METHODS if m != ROW for t in tries(plan, m)}
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +238,7 @@ def test_the_verdict_follows_from_the_figures() -> None:
 
 def test_errors_honour_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "METHODS", (KERNEL, PARTICLES, RIDGE))
-    chosen = prediction.Chosen(0.1, 0.5, dict.fromkeys(METHODS, Setting(0.2, 0.25, 0.3)))
+    chosen = dict.fromkeys(METHODS, Setting(0.2, 0.25, 0.3, 0.1, 0.5))
     first, again = (prediction.one_picture(TINY, 5, chosen, 3, False) for _ in range(2))
     assert first.errors == again.errors and not first.maps
     other = prediction.one_picture(TINY, 5, chosen, 4, False)

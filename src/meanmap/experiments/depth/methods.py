@@ -96,11 +96,13 @@ class Answer(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a method is told: the powers of evidence and of edges, or λ of the regression."""
+    """What a method is told."""
 
-    trust: float = 1.0
-    power: float = 1.0
-    ridge: float = 0.0
+    trust: float = 1.0  # the power of what features say
+    power: float = 1.0  # of edges
+    ridge: float = 0.0  # λ of the regression
+    edges: float = 0.01  # λ between depths
+    look: float = 0.1  # λ from features to depths
 
 
 @dataclass(frozen=True)
