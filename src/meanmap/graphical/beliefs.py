@@ -423,11 +423,11 @@ class Beliefs:
         i, node, potentials = self._local(kind, v), self._node(kind), self.known.potentials
         psi = asarray(node.space._transform(points), node.coordinates)
         xp = namespace(psi)
-        slots = int((self.passing.wiring.link[kind][i] >= 0).sum())
+        slots = np.flatnonzero(self.passing.wiring.link[kind][i] >= 0)
         beta, power = self.known.heard(v)
-        beta = xp.concat([beta, self.state[kind][i][:slots]])
+        beta = xp.concat([beta, take(self.state[kind][i], slots)])
         own = self.passing.powers(kind, np.array([i]))
-        own = np.ones(slots) if own is None else own[0, :slots]
+        own = np.ones(len(slots)) if own is None else own[0, slots]
         power = asarray(np.concatenate([power, own]), psi)
         most = xp.max(potentials.logarithms(beta, node.coordinates), axis=1, keepdims=True)
         logs = potentials.logarithms(beta, psi)

@@ -207,11 +207,17 @@ class BeliefPropagation(BaseEstimator):
             products, strain = passing.products(state)
         converged = moved[-1] <= tolerance
         if not converged:
+            remedies = {
+                "reweighting='trees'": self.reweighting == 1,
+                "damping=0.5": damping == 0,
+                "schedule='residual'": self.schedule != "residual",
+                "more iterations": True,
+            }
             warnings.warn(
                 f"belief propagation has not converged: after {most} iterations a message still "
                 f"moves by {moved[-1]:.2g} of its size (tolerance {tolerance:g}). The beliefs are "
-                "those of the last iteration. Try reweighting='trees', damping=0.5, "
-                "schedule='residual', or more iterations.",
+                "those of the last iteration. Try "
+                f"{', or '.join(what for what, new in remedies.items() if new)}.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

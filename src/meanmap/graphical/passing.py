@@ -55,13 +55,12 @@ class Wiring:
         for members in nodes:
             local[members] = np.arange(len(members))
         message = np.flatnonzero(inside)
-        order = message[np.argsort(field.targets[message], kind="stable")]
-        first = np.searchsorted(field.targets[order], field.targets[order])
+        of_kind = [message[field.kind[field.targets[message]] == k] for k in range(len(nodes))]
         slot = np.full(len(field.targets), NONE)
-        slot[order] = np.arange(len(order)) - first
+        for mine in of_kind:
+            slot[mine] = slots_of(field.targets[mine], field.links[mine ^ 1])
         link, to, edge = [], [], []
-        for kind, members in enumerate(nodes):
-            mine = message[field.kind[field.targets[message]] == kind]
+        for members, mine in zip(nodes, of_kind, strict=True):
             shape = len(members), int(slot[mine].max(initial=NONE)) + 1
             out = np.full(shape, NONE)
             where = np.full((*shape, 3), NONE)
@@ -131,6 +130,33 @@ class Wiring:
         return np.concatenate(parts) if parts else np.empty((0, 3), dtype=int)
 
 
+def slots_of(targets: np.ndarray, links: np.ndarray) -> np.ndarray:
+    """A slot for each message to nodes of a kind, no two of a node in one.
+
+    All of a slot answer along one link, where that does not leave most slots empty.
+    """
+    if not len(targets):
+        return targets
+
+    def rank(*keys: np.ndarray) -> np.ndarray:
+        """The place of each among those with equal keys."""
+        order = np.lexsort(keys[::-1])
+        same = np.ones(len(order), dtype=bool)
+        same[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
+        first = np.maximum.accumulate(np.where(same, np.arange(len(order)), 0))
+        found = np.empty(len(order), dtype=int)
+        found[order] = np.arange(len(order)) - first
+        return found
+
+    plain, among = rank(targets), rank(targets, links)
+    known, which = np.unique(links, return_inverse=True)
+    most = np.zeros(len(known), dtype=int)
+    np.maximum.at(most, which, among + 1)
+    if most.sum() > 1.5 * (plain.max() + 1):
+        return plain
+    return (np.cumsum(most) - most)[which] + among
+
+
 @dataclass(frozen=True, eq=False)
 class Alone:
     """What is known of the hidden nodes of a kind, each alone: the product of what says it."""
@@ -193,7 +219,7 @@ class Passing:
             return np.where(here, self.power[kind][nodes], 0.0)
         return here.astype(float) if self.wiring.padded[kind] else None
 
-    def send(self, state: State, kind: int, nodes: Any) -> Iterator[Sent]:
+    def send(self, state: State, kind: int, nodes: Any, scaled: bool = True) -> Iterator[Sent]:
         """What nodes of a kind say to their neighbours, link by link."""
         routes, empty = self.wiring.routes(kind, nodes)
         if not routes:
@@ -216,7 +242,8 @@ class Passing:
         for slot, P in products:
             for route in routes[slot]:
                 new = take(P, route.nodes) @ self.potentials.links[route.link].spread
-                new = self.potentials.scaled(new, route.link)
+                if scaled:
+                    new = self.potentials.scaled(new, route.link)
                 yield Sent(route.kind, route.to_nodes, route.to_slots, new)
 
     @cached_property
@@ -251,11 +278,23 @@ class Passing:
         fresh = [namespace(beta).zeros_like(beta) for beta in state]
 
         def work(kind: int, nodes: slice) -> None:
-            for sent in self.send(state, kind, nodes):
+            for sent in self.send(state, kind, nodes, scaled=False):
                 fresh[sent.kind] = assign(fresh[sent.kind], (sent.node, sent.slot), sent.beta)
 
         self.each_block(work)
-        return fresh
+        return [self._of_mean_one(kind, beta) for kind, beta in enumerate(fresh)]
+
+    def _of_mean_one(self, kind: int, beta: Array) -> Array:
+        """All messages to a kind scaled at once; as `Potentials.scaled` does along one link."""
+        links = self.wiring.link[kind]
+        if not links.size:
+            return beta
+        xp = namespace(beta)
+        mean = beta @ self.potentials.nodes[kind].mean
+        for i, j in np.argwhere((to_numpy(mean) <= 0) & (links != NONE)):
+            nothing = self.potentials.nothing(int(links[i, j]) ^ 1)  # it came the other way
+            beta, mean = assign(beta, (i, j), nothing), assign(mean, (i, j), 1.0)
+        return beta / xp.where(mean > 0, mean, xp.ones_like(mean))[..., None]
 
     def change(self, kind: int, old: Array, new: Array) -> np.ndarray:
         """How far messages (..., r) to a kind have moved, as functions of its values (L₂)."""
