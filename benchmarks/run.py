@@ -28,6 +28,7 @@ NAMES = [
     "filters",
     "inference",
     "trees",
+    "loopy",
 ]
 
 

@@ -31,8 +31,8 @@ from meanmap.experiments.depth.methods import (
     weaker,
 )
 from meanmap.experiments.depth.prediction import FULL, QUICK, Plan, halves, lessons, tries
-from meanmap.graphical.beliefs import Known
-from meanmap.graphical.passing import Wiring
+from meanmap.graphical.known import Known
+from meanmap.graphical.wiring import Wiring
 
 TINY = Plan(
     size="small",

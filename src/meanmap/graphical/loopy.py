@@ -13,12 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import is_array, one_blas_thread, to_numpy
-from meanmap.graphical.beliefs import Beliefs, Known
+from meanmap.graphical.beliefs import Beliefs
 from meanmap.graphical.field import Field, field_of
 from meanmap.graphical.fitting import LEAST
-from meanmap.graphical.passing import SCHEDULES, Passing, Wiring
+from meanmap.graphical.known import Known
+from meanmap.graphical.passing import Passing
 from meanmap.graphical.potentials import FieldLearner, Potentials
+from meanmap.graphical.schedules import SCHEDULES
 from meanmap.graphical.tables import columns, kernels_of, missing, row_weights
+from meanmap.graphical.wiring import Wiring
 from meanmap.linalg import ConflictWarning
 from meanmap.progress import progress_bar
 from meanmap.spaces.bases import generator

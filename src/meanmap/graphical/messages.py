@@ -43,9 +43,14 @@ class Node:
         return self.weights @ self.coordinates
 
     @cached_property
+    def covariance(self) -> Array:
+        """Its operator, `Ψᵀ diag(w) Ψ`."""
+        return self.coordinates.T @ (self.weights[:, None] * self.coordinates)
+
+    @cached_property
     def spectrum(self) -> Spectrum:
-        """Of its covariance operator, `Ψᵀ diag(w) Ψ`."""
-        return Spectrum.of(self.coordinates.T @ (self.weights[:, None] * self.coordinates))
+        """Of its covariance operator."""
+        return Spectrum.of(self.covariance)
 
     def embedding(self, weights: Array, coordinates: Array | None = None) -> Embedding:
         return embedding_of(self.space, self.space.kernel_, self.points, weights, coordinates)

@@ -22,7 +22,7 @@ from meanmap.experiments.fields import Bins, Densities, Field, Tabulated, Templa
 from meanmap.experiments.mixtures import MixtureBP
 from meanmap.experiments.propagation import DiscreteBP, ParticleBP
 from meanmap.graphical import BeliefPropagation
-from meanmap.graphical.beliefs import Known
+from meanmap.graphical.known import Known
 from meanmap.kernels import Linear
 
 KERNEL, TREES = "kernel BP", "kernel BP, trees"

@@ -1,0 +1,230 @@
+"""What is known of a random field: observed points, likelihoods, and what others believe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import (
+    Array,
+    Points,
+    apply,
+    asarray,
+    concatenate,
+    count,
+    namespace,
+    take,
+    to_numpy,
+)
+from meanmap.embeddings import Embedding, function_values
+from meanmap.graphical.evidence import informative, outside, points_of
+from meanmap.graphical.passing import Alone
+from meanmap.graphical.potentials import Potentials, raised, summed
+from meanmap.graphical.wiring import Wiring
+
+TYPICAL = 1e-3  # λ for a belief on a node without neighbours
+
+Function = Callable[[Points], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Evidence, checked: observed points, likelihood functions, and beliefs of others."""
+
+    potentials: Potentials
+    observed: dict[int, tuple[np.ndarray, Points, Array]]  # of a kind: nodes, points, coordinates
+    trust: float  # the power of what observed nodes say
+    functions: dict[int, Function]  # by node
+    beliefs: dict[int, Array]  # by node: the message that a belief of somebody else amounts to
+
+    @classmethod
+    def of(cls, potentials: Potentials, evidence: Mapping[Any, Any], trust: float) -> Known:
+        """From a dict by node that has passed the gate."""
+        field = potentials.field
+        points: dict[int, list[tuple[int, Any]]] = {}
+        functions: dict[int, Function] = {}
+        beliefs: dict[int, Array] = {}
+        for name, value in evidence.items():
+            v = field.place[name]
+            kind = int(field.kind[v])
+            if isinstance(value, Embedding):
+                beliefs[v] = believed(potentials, kind, name, value)
+            elif callable(value):
+                likelihood(value, potentials.nodes[kind].points, name)
+                functions[v] = value
+            else:
+                points.setdefault(kind, []).append((v, value))
+        observed = {}
+        for kind, pairs in points.items():
+            observed[kind] = observations(potentials, kind, pairs)
+        return cls(potentials, observed, trust, functions, beliefs)
+
+    @cached_property
+    def hidden(self) -> np.ndarray:
+        """Whether a node is not observed."""
+        found = np.ones(len(self.potentials.field.nodes), dtype=bool)
+        for nodes, _, _ in self.observed.values():
+            found[nodes] = False
+        return found
+
+    @cached_property
+    def messages(self) -> dict[int, tuple[np.ndarray, Array, np.ndarray]]:
+        """Messages that do not change: for each kind the hidden nodes, what they hear, its power.
+
+        From observed neighbours, and from those who believe something of a node.
+        """
+        field = self.potentials.field
+        parts: dict[int, list[tuple[np.ndarray, Array, np.ndarray]]] = {}
+        goes = ~self.hidden[field.sources] & self.hidden[field.targets]
+        row = np.zeros(len(field.nodes), dtype=int)
+        for nodes, _, _ in self.observed.values():
+            row[nodes] = np.arange(len(nodes))
+        for link in np.unique(field.links[goes]):
+            message = np.flatnonzero(goes & (field.links == link))
+            t, s = field.ends(int(link))
+            psi = take(self.observed[t][2], row[field.sources[message]])
+            beta = self.potentials.scaled(psi @ self.potentials.links[link].direct, int(link))
+            power = np.full(len(message), self.trust)
+            parts.setdefault(s, []).append((field.targets[message], beta, power))
+        for v, beta in self.beliefs.items():
+            one = np.array([v]), beta[None, :], np.ones(1)
+            parts.setdefault(int(field.kind[v]), []).append(one)
+        found = {}
+        for kind, several in parts.items():
+            to, betas, powers = zip(*several, strict=True)
+            beta = namespace(betas[0]).concat(list(betas))
+            found[kind] = np.concatenate(to), beta, np.concatenate(powers)
+        return found
+
+    def alone(self, wiring: Wiring) -> list[Alone]:
+        """For each kind what is known of every hidden node by itself."""
+        field, found = self.potentials.field, []
+        local = np.zeros(len(field.nodes), dtype=int)
+        for nodes in wiring.hidden:
+            local[nodes] = np.arange(len(nodes))
+        for kind, nodes in enumerate(wiring.hidden):
+            node = self.potentials.nodes[kind]
+            logs = asarray(np.zeros((0, count(node.points))), node.coordinates)
+            to = np.zeros(0, dtype=int)
+            if kind in self.messages:
+                to, beta, power = self.messages[kind]
+                logs = self.potentials.logarithms(beta, node.coordinates)
+                logs = logs * asarray(power, logs)[:, None]
+            functions = [v for v in self.functions if field.kind[v] == kind]
+            if functions:
+                more = [self.likelihood(v, node.points)[None, :] for v in functions]
+                logs = namespace(logs).concat([logs, *more])
+                to = np.concatenate([to, functions])
+            at = local[to]
+            peak, many = np.zeros(len(nodes)), np.bincount(at, minlength=len(nodes))
+            if len(at):
+                np.add.at(peak, at, to_numpy(namespace(logs).max(logs, axis=1)))
+            logs = summed(logs, at, len(nodes))
+            top = namespace(logs).max(logs, axis=1, keepdims=True)
+            found.append(Alone(logs, namespace(logs).exp(logs - top), peak, many))
+        return found
+
+    def likelihood(self, v: int, points: Points) -> Array:
+        """log of a node's likelihood at points, over its mean at the sample; 0 without one."""
+        field = self.potentials.field
+        node, name = self.potentials.nodes[int(field.kind[v])], field.nodes[v]
+        if v not in self.functions:
+            return asarray(np.zeros(count(points)), node.coordinates)
+        scale = node.weights @ likelihood(self.functions[v], node.points, name)
+        values = function_values(self.functions[v], points) / scale
+        return apply("log", raised(values, self.potentials.tiny))
+
+    def heard(self, v: int) -> tuple[Array, np.ndarray]:
+        """The messages to one node that do not change, and their powers."""
+        kind = int(self.potentials.field.kind[v])
+        if kind not in self.messages:
+            return self.potentials.nodes[kind].coordinates[:0], np.zeros(0)
+        to, beta, power = self.messages[kind]
+        mine = np.flatnonzero(to == v)
+        return take(beta, mine), power[mine]
+
+
+def observations(
+    potentials: Potentials, kind: int, pairs: list[tuple[int, Any]]
+) -> tuple[np.ndarray, Points, Array]:
+    """The observed nodes of a kind, their points and coordinates."""
+    node, field = potentials.nodes[kind], potentials.field
+    nodes = np.array([v for v, _ in pairs])
+    names = [field.nodes[v] for v in nodes]
+    values = [value for _, value in pairs]
+    kernel, like = node.space.kernel_, node.space._sample
+    if kernel.on_vectors and all(finite(value, like.shape[1]) for value in values):
+        stacked = np.array([np.ravel(to_numpy(value)) for value in values])
+        points = kernel.check(stacked, f"evidence[{names[0]!r}]", like)
+    else:  # one by one, so that an error names the node
+        each = []
+        for name, value in zip(names, values, strict=True):
+            found, single = points_of(node, name, value)
+            if not single:
+                raise ValueError(f"evidence[{name!r}]: expected one point, got {count(found)}.")
+            each.append(found)
+        points = concatenate(each)
+    psi = asarray(node.space._transform(points), node.coordinates)
+    return nodes, points, informative(node, names, points, psi)
+
+
+def finite(value: Any, size: int) -> bool:
+    """Whether a value is so many finite numbers."""
+    if np.size(value) != size:
+        return False
+    plain = np.asarray(to_numpy(value))
+    return plain.dtype.kind in "fiub" and bool(np.isfinite(plain).all())
+
+
+def likelihood(function: Function, points: Points, name: Any) -> Array:
+    """A likelihood at the points of a node, checked."""
+    what = f"evidence[{name!r}]: a likelihood has to be"
+    try:
+        values = function_values(function, points)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what} a number for each of {count(points)} points: {error}") from error
+    plain = to_numpy(values)
+    if values.ndim != 1:
+        raise ValueError(f"{what} one number for each point, got shape {tuple(values.shape)}.")
+    if not np.isfinite(plain).all():
+        raise ValueError(f"{what} finite, got {plain[~np.isfinite(plain)][0]}.")
+    if plain.min() < 0:
+        raise ValueError(f"{what} at least 0, got {plain.min():.3g}. Return exp of a logarithm.")
+    if plain.max() == 0:
+        raise ValueError(
+            f"{what} positive somewhere, got 0 at all {len(plain)} values of the data. It may be "
+            "so narrow that it falls between them, or so small that it underflows: only its shape "
+            "counts, so subtract the largest logarithm before exp."
+        )
+    return values
+
+
+def believed(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
+    """What another's belief q says: `(C + λI)⁻¹ m_q`, its density over that of the data."""
+    if belief.is_batch:
+        raise ValueError(f"evidence[{name!r}]: expected one embedding, got {len(belief)}.")
+    node, field = potentials.nodes[kind], potentials.field
+    atoms = node.space.kernel_.check(belief.atoms, f"evidence[{name!r}]", node.space._sample)
+    weights = asarray(belief.normalized().weights, node.coordinates)
+    m = node.space._mean(atoms, weights)
+    if node.space._coordinates.projects:
+        whole = weights @ node.space.kernel_._matmul(atoms, atoms, weights)
+        outside(name, float(m @ m) / float(whole))
+    known = [
+        link.regularization for i, link in enumerate(potentials.links) if field.ends(i)[1] == kind
+    ]
+    typical = TYPICAL if potentials.least else 0.0
+    lam = float(np.median(known)) if known else typical
+    spectrum = node.spectrum
+    beta = spectrum.inverse(spectrum.sufficient(lam)) @ m
+    mean = float(beta @ node.mean)
+    if mean <= 0:
+        raise ValueError(
+            f"evidence[{name!r}]: the belief lies where the data have nothing. Give a likelihood "
+            "as a function, or data that reach so far."
+        )
+    return beta / mean

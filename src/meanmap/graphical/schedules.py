@@ -1,0 +1,103 @@
+"""In what order messages are sent: generators of states and of the most that a message moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from meanmap.arrays import Array, assign
+from meanmap.graphical.field import NONE
+from meanmap.graphical.passing import Passing, State
+
+SHARE = 64  # of the messages, the part that the residual schedule sends at a time
+
+
+def mixed(old: Array, new: Array, damping: float) -> Array:
+    return new if damping == 0 else (1 - damping) * new + damping * old
+
+
+def synchronous(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
+    """Everybody at once."""
+    while True:
+        fresh = passing.all_sent(state)
+        moved = [
+            passing.change(kind, old, new).max(initial=0.0)
+            for kind, (old, new) in enumerate(zip(state, fresh, strict=True))
+        ]
+        pairs = zip(state, fresh, strict=True)
+        state = [mixed(old, new, damping) for old, new in pairs]
+        yield state, float(max(moved, default=0.0))
+
+
+def sequential(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
+    """From the farthest nodes to the first and back, each with the news: on a tree once is enough.
+
+    Nodes as far from the first as each other speak together.
+    """
+    field, wiring = passing.potentials.field, passing.wiring
+    hidden = np.zeros(len(field.nodes), dtype=bool)
+    local = np.full(len(field.nodes), NONE)
+    for nodes in wiring.hidden:
+        hidden[nodes] = True
+        local[nodes] = np.arange(len(nodes))
+    levels = [
+        [(int(k), local[nodes[field.kind[nodes] == k]]) for k in np.unique(field.kind[nodes])]
+        for nodes in field.levels(hidden)
+    ]
+    while True:
+        most = 0.0
+        for level in (*levels[::-1], *levels[1:]):
+            for kind, nodes in level:
+                for sent in passing.send(state, kind, nodes):
+                    at = sent.node, sent.slot
+                    old = state[sent.kind][at]
+                    most = max(most, passing.change(sent.kind, old, sent.beta).max())
+                    new = mixed(old, sent.beta, damping)
+                    state[sent.kind] = assign(state[sent.kind], at, new)
+        yield state, float(most)
+
+
+def residual(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
+    """Always those messages that would change most; as many as there are make an iteration.
+
+    Of few messages one at a time (Elidan, McGraw and Koller 2006), of many a small share.
+    """
+    messages = passing.wiring.messages
+    some = max(1, len(messages) // SHARE)
+    number = [np.full(link.shape, NONE) for link in passing.wiring.link]
+    for kind, table in enumerate(number):
+        mine = np.flatnonzero(messages[:, 0] == kind)
+        table[messages[mine, 1], messages[mine, 2]] = mine
+    waiting = passing.all_sent(state)
+    moves = np.zeros(len(messages))
+    for kind, table in enumerate(number):
+        mine = table[table != NONE]
+        moves[mine] = passing.change(kind, state[kind], waiting[kind])[table != NONE]
+    while True:
+        sent_now = 0
+        while sent_now < len(messages) and moves.max() > 0:
+            chosen = np.argpartition(moves, -some)[-some:]
+            for kind in np.unique(messages[chosen, 0]):
+                mine = chosen[messages[chosen, 0] == kind]
+                at = messages[mine, 1], messages[mine, 2]
+                new = mixed(state[kind][at], waiting[kind][at], damping)
+                moves[mine] = passing.change(kind, new, waiting[kind][at])
+                state[kind] = assign(state[kind], at, new)
+            for kind in np.unique(messages[chosen, 0]):
+                told = np.unique(messages[chosen[messages[chosen, 0] == kind], 1])
+                for sent in passing.send(state, int(kind), told):
+                    at = sent.node, sent.slot
+                    waiting[sent.kind] = assign(waiting[sent.kind], at, sent.beta)
+                    moves[number[sent.kind][at]] = passing.change(
+                        sent.kind, state[sent.kind][at], sent.beta
+                    )
+            sent_now += len(chosen)
+        yield state, float(moves.max(initial=0.0))
+
+
+SCHEDULES: dict[str, Callable[[Passing, State, float], Iterator[tuple[State, float]]]] = {
+    "synchronous": synchronous,
+    "sequential": sequential,
+    "residual": residual,
+}
