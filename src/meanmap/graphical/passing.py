@@ -40,8 +40,7 @@ class Sent:
     """Messages along one link: where they go, and what they are."""
 
     kind: int
-    node: np.ndarray
-    slot: np.ndarray
+    at: tuple[Any, Any]  # nodes and slots
     beta: Array
 
 
@@ -112,7 +111,7 @@ class Passing:
                 new = take(P, route.nodes) @ self.potentials.links[route.link].spread
                 if scaled:
                     new = self.potentials.scaled(new, route.link)
-                yield Sent(route.kind, route.to_nodes, route.to_slots, new)
+                yield Sent(route.kind, route.at, new)
 
     @cached_property
     def _deep(self) -> int:
@@ -147,7 +146,7 @@ class Passing:
 
         def work(kind: int, nodes: slice) -> None:
             for sent in self.send(state, kind, nodes, scaled=False):
-                fresh[sent.kind] = assign(fresh[sent.kind], (sent.node, sent.slot), sent.beta)
+                fresh[sent.kind] = assign(fresh[sent.kind], sent.at, sent.beta)
 
         self.each_block(work)
         return [self._of_mean_one(kind, beta) for kind, beta in enumerate(fresh)]
@@ -157,12 +156,15 @@ class Passing:
         links = self.wiring.link[kind]
         if not links.size:
             return beta
-        xp = namespace(beta)
         mean = beta @ self.potentials.nodes[kind].mean
-        for i, j in np.argwhere((to_numpy(mean) <= 0) & (links != NONE)):
-            nothing = self.potentials.nothing(int(links[i, j]) ^ 1)  # it came the other way
-            beta, mean = assign(beta, (i, j), nothing), assign(mean, (i, j), 1.0)
-        return beta / xp.where(mean > 0, mean, xp.ones_like(mean))[..., None]
+        if self.wiring.padded[kind]:
+            mean = assign(mean, np.nonzero(links == NONE), asarray(1.0, mean))
+        if not bool(namespace(mean).min(mean) > 0):
+            for i, j in np.argwhere(to_numpy(mean) <= 0):
+                nothing = self.potentials.nothing(int(links[i, j]) ^ 1)  # it came the other way
+                beta, mean = assign(beta, (i, j), nothing), assign(mean, (i, j), 1.0)
+        beta /= mean[..., None]
+        return beta
 
     def change(self, kind: int, old: Array, new: Array) -> np.ndarray:
         """How far messages (..., r) to a kind have moved, as functions of its values (L₂)."""
@@ -198,15 +200,24 @@ class Passing:
 def all_but_one(first: Array, factors: list[Array], deep: bool) -> Iterator[tuple[int, Array]]:
     """For each factor the product of all others, up to scale: the last first.
 
-    From both ends: no factor is divided by, for one may be zero.
+    From both ends: no factor is divided by, for one may be zero. The factors are overwritten.
     """
     before = [first]
     for factor in factors[:-1]:
         before.append(rescaled(before[-1] * factor, deep))
     after = None
     for slot in reversed(range(len(factors))):
-        yield slot, before[slot] if after is None else before[slot] * after
-        after = factors[slot] if after is None else rescaled(after * factors[slot], deep)
+        P = before.pop()
+        if after is not None and slot:
+            P *= after
+        elif after is not None:
+            P = P * after  # `first` is not ours
+        yield slot, P
+        if slot:
+            factor = factors[slot]
+            if after is not None:
+                factor *= after
+            after = rescaled(factor, deep)
 
 
 def reweighted(

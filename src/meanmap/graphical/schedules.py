@@ -50,11 +50,10 @@ def sequential(passing: Passing, state: State, damping: float) -> Iterator[tuple
         for level in (*levels[::-1], *levels[1:]):
             for kind, nodes in level:
                 for sent in passing.send(state, kind, nodes):
-                    at = sent.node, sent.slot
-                    old = state[sent.kind][at]
+                    old = state[sent.kind][sent.at]
                     most = max(most, passing.change(sent.kind, old, sent.beta).max())
                     new = mixed(old, sent.beta, damping)
-                    state[sent.kind] = assign(state[sent.kind], at, new)
+                    state[sent.kind] = assign(state[sent.kind], sent.at, new)
         yield state, float(most)
 
 
@@ -87,10 +86,9 @@ def residual(passing: Passing, state: State, damping: float) -> Iterator[tuple[S
             for kind in np.unique(messages[chosen, 0]):
                 told = np.unique(messages[chosen[messages[chosen, 0] == kind], 1])
                 for sent in passing.send(state, int(kind), told):
-                    at = sent.node, sent.slot
-                    waiting[sent.kind] = assign(waiting[sent.kind], at, sent.beta)
-                    moves[number[sent.kind][at]] = passing.change(
-                        sent.kind, state[sent.kind][at], sent.beta
+                    waiting[sent.kind] = assign(waiting[sent.kind], sent.at, sent.beta)
+                    moves[number[sent.kind][sent.at]] = passing.change(
+                        sent.kind, state[sent.kind][sent.at], sent.beta
                     )
             sent_now += len(chosen)
         yield state, float(moves.max(initial=0.0))

@@ -18,9 +18,8 @@ class Route:
 
     link: int
     nodes: Any  # a slice or an array
-    kind: int
-    to_nodes: np.ndarray
-    to_slots: np.ndarray
+    kind: int  # they speak to nodes of this
+    at: tuple[Any, Any]  # and these, in these slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +78,9 @@ class Wiring:
             for link in np.unique(column[column != NONE]):
                 at = np.flatnonzero(column == link)
                 s, node, there = to[at, slot].T
-                found[-1].append(Route(int(link), span(at), int(s[0]), node, there))
+                one = (there == there[0]).all()
+                into = (span(node), int(there[0])) if one else (node, there)
+                found[-1].append(Route(int(link), span(at), int(s[0]), into))
         empty = np.nonzero(links.T == NONE)
         answer = found, (empty if len(empty[0]) else None)
         if known is not None:
@@ -144,6 +145,6 @@ def slots_of(targets: np.ndarray, links: np.ndarray) -> np.ndarray:
 
 
 def span(at: np.ndarray) -> Any:
-    """Numbers in order as a slice, where they leave none out: no copy is made then."""
-    whole = len(at) and at[-1] - at[0] + 1 == len(at)
+    """Numbers as a slice, where they follow each other: no copy is made then."""
+    whole = bool((np.diff(at) == 1).all())
     return slice(int(at[0]), int(at[-1]) + 1) if whole else at

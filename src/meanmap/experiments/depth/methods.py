@@ -170,7 +170,12 @@ class Lesson:
 
     def answer(self, method: str, picture: int, setting: Setting = Setting()) -> Answer:  # noqa: B008
         """What a method says, on one thread."""
-        with threadpool_limits(1), warnings.catch_warnings():
+        with threadpool_limits(1):
+            return self.said(method, picture, setting)
+
+    def said(self, method: str, picture: int, setting: Setting) -> Answer:
+        """What a method says, on as many threads as it likes."""
+        with warnings.catch_warnings():
             # ten iterations are the paper's; that messages still move then is to be expected
             warnings.simplefilter("ignore", ConvergenceWarning)
             if method == ROW:
