@@ -23,7 +23,7 @@ from meanmap.experiments.fields import Bins, Densities, Field, Tabulated
 from meanmap.experiments.lattices import SPAN, Gibbs, Lattice, Sightings, Strip, Truth
 from meanmap.experiments.mixtures import MixtureBP
 from meanmap.experiments.propagation import DiscreteBP, ParticleBP
-from meanmap.experiments.results import COLOURS, MARKS, Figure, Outcome, Table
+from meanmap.experiments.results import Figure, Outcome, Table, against_seconds
 from meanmap.experiments.runs import each
 from meanmap.graphical import BeliefPropagation
 
@@ -439,26 +439,18 @@ class Scatter:
         """Draw, and return the axes."""
         ax = plots.axes(ax)
         case = self.cases[0]
-        for i, method in enumerate((*LEARNED, *GIVEN)):
-            near, soon = (
-                Figure.of(values(case, self.found, measure, method))
-                for measure in ("variation", "seconds")
+        points = [
+            (
+                method,
+                float(np.mean(values(case, self.found, "seconds", method))),
+                Figure.of(values(case, self.found, "variation", method)),
             )
-            ax.errorbar(
-                soon.mean,
-                near.mean,
-                2 * near.standard_error,
-                linestyle="",
-                marker=MARKS[i % len(MARKS)],
-                color=COLOURS[i % len(COLOURS)],
-                fillstyle="full" if method in LEARNED else "none",
-                capsize=2,
-                label=method,
-            )
-        ax.set_xscale("log")
+            for method in (*LEARNED, *GIVEN)
+        ]
+        against_seconds(ax, points, LEARNED)
         ax.set_ylim(bottom=0)
         title = f"Beliefs on {case.name}, learned from {max(case.sizes)} rows (filled)"
-        ax.set(title=title, xlabel="seconds of inference", ylabel="total variation to the truth")
+        ax.set(title=title, ylabel="total variation to the truth")
         # ten names would hide points: below the axes
         ax.legend(fontsize="x-small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
         return ax

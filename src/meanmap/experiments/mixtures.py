@@ -131,7 +131,7 @@ class Quadratics:
     @classmethod
     def normal(cls, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> Quadratics:
         """Of normal densities."""
-        precision = np.linalg.inv(covariances)
+        precision = np.linalg.solve(covariances, np.eye(2))  # 2 × 2, and kept as numbers
         linear = np.einsum("kij,kj->ki", precision, means)
         _, log = np.linalg.slogdet(2 * np.pi * covariances)
         constant = np.log(weights) - log / 2 - (linear * means).sum(axis=1) / 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -251,6 +251,26 @@ class Curves:
             ax.set_yscale("log")
         ax.legend(fontsize="small")
         return ax
+
+
+def against_seconds(
+    ax: Any, points: Iterable[tuple[str, float, Figure]], filled: Container[str]
+) -> None:
+    """A point a method: figures with bars of two standard errors, against seconds."""
+    for i, (name, seconds, figure) in enumerate(points):
+        ax.errorbar(
+            seconds,
+            figure.mean,
+            2 * figure.standard_error,
+            linestyle="",
+            marker=MARKS[i % len(MARKS)],
+            color=COLOURS[i % len(COLOURS)],
+            fillstyle="full" if name in filled else "none",
+            capsize=2,
+            label=name,
+        )
+    ax.set_xscale("log")
+    ax.set(xlabel="seconds of inference")
 
 
 # Okabe and Ito's colours, told apart by colour-blind eyes too; marks and dashes say it again

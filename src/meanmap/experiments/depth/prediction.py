@@ -33,7 +33,7 @@ from meanmap.experiments.depth.methods import (
     Scale,
     Setting,
 )
-from meanmap.experiments.results import COLOURS, MARKS, Cell, Figure, Outcome, Table
+from meanmap.experiments.results import Cell, Figure, Outcome, Table, against_seconds
 from meanmap.experiments.runs import each
 
 PUBLISHED: dict[str, Cell] = {
@@ -429,23 +429,11 @@ class Panels:
         return places
 
     def errors_against_seconds(self, ax: Any) -> Any:
-        for i, method in enumerate(m for m in METHODS if m != ROW):
-            near = Figure.of(self.errors[method])
-            ax.errorbar(
-                float(np.mean(self.seconds[method])),
-                near.mean,
-                2 * near.standard_error,
-                linestyle="",
-                marker=MARKS[i % len(MARKS)],
-                color=COLOURS[i % len(COLOURS)],
-                fillstyle="full" if method in PAPER else "none",
-                capsize=2,
-                label=method,
-            )
+        points = [(m, float(np.mean(self.seconds[m])), Figure.of(self.errors[m])) for m in TUNED]
+        against_seconds(ax, points, PAPER)
         ax.axhline(float(np.mean(self.errors[ROW])), color=plots.GREY, linestyle=":", label=ROW)
-        ax.set_xscale("log")
         # room for the names above the points
         ax.set_ylim(0, 2 * max(float(np.mean(values)) for values in self.errors.values()))
-        ax.set(xlabel="seconds of inference", ylabel="MAE of ln depth")
+        ax.set(ylabel="MAE of ln depth")
         ax.legend(fontsize="x-small", loc="upper left")
         return ax
