@@ -73,13 +73,13 @@ class Plan:
 FULL = Plan()
 QUICK = Plan(
     size="small",
-    tests=(2, 9, 20),
+    tests=(2, 9),
     scale=Scale(samples=200, particles=25, components=3),
     edges=(0.1,),
     looks=(0.5,),
     trusts=(0.2, 1.0),
     trusts_slow=(0.2,),
-    powers=(0.25, 0.1),
+    powers=(0.25,),
     folds=2,
     validation=1,
     validation_slow=1,
