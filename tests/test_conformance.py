@@ -42,6 +42,8 @@ from meanmap.kernels import (
     Linear,
     Mallows,
     Matern,
+    Normal,
+    OnEmbeddings,
     Polynomial,
     Precomputed,
     RationalQuadratic,
@@ -49,6 +51,7 @@ from meanmap.kernels import (
     Spectrum,
     TensorProduct,
     Trace,
+    Weighted,
     WeisfeilerLehman,
     Whitened,
 )
@@ -122,6 +125,18 @@ def bags(rng: np.random.Generator, n: int) -> np.ndarray:
     return EXPECTED.check([centre + rng.normal(size=(int(size), 2)) for centre, size in pairs])
 
 
+def distributions(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Samples, weighted ones, and normal distributions."""
+    found = list(bags(rng, n))
+    for i, bag in enumerate(found):
+        spread = [0.3, np.array([0.2, 0.5]), np.array([[0.5, 0.2], [0.2, 0.4]])][i % 3]
+        if i % 2:
+            found[i] = Normal(bag[0], spread)
+        elif i % 4:
+            found[i] = Weighted(bag, rng.uniform(0.1, 0.6, size=len(bag)))
+    return EXPECTED.check(found)
+
+
 def overlap(x: Any, y: Any) -> float:
     """A function of two points: the intersection kernel."""
     return float(sum(min(float(a) + 5, float(b) + 5) for a, b in zip(x, y, strict=True)))
@@ -178,11 +193,16 @@ KERNELS: dict[str, tuple[Kernel, Draw]] = {
     "weisfeiler-lehman": (SUBTREES, molecules),
     "global-alignment": (ALIGNMENT, series),
     "expected": (EXPECTED, bags),
+    "expected-distributions": (EXPECTED, distributions),
+    "on-embeddings": (OnEmbeddings(Gaussian(1.0), Gaussian(0.5)), distributions),
     "whitened": (Whitened(Gaussian(0.8), np.zeros((1, 2)), np.full((1, 1), 0.6)), vectors),
 }
 
 # points that are strings or objects, which only NumPy holds
-OBJECTS = {"spectrum", "weisfeiler-lehman", "global-alignment", "expected"}
+OBJECTS = {"spectrum", "weisfeiler-lehman", "global-alignment", "expected"} | {
+    "expected-distributions",
+    "on-embeddings",
+}
 
 # exact on the sample: held to the papers' dense formulas
 BASES: dict[str, Basis] = {

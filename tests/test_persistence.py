@@ -151,6 +151,7 @@ ARGUMENTS: dict[str, Callable[[type], Kernel]] = {
     "Sum": lambda cls: cls(Laplace(np.float64(0.3)), Constant(2)),
     "Product": lambda cls: cls(Gaussian((0.1, 1 / 3)), Polynomial(3, 0.5)),
     "Expected": lambda cls: cls(Gaussian()),
+    "OnEmbeddings": lambda cls: cls(Gaussian(), Laplace(0.1)),
     "Whitened": lambda cls: cls(Gaussian(1.0), X[:3], np.eye(3) / 4),
     "ScikitLearn": lambda cls: cls(gp.RBF(0.5) + gp.WhiteKernel(0.1)),
     "Columns": lambda cls: cls({"size": Gaussian(), "colour": Delta()}),
@@ -315,6 +316,8 @@ for _graph in GRAPHS:
 SERIES = np.empty(6, dtype=object)
 SERIES[:] = [np.sin(np.arange(4.0 + i))[:, None] for i in range(6)]
 
+BAGS = [*SERIES, kernels.Normal([0.5], 0.2), kernels.Weighted(SERIES[0], np.arange(4.0))]
+
 later(
     spaces,
     "Nystroem",
@@ -350,6 +353,12 @@ later(
     "Expected",
     lambda kernel: embed(SERIES, kernel(Gaussian(1.0))),
     lambda e: [e.coordinates, e(SERIES[:2])],
+)
+later(
+    kernels,
+    "OnEmbeddings",
+    lambda kernel: embed(BAGS, kernel(Gaussian(1.0))),
+    lambda e: [e.coordinates, e(BAGS[:3])],
 )
 
 

@@ -15,6 +15,7 @@ from meanmap.comparison import (
     two_sample_test,
 )
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.density import EmbeddingDensity
 from meanmap.dynamics import (
     AdditiveFilter,
     KernelBayesFilter,
@@ -25,6 +26,18 @@ from meanmap.dynamics import (
 )
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.graphical import BeliefPropagation, Beliefs, KernelGraphicalModel, chow_liu_tree
+from meanmap.learning import (
+    ColoredUnfolding,
+    DistributionRidge,
+    HSICClustering,
+    HSICSelector,
+    KernelCCA,
+    KernelDimensionReduction,
+    KernelPCA,
+    SelectionPath,
+    SupportMeasureClassifier,
+    SupportMeasureRegressor,
+)
 from meanmap.likelihood_free import (
     Calibration,
     KernelABC,
@@ -39,6 +52,8 @@ from meanmap.persistence import load, save
 from meanmap.rules import bayes_rule, chain_rule, sum_rule
 from meanmap.spaces import ApproximationWarning
 from meanmap.statistics import (
+    Compression,
+    compress,
     conditional_mmd,
     hscic,
     hsic,
@@ -55,22 +70,34 @@ __all__ = [
     "BeliefPropagation",
     "Beliefs",
     "Calibration",
+    "ColoredUnfolding",
+    "Compression",
     "ConditionalEmbedding",
     "ConditionalOperator",
     "ConflictWarning",
     "CounterfactualEffect",
+    "DistributionRidge",
     "Embedding",
+    "EmbeddingDensity",
+    "HSICClustering",
+    "HSICSelector",
     "JointEmbedding",
     "KernelABC",
     "KernelBayesFilter",
+    "KernelCCA",
+    "KernelDimensionReduction",
     "KernelGraphicalModel",
+    "KernelPCA",
     "Posterior",
     "PowerAnalysis",
     "PredictiveCheck",
     "RegularizationWarning",
+    "SelectionPath",
     "SimulationWarning",
     "SpectralFilter",
     "Stream",
+    "SupportMeasureClassifier",
+    "SupportMeasureRegressor",
     "TestResult",
     "Track",
     "Validation",
@@ -78,6 +105,7 @@ __all__ = [
     "bayes_update",
     "chain_rule",
     "chow_liu_tree",
+    "compress",
     "conditional_independence_test",
     "conditional_mmd",
     "conditional_two_sample_test",

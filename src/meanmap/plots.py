@@ -405,3 +405,22 @@ def residuals(values: np.ndarray, ax: Any = None) -> Any:
     ax.semilogy(np.arange(1, len(values) + 1), np.maximum(values, 1e-16), "o-", color=BLUE)
     ax.set(xlabel="iteration", ylabel="largest change of a message")
     return ax
+
+
+def proportions(
+    labels: np.ndarray,
+    before: np.ndarray,
+    after: np.ndarray,
+    interval: np.ndarray | None,
+    ax: Any = None,
+) -> Any:
+    """Shares of classes in two samples side by side, the second with its intervals."""
+    ax = axes(ax)
+    at = np.arange(len(labels))
+    ax.bar(at - 0.2, before, 0.4, color=GREY, label="training")
+    whiskers = None if interval is None else np.abs(interval.T - after)
+    ax.bar(at + 0.2, after, 0.4, yerr=whiskers, capsize=3, color=BLUE, label="test, estimated")
+    ax.set_xticks(at, [str(label) for label in labels])
+    ax.set(ylabel="share", ylim=(0, None))
+    ax.legend(frameon=False)
+    return ax

@@ -5,6 +5,7 @@ from meanmap.decoding.modes import best, mode
 from meanmap.decoding.projection import nearest_probability
 from meanmap.decoding.quantiles import Distribution
 from meanmap.decoding.sampling import draw, herd
+from meanmap.decoding.thinning import thinned
 
 __all__ = [
     "Distribution",
@@ -14,4 +15,5 @@ __all__ = [
     "herd",
     "mode",
     "nearest_probability",
+    "thinned",
 ]

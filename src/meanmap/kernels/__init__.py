@@ -9,7 +9,7 @@
 | strings | `Spectrum` |
 | networkx graphs | `WeisfeilerLehman` |
 | time series of any lengths | `GlobalAlignment` |
-| bags: samples of any sizes | `Expected` |
+| bags: samples of any sizes, `Weighted`, `Normal` | `Expected` `OnEmbeddings` |
 | data frames, dicts of columns | `Columns` |
 | tuples of samples | `TensorProduct`, written `kx @ ky` |
 | anything | `Function`, `ScikitLearn`, `Precomputed`, `Constant`, `Whitened` |
@@ -26,8 +26,10 @@ from meanmap.kernels.defaults import as_kernel, default_kernel
 from meanmap.kernels.discrete import Delta, Hamming
 from meanmap.kernels.graphs import WeisfeilerLehman
 from meanmap.kernels.matrices import Chordal, Mallows, Trace
+from meanmap.kernels.normals import Normal
+from meanmap.kernels.packs import Weighted
 from meanmap.kernels.series import GlobalAlignment
-from meanmap.kernels.sets import Expected
+from meanmap.kernels.sets import Expected, OnEmbeddings
 from meanmap.kernels.strings import Spectrum
 from meanmap.kernels.vectors import (
     Energy,
@@ -56,6 +58,8 @@ __all__ = [
     "Linear",
     "Mallows",
     "Matern",
+    "Normal",
+    "OnEmbeddings",
     "Polynomial",
     "Precomputed",
     "Product",
@@ -66,6 +70,7 @@ __all__ = [
     "Sum",
     "TensorProduct",
     "Trace",
+    "Weighted",
     "WeisfeilerLehman",
     "Whitened",
     "as_kernel",

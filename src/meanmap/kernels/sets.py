@@ -1,4 +1,4 @@
-"""Kernels on sets of points: samples that stand for distributions."""
+"""Kernels on bags: samples, weighted samples and normal distributions that stand for themselves."""
 
 from __future__ import annotations
 
@@ -7,21 +7,149 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, concatenate, count, is_array, spans, to_numpy
+from meanmap.arrays import Array, Points, for_each_thread, is_array, spans, take, to_numpy
+from meanmap.kernels.bandwidths import _weighted_median, median_factor
 from meanmap.kernels.base import ALL, Comparison, Kernel
-from meanmap.kernels.features import FeatureMap
+from meanmap.kernels.features import FeatureMap, Flat
+from meanmap.kernels.normals import CLOSED, Normal, between, has_closed_form
 from meanmap.kernels.objects import ObjectKernel
+from meanmap.kernels.packs import (
+    Pack,
+    Weighted,
+    blocks,
+    example_of,
+    is_embedding,
+    ranges,
+    resolved_inner,
+)
+from meanmap.kernels.vectors import Energy, Gaussian, Linear, Radial
 
 MEMORY = 1 << 21  # kernel values between points in memory at a time
+BLOCKS = 16  # stretches of rows that a symmetric Gram matrix is computed in
+MEDIAN = 300  # bags among which a median distance is taken
 
 
-class Expected(ObjectKernel):
-    """The expected kernel between samples: the mean of k(x, y) over x in one, y in the other.
+class BagKernel(ObjectKernel):
+    """A kernel on bags of an inner kernel's points."""
+
+    kernel: Kernel
+
+    @property
+    def _inner(self) -> Kernel:
+        if not isinstance(self.kernel, Kernel):
+            name = type(self).__name__
+            raise TypeError(
+                f"{name} takes a kernel on the points of the bags, got {self.kernel!r}. Use "
+                f"{name}(Gaussian()), for example."
+            )
+        return self.kernel
+
+    def _check(self, points: Any, name: str) -> Points:
+        return self.check(points, name)
+
+    def check(
+        self,
+        points: Any,
+        name: str = "points",
+        like: Points | None = None,
+        like_name: str = "the sample",
+    ) -> Points:
+        if is_embedding(points):
+            if not points.is_batch:
+                raise TypeError(f"{name}: expected a list of bags, got one. Pass [{name}].")
+            points = list(points)
+        if is_array(points) and not checks.holds_objects(points):
+            points = list(points)  # bags of one size
+        bags = checks.objects(points, name, "bags, a sample each")
+        first = None if like is None else like[0]
+        seen: dict[int, Any] = {}  # points that bags share stay shared
+        for i, bag in enumerate(bags):
+            bags[i] = self._bag(bag, f"{name}[{i}]", first, like_name, seen)
+            if first is None:
+                first, like_name = bags[i], f"{name}[0]"
+        return bags
+
+    def _bag(self, bag: Any, name: str, like: Any, like_name: str, seen: dict[int, Any]) -> Any:
+        """One bag that passed the gate, of the kind of another."""
+        if isinstance(bag, Normal):
+            return self._normal(bag, name, like, like_name)
+        if is_embedding(bag):
+            if bag.is_batch:
+                raise TypeError(
+                    f"{name}: a bag is one embedding, got a batch of {len(bag)}. Pass the batch by "
+                    "itself, or a list of single embeddings."
+                )
+            bag = Weighted(bag.atoms, bag.weights)
+        if not isinstance(bag, Weighted):
+            example = None if like is None else example_of(like)
+            return self._inner.check(bag, name, example, like_name)
+        points = seen.get(id(bag.points))
+        if points is None:
+            points = seen[id(bag.points)] = self._components(
+                bag.points, f"{name}.points", like, like_name
+            )
+        weights = checks.weights(bag.weights, points, np.empty(0), f"{name}.weights")
+        return Weighted(points, to_numpy(weights))
+
+    def _components(self, parts: Any, name: str, like: Any, like_name: str) -> Any:
+        """The points of a weighted bag, or its normal distributions."""
+        if isinstance(parts, list | np.ndarray) and len(parts) and isinstance(parts[0], Normal):
+            parts = checks.objects(parts, name, "Normals")
+            for i, part in enumerate(parts):
+                if not isinstance(part, Normal):
+                    raise TypeError(
+                        f"{name}[{i}]: expected a Normal like the first, got "
+                        f"{checks.describe(part)}. A point is Normal(x, 0.0)."
+                    )
+                self._normal(part, f"{name}[{i}]", like, like_name)
+                like, like_name = (part, f"{name}[0]") if like is None else (like, like_name)
+            return parts
+        if isinstance(parts, Normal):
+            raise TypeError(
+                f"{name}: expected points or a list of Normals, got one. Pass [normal]."
+            )
+        return self._inner.check(parts, name, None if like is None else example_of(like), like_name)
+
+    def _normal(self, bag: Normal, name: str, like: Any, like_name: str) -> Normal:
+        if not has_closed_form(self._inner):
+            raise TypeError(
+                f"{name}: the expectation of {self._inner!r} under a Normal has no closed form "
+                f"here; {CLOSED} have one. Use one of these, or draw a sample in its place: "
+                "normal.sample(1000, rng)."
+            )
+        if like is not None:
+            checks.same_kind(bag.mean[None], example_of(like), name, like_name)
+        return bag
+
+    def _is_point(self, x: Any, like: Points) -> bool:
+        if isinstance(x, Normal | Weighted):
+            return True
+        if is_embedding(x):
+            return not x.is_batch
+        example = example_of(like[0])
+        if is_array(x):
+            plain = not checks.holds_objects(x) and not isinstance(example, tuple)
+            return plain and x.ndim == example.ndim
+        if not isinstance(x, list) or isinstance(example, tuple):
+            return isinstance(x, tuple)
+        depth, item = 0, x
+        while isinstance(item, list) and item:
+            depth, item = depth + 1, item[0]
+        if isinstance(item, Normal | Weighted) or is_embedding(item):
+            return False
+        return depth + np.ndim(item) == example.ndim
+
+
+class Expected(BagKernel):
+    """The expected kernel between distributions: E k(x, y), x drawn from one, y from the other.
 
     It is the inner product of their embeddings (Smola et al. 2007), so that a learner on samples is
     one on distributions. Points are bags: a list of samples of the inner kernel's points, of any
-    sizes. It is linear in a bag's embedding, hence not characteristic on distributions over bags,
-    whatever the inner kernel. Bounded where the inner kernel is.
+    sizes, over which the mean is taken; of `Weighted` samples and embeddings, whose weights count;
+    of `Normal` distributions, in closed form for Gaussian, linear and polynomial kernels (Muandet,
+    Fukumizu, Dinuzzo and Schölkopf 2012); or of all of these. It is linear in a bag's embedding,
+    hence not characteristic on distributions over bags, whatever the inner kernel: `OnEmbeddings`
+    is not. Bounded where the inner kernel is (and weights are those of probabilities).
 
     Parameters
     ----------
@@ -30,11 +158,13 @@ class Expected(ObjectKernel):
 
     Examples
     --------
-    >>> from meanmap.kernels import Expected, Linear
+    >>> from meanmap.kernels import Expected, Linear, Normal, Polynomial
     >>> bags = [[[0.0], [2.0]], [[3.0], [4.0], [5.0]]]
     >>> Expected(Linear())(bags)  # the products of their means, 1 and 4
     array([[ 1.,  4.],
            [ 4., 16.]])
+    >>> Expected(Polynomial(2))([Normal([1.0], 0.5)], bags).round(1)  # E (x y + 1)²
+    array([[ 6., 34.]])
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -45,80 +175,185 @@ class Expected(ObjectKernel):
         """Whether k(x, x) stays bounded on the whole domain."""
         return self._inner.bounded
 
-    @property
-    def _inner(self) -> Kernel:
-        if not isinstance(self.kernel, Kernel):
-            raise TypeError(
-                f"Expected takes a kernel on the points of the bags, got {self.kernel!r}. Use "
-                "Expected(Gaussian()), for example."
-            )
-        return self.kernel
-
-    def _check(self, points: Any, name: str) -> Points:
-        if is_array(points) and not checks.holds_objects(points):
-            points = list(points)  # bags of one size
-        bags = checks.objects(points, name, "bags, a sample each")
-        first: Points | None = None
-        for i, bag in enumerate(bags):
-            checked = self._inner.check(bag, f"{name}[{i}]", first, f"{name}[0]")
-            first = checked if first is None else first
-            bags[i] = checked
-        return bags
-
-    def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
-    ) -> Points:
-        bags = self._check(points, name)
-        if like is not None:
-            for i, bag in enumerate(bags):
-                bags[i] = self._inner.check(bag, f"{name}[{i}]", like[0], like_name)
-        return bags
-
-    def _is_point(self, x: Any, like: Points) -> bool:
-        if is_array(x):
-            plain = not checks.holds_objects(x) and not isinstance(like[0], tuple)
-            return plain and x.ndim == like[0].ndim
-        if not isinstance(x, list) or isinstance(like[0], tuple):
-            return isinstance(x, tuple)
-        depth, item = 0, x
-        while isinstance(item, list) and item:
-            depth, item = depth + 1, item[0]
-        return depth + np.ndim(item) == like[0].ndim
-
     def resolve(self, points: Points, weights: Array | None = None) -> Expected:
-        sizes = _sizes(points)
-        w = None if weights is None else np.repeat(to_numpy(weights) / sizes, sizes)
-        return Expected(self._inner.resolve(concatenate(list(points)), w))
+        return Expected(resolved_inner(self._inner, points, weights))
 
     def _against(self, B: Points) -> Comparison:
-        sizes_b = _sizes(B)
-        starts_b = np.cumsum(sizes_b) - sizes_b
-        inner = self._inner._against(concatenate(list(B)))
+        b = Pack(B)
+        starts = np.cumsum(b.sizes) - b.sizes
+        inner = self._inner._against(b.points) if b.plain else None
         order = np.arange(len(B))
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             chosen = order[columns]
             answer = np.empty((len(A), len(chosen)))
-            for j in _blocks(sizes_b[chosen], MEMORY // 16):
-                bags = chosen[j]
-                where = _ranges(starts_b[bags], sizes_b[bags])
-                for i in _blocks(_sizes(A), max(1, MEMORY // len(where))):
-                    values = to_numpy(inner(concatenate(list(A[i])), where, None))
-                    answer[i, j] = _means(_means(values, _sizes(A[i]), 0), sizes_b[bags], 1)
+            whole = Pack(A)
+            room = MEMORY // whole.count if whole.shared else MEMORY // 16
+            for j in [ALL] if b.shared else blocks(b.sizes[chosen], max(1, room)):
+                part = Pack(B[chosen[j]], b.shared)
+                where = ALL if b.shared else ranges(starts[chosen[j]], part.sizes)
+                most = max(1, MEMORY // part.count)
+                for i in [ALL] if whole.shared else blocks(whole.sizes, most):
+                    a = whole if i == ALL else Pack(A[i])
+                    if inner is not None and a.plain:
+                        values = to_numpy(inner(a.points, where, None))
+                    else:
+                        values = between(self._inner, a.groups, part.groups)
+                    answer[i, j] = part.averages(a.averages(values, 0), 1)
             return answer
 
         return compare
 
+    def _gram(self, A: Points, B: Points) -> Array:
+        if A is not B or len(A) < 2:
+            return super()._gram(A, B)
+        # half of a symmetric matrix, the other mirrored
+        compare, n = self._against(B), len(A)
+        out = np.empty((n, n))
+        rows = list(spans(n, -(-n // BLOCKS)))
+
+        def work(thread: int, of: int) -> None:
+            for i in rows[thread::of]:
+                out[i, i.start :] = compare(A[i], slice(i.start, n), None)
+
+        for_each_thread(work)
+        for i in rows:
+            out[i.start :, i] = out[i, i.start :].T
+            out[i, i] = (out[i, i] + out[i, i].T) / 2
+        return out
+
     def _diagonal(self, A: Points) -> Array:
-        return np.array([float(to_numpy(self._inner._gram(bag, bag)).mean()) for bag in A])
+        if Pack(A).shared:
+            return self._gram(A, A).diagonal()
+        inner, out = self._inner, np.empty(len(A))
+        for i in range(len(A)):
+            bag = Pack(A[i : i + 1])
+            gram = (
+                to_numpy(inner._gram(bag.points, bag.points))
+                if bag.plain
+                else between(inner, bag.groups, bag.groups)
+            )
+            out[i] = bag.weights @ gram @ bag.weights
+        return out
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        inner = self._inner.feature_map(concatenate(list(points)))
+        pack = Pack(points)
+        if not pack.plain and not isinstance(self._inner, Linear):
+            return None
+        example = pack.points if pack.plain else example_of(points[0])
+        inner = self._inner.feature_map(example)
         return None if inner is None else BagMeans(inner)
+
+
+class OnEmbeddings(BagKernel):
+    """A radial kernel of the distance between embeddings: exp(-‖μ_P - μ_Q‖²/2τ²).
+
+    Nonlinear in the distributions, so that a learner sees more of them than their means in a
+    feature space (Christmann and Steinwart 2010; Muandet et al. 2012). Universal on the
+    distributions over a compact set where the inner kernel is characteristic. Points are bags, as
+    those of `Expected`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel between the points of the bags, whose embeddings are compared.
+    profile : Gaussian, Laplace, Matern or RationalQuadratic
+        The function of the distance, its bandwidth τ. "median" is the median distance between the
+        embeddings of two bags, among 300 at most. Each is positive definite on any Hilbert space
+        (Szabó, Sriperumbudur, Póczos and Gretton 2016, Table 1).
+
+    Examples
+    --------
+    >>> from meanmap.kernels import Gaussian, Normal, OnEmbeddings
+    >>> kernel = OnEmbeddings(Gaussian(1.0), Gaussian(0.5))
+    >>> kernel([Normal([0.0], 1.0), Normal([0.0], 4.0)]).round(3)  # equal means, other spreads
+    array([[1.   , 0.828],
+           [0.828, 1.   ]])
+    """
+
+    def __init__(self, kernel: Kernel, profile: Kernel | None = None) -> None:
+        self.kernel = kernel
+        self.profile = profile
+
+    @property
+    def characteristic(self) -> str | None:  # type: ignore[override]
+        """Where embeddings determine distributions, of distributions here."""
+        found = self._inner.characteristic
+        return None if found is None else f"distributions over compact parts of {found}"
+
+    @property
+    def universal(self) -> str | None:  # type: ignore[override]
+        """Where the space is dense in the continuous functions."""
+        return self.characteristic
+
+    @property
+    def _radial(self) -> Radial:
+        profile = Gaussian() if self.profile is None else self.profile
+        if not isinstance(profile, Radial) or isinstance(profile, Energy):
+            raise TypeError(
+                "profile: expected a radial kernel, Gaussian(), Laplace(), Matern() or "
+                f"RationalQuadratic(), got {profile!r}."
+            )
+        if np.ndim(profile.bandwidth):
+            raise ValueError(
+                f"profile: embeddings have no columns; one bandwidth is needed, got {profile!r}."
+            )
+        return profile
+
+    def resolve(self, points: Points, weights: Array | None = None) -> OnEmbeddings:
+        return self._resolved(
+            Expected(resolved_inner(self._inner, points, weights)), points, weights
+        )
+
+    def _resolved(
+        self, expected: Expected, points: Points, weights: Array | None, gram: Array | None = None
+    ) -> OnEmbeddings:
+        """With the inner kernel of `expected`, and a number for a median."""
+        profile = self._radial
+        parameters = profile.get_params(deep=False)
+        bandwidth = parameters["bandwidth"]
+        if isinstance(bandwidth, str):
+            factor = median_factor(bandwidth)
+            parameters["bandwidth"] = factor * _median(expected, points, weights, gram)
+        else:
+            parameters["bandwidth"] = profile._numbers(1)
+        return OnEmbeddings(expected.kernel, type(profile)(**parameters))
+
+    def resolve_gram(self, points: Points, weights: Array | None) -> tuple[OnEmbeddings, Array]:
+        """The resolved kernel and the Gram matrix of the bags, which are compared only once."""
+        expected = Expected(resolved_inner(self._inner, points, weights))
+        gram = expected._gram(points, points)
+        kernel = self._resolved(expected, points, weights, gram)
+        return kernel, kernel._of(gram, gram.diagonal(), gram.diagonal(), True)
+
+    def _of(self, gram: Array, left: Array, right: Array, same: bool = False) -> Array:
+        """The kernel from inner products of embeddings and their squared norms."""
+        profile = self._radial
+        exponent = gram - (left[:, None] + right[None, :]) / 2
+        if same:
+            np.fill_diagonal(exponent, 0.0)
+        np.minimum(exponent, 0.0, out=exponent)
+        exponent /= float(profile._numbers(1)) ** 2  # type: ignore[arg-type]
+        return profile._profile(exponent)
+
+    def _against(self, B: Points) -> Comparison:
+        expected = Expected(self._inner)
+        compare_bags, norms = expected._against(B), expected._diagonal(B)
+
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            gram = compare_bags(A, columns, None)
+            return self._of(gram, expected._diagonal(A), norms[columns])
+
+        return compare
+
+    def _gram(self, A: Points, B: Points) -> Array:
+        if A is not B:
+            return super()._gram(A, B)
+        gram = Expected(self._inner)._gram(A, A)
+        return self._of(gram, gram.diagonal(), gram.diagonal(), True)
+
+    def _diagonal(self, A: Points) -> Array:
+        return np.ones(len(A))
 
 
 class BagMeans(FeatureMap):
@@ -129,32 +364,33 @@ class BagMeans(FeatureMap):
         self.rank = part.rank
 
     def __call__(self, points: Points) -> Array:
-        parts = [
-            _means(to_numpy(self.part(concatenate(list(points[i])))), _sizes(points[i]), 0)
-            for i in _blocks(_sizes(points), max(1, MEMORY // max(self.rank, 1)))
-        ]
+        parts = []
+        for i in blocks(Pack(points).sizes, max(1, MEMORY // max(self.rank, 1))):
+            pack = Pack(points[i], shared=False)
+            if not pack.plain and not isinstance(self.part, Flat):
+                raise TypeError(
+                    "explicit features are means over points, which a Normal has none of. Use "
+                    "basis=PivotedCholesky(), or draw samples: normal.sample(1000, rng)."
+                )
+            parts.append(pack.averages(to_numpy(self.part(pack.centres)), 0))
         return np.concatenate(parts)
 
 
-def _sizes(bags: Points) -> np.ndarray:
-    return np.array([count(bag) for bag in bags])
-
-
-def _blocks(sizes: np.ndarray, most: int) -> list[slice]:
-    """Consecutive bags of at most `most` points together, or one bag alone."""
-    if int(sizes.sum()) <= most:
-        return [ALL] if len(sizes) else []
-    size = max(1, most // int(sizes.max()))
-    return list(spans(len(sizes), size))
-
-
-def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """start, start + 1, … of every bag, one after the other."""
-    ends = np.cumsum(sizes)
-    return np.arange(int(ends[-1])) + np.repeat(starts - (ends - sizes), sizes)
-
-
-def _means(values: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
-    """The mean over consecutive stretches of an axis."""
-    sums = np.add.reduceat(values, np.cumsum(sizes) - sizes, axis=axis)
-    return sums / (sizes[:, None] if axis == 0 else sizes)
+def _median(expected: Expected, bags: Points, weights: Array | None, gram: Array | None) -> float:
+    """The median distance between the embeddings of two different bags."""
+    w = np.ones(len(bags)) if weights is None else to_numpy(weights).astype(np.float64)
+    chosen = np.flatnonzero(w > 0)
+    if len(chosen) > MEDIAN:
+        chosen = np.sort(np.random.default_rng(0).choice(chosen, MEDIAN, replace=False))
+    some = take(bags, chosen)
+    K = expected._gram(some, some) if gram is None else gram[np.ix_(chosen, chosen)]
+    i, j = np.triu_indices(len(chosen), k=1)
+    norms = K.diagonal()
+    squared = norms[i] + norms[j] - 2 * K[i, j]
+    kept = squared > 1e-13 * max(float(norms.max(initial=0.0)), 1e-300)  # else the same bag
+    if not kept.any():
+        return 1.0
+    pair = (w[chosen][i] * w[chosen][j])[kept]
+    distances = np.sqrt(squared[kept])
+    order = np.argsort(distances)
+    return _weighted_median(distances[order], pair[order])

@@ -1,0 +1,146 @@
+"""Widths and penalties by the likelihood of points held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meanmap.density.candidates import Candidates
+from meanmap.density.programme import Infeasible, Match, Regularizer, Solution, Span, constrained
+
+FOLDS = 5
+SHARES = (0.3, 0.5, 0.8, 1.2, 1.7, 2.4)  # of Silverman's width
+PENALTIES = (10.0, 1.0, 0.3, 0.1, 0.03, 0.01)  # times the effective size, falling
+LOOKED = 2000  # held-out points at which candidates are judged
+COARSE = 0.05  # eigenvalues below this share of the penalty are left out
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Points that differ from each other, with weights that sum to one, in the frame."""
+
+    points: np.ndarray  # (n, d)
+    target: np.ndarray  # weights of the embedding to be matched, of any sign
+    weights: np.ndarray  # its nearest probability, the same where it is one
+    folds: np.ndarray  # the fold of every point
+
+    @property
+    def size(self) -> float:
+        """How many equal weights say as much."""
+        return float(1 / (self.weights @ self.weights))
+
+    def training(self) -> np.ndarray:
+        """The weights of all folds but one, a column a fold."""
+        V = np.where(self.folds[:, None] == np.arange(self.folds.max() + 1), 0.0, 1.0)
+        V *= self.weights[:, None]
+        return V / V.sum(axis=0)
+
+    def looked(self) -> np.ndarray:
+        """The points that judge."""
+        n = len(self.points)
+        return np.linspace(0, n - 1, min(n, LOOKED)).astype(int)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was tried, and how likely points held out were: a row a width, a column a penalty."""
+
+    widths: tuple[float, ...]
+    penalties: tuple[float, ...]
+    scores: np.ndarray
+
+    @property
+    def best(self) -> tuple[float, float]:
+        """The width and the penalty (times the effective size) of the highest score."""
+        i, j = np.unravel_index(int(np.argmax(self.scores)), self.scores.shape)
+        return self.widths[i], self.penalties[j]
+
+
+def folded(n: int, rng: np.random.Generator, folds: int = FOLDS) -> np.ndarray:
+    """A fold for every point, all of (nearly) one size."""
+    return rng.permutation(np.arange(n) % min(folds, n))
+
+
+def held_out(
+    sample: Sample,
+    centres: np.ndarray,
+    index: np.ndarray | None,
+    widths: Sequence[float],
+    scales: Sequence[float],
+    sigma: Callable[[float], np.ndarray],
+    regularizer: Callable[[Candidates, np.ndarray], Regularizer],
+    penalties: Sequence[float],
+    epsilon: float | None = None,
+) -> Choice:
+    """The likelihood of each fold under the programme on the others.
+
+    A candidate on a point of the fold, `index` says which, is none: it would be likely for that
+    alone. The candidates' span is factorised once a width, for all folds.
+    """
+    columns = 1 if epsilon is not None else len(penalties)
+    scores = np.full((len(widths), columns), -np.inf)
+    training, looked = sample.training(), sample.looked()
+    size = sample.size * (1 - 1 / training.shape[1])
+    least = COARSE * min(penalties) / size if epsilon is None else 0.0
+    for i, h in enumerate(widths):
+        candidates = Candidates(centres, tuple(h * s for s in scales))
+        span = Span.of(candidates.gram(sigma(h)), least)
+        b = candidates.inner(sample.points, training, sigma(h))
+        logs = candidates.logs(sample.points[looked])
+        top = logs.max(axis=1)
+        heights = np.exp(logs - top[:, None])
+        total = np.zeros(columns)
+        for fold in range(training.shape[1]):
+            free = np.ones(len(centres), bool) if index is None else sample.folds[index] != fold
+            if not free.any():
+                free[:] = True  # every candidate lies in this fold
+            kept = np.tile(free, len(scales))
+            whole = span.match(b[:, fold])
+            match = Match(whole.rows[kept], whole.target)
+            judge = sample.folds[looked] == fold
+            weights = sample.weights[looked][judge]
+            solved: Solution | None = None
+            chosen = regularizer(candidates, kept)
+            for j in range(columns):
+                if epsilon is None:
+                    solved = chosen.solve(match, penalties[j] / size, solved)
+                else:
+                    try:
+                        solved = constrained(match, chosen, epsilon)
+                    except Infeasible:
+                        total[j] = -np.inf
+                        continue
+                p = heights[np.ix_(judge, kept)] @ solved.proportions
+                total[j] += weights @ (np.log(p + TINY) + top[judge])
+        scores[i] = total / sample.weights[looked].sum()
+    return Choice(tuple(widths), tuple(penalties[:columns]), scores)
+
+
+def held_out_plain(
+    sample: Sample,
+    centres: np.ndarray,
+    weights: np.ndarray,
+    index: np.ndarray,
+    widths: Sequence[float],
+) -> Choice:
+    """The likelihood of each fold under weights on the centres outside it."""
+    looked = sample.looked()
+    folds = sample.folds[looked]
+    scores = np.zeros((len(widths), 1))
+    logs = Candidates(centres, (1.0,)).logs(sample.points[looked])
+    apart = sample.folds[index][None, :] != folds[:, None]
+    V = np.where(apart, weights, 0.0)
+    V /= np.maximum(V.sum(axis=1, keepdims=True), TINY)
+    d = centres.shape[1]
+    constant = d / 2 * np.log(2 * np.pi)
+    for i, h in enumerate(widths):
+        at = np.where(V > 0, (logs + constant) / h**2, -np.inf)
+        top = at.max(axis=1)
+        top = np.where(np.isfinite(top), top, 0.0)  # every centre lies in this fold
+        p = (np.exp(at - top[:, None]) * V).sum(axis=1)
+        values = np.log(p + TINY) + top - d * np.log(h) - constant
+        scores[i] = sample.weights[looked] @ values / sample.weights[looked].sum()
+    return Choice(tuple(widths), (0.0,), scores)

@@ -1,0 +1,234 @@
+"""Clusters as labels that depend on the points as much as they can."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from meanmap import checks
+from meanmap.arrays import Points, count, float_like, one_blas_thread, take, to_numpy
+from meanmap.kernels import Kernel
+from meanmap.learning.labels import label_features
+from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
+from meanmap.pairs import gate, placed
+from meanmap.spaces import PivotedCholesky
+from meanmap.spaces.space import choose_basis
+
+SMALL = 256  # up to this rank one BLAS thread is faster than several
+LARGE = 2000  # of more points than this a millionth of the kernel's trace is let go
+
+
+class HSICClustering(ClusterMixin, BaseEstimator):
+    """Clustering by dependence: labels with the largest HSIC with the points.
+
+    CLUHSIC of Song, Smola, Gretton and Borgwardt (2007): the labels y that maximise
+    `tr(HKH ΠAΠᵀ)/n²`, K the Gram matrix of the points, A that of the labels, Π who has which. The
+    kernel says which points are alike, the label kernel which labels are: without one it is
+    k-means in the kernel's space (k-means itself with `Linear()`); with a chain or a ring near
+    clusters get near labels, so that they come out in order.
+
+    Parameters
+    ----------
+    n_clusters : int
+        The number of labels.
+    kernel : Kernel, callable or None
+        None chooses for the kind of points.
+    label_kernel : None, "chain", "ring", matrix (k, k), networkx graph or Kernel
+        How alike the labels 0 … k - 1 are. None: each like itself only. A graph's nodes are the
+        labels, alike where heat goes from one to the other; of a rooted tree (a DiGraph) the
+        leaves are, alike by how long their ways from the root run together. A kernel compares
+        the numbers 0 … k - 1.
+    normalized : bool
+        Divide by the sizes of clusters, as k-means does: with features F of the labels, A = FFᵀ,
+        `ΠAΠᵀ` becomes `ΠF diag(1/|F|ᵀW) FᵀΠᵀ`, W the clusters' weights. Large clusters then do not
+        pay for themselves. If not, it is HSIC with the label kernel as it stands, which tends to
+        leave labels unused.
+    basis : a basis or None
+        How the kernel gets coordinates; None is exact to rounding, beyond 2000 points to a
+        millionth of the kernel's trace. `Nystroem(n)` for very many points.
+    n_init : int
+        Starts: one from principal coordinates, the others at random. The best is kept.
+    max_iter : int
+        Sweeps over all points a start may take.
+    tol : float
+        Stop when a sweep adds less than this share of the objective; 0 goes on until no point
+        wants another label.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    labels_ : array of int, shape (n,)
+    objective_ : float
+        HSIC of points and labels, `Σ A_cd S_c·S_d` with S_c the sum of `wᵢψ(xᵢ)`, centred, over
+        the cluster, and weights that sum to one. Normalised and without a label kernel it is the
+        variance between clusters.
+    history_ : the objective at the start and after every sweep; it never falls
+    n_iter_ : sweeps of the best start
+    label_kernel_ : the Gram matrix of the labels
+    kernel_, space_ : the kernel, its bandwidth resolved, and its space
+
+    Examples
+    --------
+    Two rings, one in the other:
+
+    >>> import numpy as np
+    >>> from meanmap import HSICClustering
+    >>> from meanmap.kernels import Gaussian
+    >>> turn = np.linspace(0, 2 * np.pi, 60, endpoint=False)
+    >>> ring = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    >>> model = HSICClustering(2, Gaussian(0.7), random_state=0).fit(
+    ...     np.concatenate([ring, 4 * ring])
+    ... )
+    >>> len(set(model.labels_[:60])), len(set(model.labels_))
+    (1, 2)
+
+    Points on a ring, with labels in the order of the angle:
+
+    >>> model = HSICClustering(6, label_kernel="ring", random_state=0).fit(ring)
+    >>> steps = np.diff(model.labels_) % 6
+    >>> bool(np.isin(steps, [0, 1]).all() or np.isin(steps, [0, 5]).all())
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        kernel: Any = None,
+        label_kernel: Any = None,
+        *,
+        normalized: bool = True,
+        basis: Any = None,
+        n_init: int = 10,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.label_kernel = label_kernel
+        self.normalized = normalized
+        self.basis = basis
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find labels; y is ignored. A row of weight zero is labelled, but has no say."""
+        k = checks.whole(self.n_clusters, "n_clusters", 1, "It is the number of labels.")
+        checks.whole(self.n_init, "n_init", 1, "It is the number of starts.")
+        checks.whole(self.max_iter, "max_iter", 1, "It is the number of sweeps of a start.")
+        checks.not_negative(self.tol, "tol", "0 goes on until no point moves.")
+        F = label_features(self.label_kernel, k)
+        points, kernel = gate(X, self.kernel, self.basis, "X")
+        w = checks.sample_weights(sample_weight, points, float_like(points))
+        keep = to_numpy(w) > 0
+        kept, v = (points, w) if keep.all() else (take(points, keep), take(w, keep))
+        if count(kept) < k:
+            raise ValueError(
+                f"n_samples={count(kept)} should be >= n_clusters={k}: there are fewer points than "
+                "labels. Ask for fewer clusters."
+            )
+        kernel = kernel.resolve(kept, v)
+        space, psi = placed(kernel, self._basis(kernel, kept), kept, v)
+        Z, v = np.asarray(to_numpy(psi), dtype=np.float64), np.asarray(to_numpy(v), dtype=float)
+        mean = v @ Z
+        Z = Z - mean
+        objective: Objective = BySize(F) if self.normalized else Plain(F)
+        rng = check_random_state(self.random_state)
+        with one_blas_thread(Z.shape[1] < SMALL):
+            best = self._best(Z, v, objective, rng)
+        S, W = sums(Z, v, best.labels, k)
+        self._warn(best, Z, W)
+
+        # nothing is set before everything has worked
+        if not isinstance(points, tuple) and points.ndim == 2:
+            validate_data(self, X=X, reset=True, skip_check_array=True)
+        self.kernel_, self.space_ = space.kernel_, space
+        self.objective_, self.history_ = best.history[-1], np.array(best.history)
+        self.n_iter_ = len(best.history) - 1
+        self.label_kernel_ = F @ F.T
+        self._features, self._by_size = F, bool(self.normalized)
+        self._mean = mean
+        self._slopes, levels = objective.tangent(S, W)
+        self._levels = np.where(W > 0, levels, -np.inf)  # labels that nobody has are not given
+        if keep.all():
+            self.labels_ = best.labels
+        else:
+            self.labels_ = self._nearest(points)
+            self.labels_[keep] = best.labels
+        return self
+
+    def _basis(self, kernel: Kernel, points: Points) -> Any:
+        if self.basis is not None or count(points) <= LARGE:
+            return self.basis
+        chosen = choose_basis(kernel, points)
+        return PivotedCholesky(tol=1e-6) if isinstance(chosen, PivotedCholesky) else chosen
+
+    def _best(self, Z: np.ndarray, w: np.ndarray, objective: Objective, rng: Any) -> Ascent:
+        best: Ascent | None = None
+        for turn in range(self.n_init):
+            labels = start(Z, w, objective, turn, rng)
+            found = ascend(Z, w, labels, objective, self.max_iter, self.tol)
+            if best is None or found.history[-1] > best.history[-1] * (1 + 1e-12):
+                best = found
+        assert best is not None
+        return best
+
+    def _warn(self, best: Ascent, Z: np.ndarray, W: np.ndarray) -> None:
+        if not best.converged:
+            warnings.warn(
+                f"points still change their labels after max_iter={self.max_iter} sweeps; the last "
+                f"one raised the objective from {best.history[-2]:.6g} to {best.history[-1]:.6g}. "
+                "Raise max_iter, or tol to stop at small gains.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if self.normalized and self.label_kernel is None and (W <= 0).any():
+            distinct = len(np.unique(Z, axis=0))
+            warnings.warn(
+                f"only {int((W > 0).sum())} of n_clusters={len(W)} labels are used: the number of "
+                f"distinct points is {distinct}. Ask for fewer clusters.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The labels of new points: those with which the dependence would grow most.
+
+        For k-means that is the nearest centre; at the points fitted to, `labels_`.
+        """
+        return self._nearest(self._points(X))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """HSIC of points and their predicted labels, larger is better; y is ignored.
+
+        On the points fitted to it is `objective_`. It compares labels for one kernel, not kernels.
+        """
+        points = self._points(X)
+        w = to_numpy(checks.sample_weights(sample_weight, points, float_like(points)))
+        Z = np.asarray(to_numpy(self.space_._transform(points)), dtype=np.float64)
+        labels = self._assigned(Z)
+        objective = (BySize if self._by_size else Plain)(self._features)
+        return objective.value(*sums(Z - w @ Z, w, labels, len(self._slopes)))
+
+    def _points(self, X: Any) -> Points:
+        check_is_fitted(self)
+        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
+            validate_data(self, X=X, reset=False, skip_check_array=True)
+        return self.kernel_.check(X, "X", self.space_._sample)
+
+    def _nearest(self, points: Points) -> np.ndarray:
+        return self._assigned(np.asarray(to_numpy(self.space_._transform(points)), dtype=float))
+
+    def _assigned(self, Z: np.ndarray) -> np.ndarray:
+        return np.argmax((Z - self._mean) @ self._slopes.T + self._levels, axis=1)
+
+
+__all__ = ["HSICClustering"]
