@@ -29,6 +29,8 @@ NAMES = [
     "inference",
     "trees",
     "loopy",
+    "selection",
+    "thinning",
 ]
 
 

@@ -31,7 +31,12 @@ EXPERIMENTS = {
     "measurements": "trees learned from diabetes and wine: held-out rows and hidden values",
     "loopy": "lattices with many modes: kernels, bins, particles, mixtures (Song et al. 2013, 5.1)",
     "depth": "depth of the patches of one picture, by belief propagation (Song et al. 2013, 5.1.3)",
+    "measures": "distributions as examples: bags, groups, moved digits (Muandet et al. 2012, 5)",
+    "clusters": "clusters by dependence: k-means, rings, labels in order (Song et al. 2007)",
+    "unfolding": "maps of digits and of a turning object, with and without colours (Song et al.)",
+    "densities": "densities from embeddings, against kernel density estimates and mixtures",
     "series": "sunspots and sea temperatures forecast, against tuned autoregressions",
+    "selectors": "features chosen by dependence: known answers, and tables (Song et al. 2012)",
 }
 
 
