@@ -1,6 +1,14 @@
 """Probability as linear algebra: kernel embeddings of distributions and their rules."""
 
 from meanmap import kernels, spaces
+from meanmap.adaptation import (
+    InvariantComponents,
+    KernelMeanMatching,
+    LocationScaleShift,
+    Reweighted,
+    TargetShift,
+    distributional_variance,
+)
 from meanmap.comparison import (
     CounterfactualEffect,
     PowerAnalysis,
@@ -49,6 +57,7 @@ from meanmap.likelihood_free import (
 from meanmap.linalg import ConflictWarning, RegularizationWarning
 from meanmap.operators import ConditionalOperator
 from meanmap.persistence import load, save
+from meanmap.report import ShiftReport, shift_report
 from meanmap.rules import bayes_rule, chain_rule, sum_rule
 from meanmap.spaces import ApproximationWarning
 from meanmap.statistics import (
@@ -81,23 +90,29 @@ __all__ = [
     "EmbeddingDensity",
     "HSICClustering",
     "HSICSelector",
+    "InvariantComponents",
     "JointEmbedding",
     "KernelABC",
     "KernelBayesFilter",
     "KernelCCA",
     "KernelDimensionReduction",
     "KernelGraphicalModel",
+    "KernelMeanMatching",
     "KernelPCA",
+    "LocationScaleShift",
     "Posterior",
     "PowerAnalysis",
     "PredictiveCheck",
     "RegularizationWarning",
+    "Reweighted",
     "SelectionPath",
+    "ShiftReport",
     "SimulationWarning",
     "SpectralFilter",
     "Stream",
     "SupportMeasureClassifier",
     "SupportMeasureRegressor",
+    "TargetShift",
     "TestResult",
     "Track",
     "Validation",
@@ -110,6 +125,7 @@ __all__ = [
     "conditional_mmd",
     "conditional_two_sample_test",
     "counterfactual_effect",
+    "distributional_variance",
     "embed",
     "goodness_of_fit_test",
     "hscic",
@@ -122,6 +138,7 @@ __all__ = [
     "mmd",
     "power_analysis",
     "save",
+    "shift_report",
     "spaces",
     "stein_discrepancy",
     "sum_rule",

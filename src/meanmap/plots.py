@@ -424,3 +424,31 @@ def proportions(
     ax.set(ylabel="share", ylim=(0, None))
     ax.legend(frameon=False)
     return ax
+
+
+def scale_and_location(
+    x: np.ndarray,
+    scale: np.ndarray,
+    location: np.ndarray,
+    labels: list[str],
+    names: tuple[str, str],
+    ax: Any = None,
+) -> Any:
+    """Two panels, scales and locations at x, a row of each a label; x may be names."""
+    places = panels(ax, 2)
+    named = x.dtype.kind not in "fiu"
+    at = np.arange(len(x)) if named else x
+    for place, values, level in zip(places, (scale, location), (1.0, 0.0), strict=False):
+        place.axhline(level, color=GREY, linewidth=1)
+        for i, row in enumerate(values):
+            style = "o" if named else STYLES[i // len(COLOURS) % len(STYLES)]
+            place.plot(at, row, style, color=COLOURS[i % len(COLOURS)], label=labels[i])
+        place.set(xlabel=names[0])
+        if named:
+            turned = max(map(len, map(str, x))) * len(x) > 30
+            place.set_xticks(at, [str(v) for v in x], rotation=90 if turned else 0)
+    places[0].set(ylabel="scale")
+    places[-1].set(ylabel="location / deviation")
+    if 1 < len(labels) <= 12:
+        places[-1].legend(title=names[1], frameon=False, fontsize="small")
+    return np.array(places, dtype=object)

@@ -37,6 +37,7 @@ EXPERIMENTS = {
     "densities": "densities from embeddings, against kernel density estimates and mixtures",
     "series": "sunspots and sea temperatures forecast, against tuned autoregressions",
     "selectors": "features chosen by dependence: known answers, and tables (Song et al. 2012)",
+    "domains": "a domain not seen before: offsets, turned clouds and digits (Muandet et al. 2013)",
 }
 
 

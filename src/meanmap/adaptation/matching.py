@@ -1,0 +1,315 @@
+"""Weights that make a training sample look like a test sample."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from meanmap import checks, plots
+from meanmap.adaptation.programme import Programme, Solution, solve, solve_without_ridge
+from meanmap.arrays import Points, concatenate, count, take, to_numpy
+from meanmap.decoding.sampling import generator
+from meanmap.kernels import Gaussian, Kernel, as_kernel
+from meanmap.linalg import ConflictWarning
+from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
+
+SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
+FACTORS = (0.3, 0.6, 1.0, 2.0)  # multiples of the median that are tried where no kernel is given
+FOLDS = 4
+PATIENCE = 3  # ρ in a row that are no better
+SEARCHED = 400  # rows of each sample that a search looks at
+RANK = 1000  # coordinates at most; what they miss is below any ρ that is of use
+LARGE, LARGE_RANK = 10_000, 500  # rows of both together beyond which there are fewer
+FEW = 10  # an effective size that is called too small, and as a share:
+SCARCE = 0.05
+FAR = 0.5  # of the distance left, or of the test rows without training rows near by
+
+
+class KernelMeanMatching(BaseEstimator):
+    """Weights of training rows such that their embedding is that of the test rows.
+
+    For covariate shift: P(x) differs between training and test, P(y|x) does not. Weights β minimise
+    ‖Σ βᵢ φ(xᵢ)/n - μ_test‖² + ρ Σ βᵢ²/n for 0 ≤ βᵢ ≤ B and |mean β - 1| ≤ ε (Huang et al. 2007;
+    Gretton et al. 2009, eq. 8.12, which has ρ = 0), and so estimate the ratio of densities. They go
+    as `sample_weight` into any estimator; `Reweighted` does both.
+
+    Parameters
+    ----------
+    kernel : Kernel, callable or None
+        None chooses for the kind of points; for vectors a Gaussian, its bandwidth chosen with ρ.
+    ridge : "auto" or float
+        ρ, on the kernel's scale. "auto" takes what fits the ratio of densities best on rows held
+        out. 0 is the textbook form, whose weights follow the noise of both samples.
+    bound : "auto" or float
+        B, the largest weight; "auto" is √n, between 10 and 1000.
+    slack : "auto" or float
+        ε; "auto" is one standard error of the mean of the weights.
+    basis : a basis or None
+        Coordinates of both samples together; None is pivoted Cholesky of rank 1,000 at most, and
+        500 beyond 10,000 rows.
+    max_iter : int
+        Steps of the solver.
+    random_state : int, Generator or None
+        Of the rows that a search looks at, if there are more than 400.
+
+    Attributes
+    ----------
+    weights_ : β, about one on average
+    effective_size_ : (Σβ)²/Σβ², the number of unweighted rows that say as much
+    distance_, distance_before_ : ‖Σ βᵢ φ(xᵢ)/n - μ_test‖, and for equal weights
+    kernel_, ridge_, bound_, slack_ : what was used
+    held_out_ : the bandwidths' multiples, ρ and scores that "auto" looked at, or None
+    n_iter_ : steps of the solver
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import KernelMeanMatching
+    >>> rng = np.random.default_rng(0)
+    >>> X, T = rng.normal(size=(500, 1)), rng.normal(0.8, 0.6, size=(500, 1))
+    >>> matching = KernelMeanMatching(random_state=0).fit(X, X_test=T)
+    >>> ratio = np.exp((X**2 - ((X - 0.8) / 0.6) ** 2) / 2).ravel() / 0.6
+    >>> float(np.corrcoef(matching.weights_, ratio)[0, 1].round(1))
+    1.0
+    >>> (
+    ...     X.mean().round(1),
+    ...     np.average(X[:, 0], weights=matching.weights_).round(1),
+    ...     T.mean().round(1),
+    ... )
+    (np.float64(-0.0), np.float64(0.7), np.float64(0.8))
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        ridge: float | str = "auto",
+        bound: float | str = "auto",
+        slack: float | str = "auto",
+        *,
+        basis: Basis | None = None,
+        max_iter: int = 100,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.ridge = ridge
+        self.bound = bound
+        self.slack = slack
+        self.basis = basis
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
+        """Find the weights of the rows of X; y is not looked at."""
+        if X_test is None:
+            raise ValueError(
+                "fit(X, X_test=T) needs the rows that training rows are to look like, got "
+                "X_test=None. Their targets are not needed."
+            )
+        ridge = _given(self.ridge, "ridge", checks.not_negative, 1e-2)
+        given_bound = _given(self.bound, "bound", checks.positive, 100)
+        given_slack = _given(self.slack, "slack", checks.not_negative, 0.1)
+        most_steps = checks.whole(self.max_iter, "max_iter", 1, "Use 100.")
+        kernel = as_kernel(self.kernel, X, "X")
+        train = kernel.check(X, "X")
+        test = kernel.check(X_test, "X_test", train, "X")
+        n = count(train)
+        bound = given_bound if given_bound is not None else min(max(n**0.5, 10.0), 1000.0)
+        slack = given_slack if given_slack is not None else 0.0
+        if bound < 1 - slack:
+            raise ValueError(
+                f"bound={bound:g} with slack={slack:g} cannot be met: weights of at most "
+                f"{bound:g} have no mean of {1 - slack:g}. Use a bound of 1 or more."
+            )
+        held_out = None
+        if ridge is None:
+            kernel, share, held_out = search(
+                kernel, self.kernel is None, train, test, bound, generator(self.random_state)
+            )
+        both = concatenate([train, test])
+        kernel = kernel.resolve(both)
+        basis = self.basis
+        if basis is None:
+            rank = RANK if count(both) <= LARGE else LARGE_RANK
+            basis = PivotedCholesky(1e-10 if ridge == 0 else 1e-5, max_rank=rank)
+        space, psi = placed(kernel, both, basis)
+        psi, mean = psi[:n], psi[n:].mean(axis=0)
+        if ridge is None:
+            ridge = share * float((psi**2).sum(axis=1).mean())
+        programme = Programme(psi, np.full(n, 1 / n), mean, ridge, bound, 1 - slack, 1 + slack)
+        found = solved(programme, most_steps)
+        if given_slack is None:  # as far from 1 as chance would bring the mean
+            slack = min(float(found.beta.std()) / n**0.5, 0.5)
+            programme = Programme(psi, programme.w, mean, ridge, bound, 1 - slack, 1 + slack)
+            found = solved(programme, most_steps)
+        if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
+            validate_data(self, X=X, reset=True, skip_check_array=True)
+        self.kernel_, self.space_ = space.kernel_, space
+        self.ridge_, self.bound_, self.slack_ = ridge, bound, slack
+        self.weights_, self.held_out_, self.n_iter_ = found.beta, held_out, found.steps
+        self.effective_size_ = effective_size(found.beta)
+        self.distance_ = float(np.linalg.norm(found.beta @ psi / n - mean))
+        self.distance_before_ = float(np.linalg.norm(psi.mean(axis=0) - mean))
+        self._programme, self._solution = programme, found
+        self._warn(found, test, train)
+        return self
+
+    def _warn(self, found: Solution, test: Points, train: Points) -> None:
+        if not found.converged:
+            warnings.warn(
+                f"the weights are {found.gap:.2g} from the best objective after {found.steps} "
+                "steps. Raise max_iter, or ridge.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        n = len(found.beta)
+        scarce = self.effective_size_ < max(FEW, SCARCE * n) and n > FEW
+        if not scarce and self.distance_ < FAR * self.distance_before_:
+            return
+        share = outside(self.kernel_, train, test)
+        if scarce or share > FAR:
+            warnings.warn(
+                f"the weights rest on about {self.effective_size_:.0f} of {n} training rows "
+                f"(largest weight {found.beta.max():.3g}); {share:.0%} of the test rows lie where "
+                "there is hardly any training row. A weighted estimate will be noisy: raise ridge, "
+                "or look for training rows there.",
+                ConflictWarning,
+                stacklevel=3,
+            )
+
+    def weights(self, X: Any) -> np.ndarray:
+        """β of other rows: the estimated ratio of the densities of test and training there."""
+        check_is_fitted(self, "weights_")
+        if self.ridge_ == 0:
+            raise ValueError(
+                "with ridge=0 weights belong to training rows alone and are no function. Fit with "
+                'ridge="auto" or a positive number.'
+            )
+        psi = to_numpy(self.space_._transform(self.kernel_.check(X, "X", self.space_._sample)))
+        return self._programme.elsewhere(self._solution, psi)
+
+    def ratio_score(self, X: Any, X_test: Any) -> float:
+        """How well β fits the ratio of densities: E_test[β] - E_train[β²]/2, larger is better.
+
+        Half of it, up to a constant, is minus the squared error of β on average over training
+        (Kanamori, Hido and Sugiyama 2009, eq. 3). Equal weights have 1/2.
+        """
+        return -fit_of_ratio(self.weights(X), self.weights(X_test))
+
+    def plot(self, ax: Any = None) -> Any:
+        """The weights, largest first."""
+        check_is_fitted(self, "weights_")
+        return plots.ranked(self.weights_, "weight", ax)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "weights_")
+
+
+def placed(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
+    """A space and the points' coordinates, without a word on what they miss."""
+    space = Space(kernel, basis)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximationWarning)
+        return space, to_numpy(
+            space._place(kernel, points, np.full(count(points), 1 / count(points)))
+        )
+
+
+def solved(programme: Programme, max_iter: int) -> Solution:
+    """The weights, with or without a ridge."""
+    if programme.ridge == 0:
+        return solve_without_ridge(programme, max_iter=max_iter)
+    return solve(programme, max_iter=max_iter)
+
+
+def effective_size(beta: np.ndarray) -> float:
+    """(Σβ)²/Σβ²."""
+    return float(beta.sum() ** 2 / (beta**2).sum()) if beta.any() else 0.0
+
+
+def outside(kernel: Kernel, train: Points, test: Points) -> float:
+    """The share of test rows far from all training rows, with ‖ψ(x)‖² < k(x, x)/10."""
+    space, _ = placed(kernel, train, PivotedCholesky(1e-5, max_rank=500))
+    return float((to_numpy(space.support(test)) < 0.1).mean())
+
+
+def search(
+    kernel: Kernel,
+    free: bool,
+    train: Points,
+    test: Points,
+    bound: float,
+    rng: np.random.Generator,
+) -> tuple[Kernel, float, np.ndarray]:
+    """The kernel and ρ that fit the ratio of densities best on rows held out, and all scores."""
+    train, test = (
+        take(part, np.sort(rng.choice(count(part), min(count(part), SEARCHED), replace=False)))
+        for part in (train, test)
+    )
+    folds = [np.arange(count(part)) % FOLDS for part in (train, test)]
+    for fold in folds:
+        rng.shuffle(fold)
+    both = concatenate([train, test])
+    candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
+    if free and isinstance(kernel, Gaussian):
+        candidates = [(f, clone(kernel).set_params(bandwidth=f"{f}*median")) for f in FACTORS]
+    table = []
+    for factor, candidate in candidates:
+        basis = PivotedCholesky(1e-4, max_rank=SEARCHED)
+        _, psi = placed(candidate.resolve(both), both, basis)
+        parts = psi[: len(folds[0])], psi[len(folds[0]) :]
+        scale = float((parts[0] ** 2).sum(axis=1).mean())
+        scores = np.mean([_path(parts, folds, k, scale, bound) for k in range(FOLDS)], axis=0)
+        table += [(factor, share, score) for share, score in zip(SHARES, scores, strict=True)]
+    held_out = np.array(table)
+    best = held_out[int(np.argmin(held_out[:, 2]))]
+    chosen = next(candidate for factor, candidate in candidates if factor == best[0])
+    return chosen, float(best[1]), held_out
+
+
+def _path(
+    parts: tuple[np.ndarray, np.ndarray],
+    folds: list[np.ndarray],
+    held: int,
+    scale: float,
+    bound: float,
+) -> list[float]:
+    """How badly weights without a fold fit the ratio on it, for every ρ from the largest on."""
+    (train, test), (of_train, of_test) = parts, folds
+    psi, mean = train[of_train != held], test[of_test != held]
+    if not len(psi) or not len(mean) or not (of_train == held).any() or not (of_test == held).any():
+        return [0.0] * len(SHARES)  # too few rows to hold any out
+    w = np.full(len(psi), 1 / len(psi))
+    scores: list[float] = []
+    dual = None
+    for share in SHARES:
+        if len(scores) > PATIENCE and min(scores[-PATIENCE:]) > min(scores):
+            scores.append(scores[-1])  # it only gets worse from here, and slower
+            continue
+        programme = Programme(psi, w, mean.mean(axis=0), share * scale, bound, 1.0, 1.0)
+        found = solve(programme, dual, tolerance=1e-5, max_iter=30)
+        dual = found.dual
+        scores.append(
+            fit_of_ratio(
+                programme.elsewhere(found, train[of_train == held]),
+                programme.elsewhere(found, test[of_test == held]),
+            )
+        )
+    return scores
+
+
+def fit_of_ratio(on_train: np.ndarray, on_test: np.ndarray) -> float:
+    """E_train[β²]/2 - E_test[β], least where β is the ratio (Kanamori et al. 2009, eq. 3)."""
+    return float((on_train**2).mean() / 2 - on_test.mean())
+
+
+def _given(value: Any, name: str, check: Any, example: float) -> float | None:
+    """A number, or None for "auto"."""
+    if isinstance(value, str):
+        checks.option(value, name, ["auto"])
+        return None
+    return float(check(value, name, f'Use "auto" or a number like {example:g}.'))

@@ -1,0 +1,380 @@
+"""Training rows moved and stretched until they look like test rows."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from meanmap import checks, plots
+from meanmap.adaptation.alignment import (
+    EXPLORED,
+    Alignment,
+    Descent,
+    annealed,
+    descend,
+    sampled,
+    starts,
+    upright,
+)
+from meanmap.adaptation.matching import effective_size, placed
+from meanmap.adaptation.targets import looks_like_classes
+from meanmap.arrays import Points, count, take, to_numpy
+from meanmap.conditional import ConditionalEmbedding
+from meanmap.decoding.sampling import generator
+from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel
+from meanmap.linalg import ConflictWarning
+from meanmap.pairs import as_target
+from meanmap.spaces import PivotedCholesky, Space
+
+BANDWIDTH = "0.4*median"  # narrower than the median: widths of classes are to be told apart
+SHARE = 0.1  # λ of "auto", in units of the noise of both samples, 1/n + 1/m; a column for classes
+CLASSES_RIDGE, RIDGE = 1e-6, 1e-4  # ρ of β: one number a class, or a function
+RANK = 30  # features of numbers y at most
+RARE = 0.02  # a share of the test rows that is too small to tell a scale from
+FAR, UNLIKELY = 0.5, 4.0  # what is left of a distance, and in units of noise, that is too much
+
+
+class LocationScaleShift(BaseEstimator):
+    """Training rows whose location and scale, given y, are changed to look like the test rows.
+
+    For location-scale shift: P(x|y) differs between training and test as if each feature had been
+    multiplied and moved, X_test = X ⊙ W(y) + B(y). W and B minimise the distance of embeddings
+    ‖μ[X ⊙ W + B] - μ_test‖² + λ(‖W - 1‖² + ‖B‖²) (Zhang, Schölkopf, Muandet and Wang 2013,
+    section 4); with `target_shift` together with weights β(y), as P(y) may differ too (section 5).
+    No target of the test rows is needed. For classes W and B have a row each, for numbers they are
+    smooth functions of y. A model trained on `X_new_`, y and `weights_` fits the test rows.
+
+    Parameters
+    ----------
+    kernel_x : Gaussian or None
+        On the rows, each column divided by its deviation among the test rows. None is
+        `Gaussian("0.4*median")`.
+    kernel_y : Kernel, callable or None
+        None is `Delta()` if y looks like classes to scikit-learn (text, booleans, few whole
+        numbers), else as for numbers.
+    target_shift : bool
+        Whether P(y) may differ too.
+    regularization : "auto" or float
+        λ, in units of the kernel. "auto" is (1/n + 1/m)/10 for n training and m test rows, divided
+        by the number of columns for classes.
+    n_init : int
+        Searches: the first starts with all rows where they are, the second with means and
+        deviations of all rows together matched, the others at random about these. Each goes from
+        wide kernels to the one given.
+    max_iter : int
+        Steps of L-BFGS in each stage of a search.
+    max_samples : int
+        Rows of each sample that the search looks at; time grows with the square.
+    random_state : int, Generator or None
+        Of rows left out, and of starts.
+
+    Attributes
+    ----------
+    scale_, location_ : W and B, a row a class; for other y a row a training row
+    X_new_ : X ⊙ W + B, the training rows as the test would have them
+    weights_ : β(yᵢ), one on average; ones without `target_shift`
+    classes_, proportions_, proportions_train_ : for classes, P_test(y) and P_train(y)
+    effective_size_ : (Σβ)²/Σβ²
+    distance_, distance_before_ : to the test rows' embedding, and with nothing changed
+    objective_, history_ : what was minimised, in the end, and step by step in the last stage
+    n_iter_, converged_ : steps of the search that was best, and whether it settled
+    kernel_x_, kernel_y_, regularization_ : what was used
+
+    Examples
+    --------
+    An instrument is exchanged: its readings have another gain and offset for each kind of sample.
+
+    >>> import numpy as np
+    >>> from meanmap import LocationScaleShift
+    >>> rng = np.random.default_rng(2)
+    >>> y, unseen = rng.integers(2, size=(2, 1000))
+    >>> X = 5.0 * y[:, None] + rng.normal(size=(1000, 1))
+    >>> T = 5.0 * unseen[:, None] + rng.normal(size=(1000, 1))
+    >>> T[unseen == 1] = 2.0 * T[unseen == 1] - 3.0
+    >>> shift = LocationScaleShift(random_state=0).fit(X, y, X_test=T)
+    >>> shift.scale_.round()
+    array([[1.],
+           [2.]])
+    >>> shift.transform([[4.0]], [1]).round()
+    array([[5.]])
+    """
+
+    def __init__(
+        self,
+        kernel_x: Any = None,
+        kernel_y: Any = None,
+        *,
+        target_shift: bool = True,
+        regularization: float | str = "auto",
+        n_init: int = 3,
+        max_iter: int = 200,
+        max_samples: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel_x = kernel_x
+        self.kernel_y = kernel_y
+        self.target_shift = target_shift
+        self.regularization = regularization
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.max_samples = max_samples
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
+        """Find W and B, and weights, from labelled training rows and unlabelled test rows."""
+        if y is None:
+            raise ValueError(
+                "This estimator requires y to be passed, but the target y is None: scale and "
+                "location are functions of it. KernelMeanMatching needs none."
+            )
+        if X_test is None:
+            raise ValueError(
+                "fit(X, y, X_test=T) needs the rows that training rows are to look like, got "
+                "X_test=None. Their targets are not needed."
+            )
+        self._check_parameters()
+        kernel_x = gaussian(self.kernel_x)
+        train, test = _table(X, "X"), _table(X_test, "X_test")
+        checks.same_kind(test, train, "X_test", "X")
+        _enough(train, "X", "a scale")
+        _enough(test, "X_test", "the scale of the test rows")
+        kernel_y, targets, flat = read_targets(y, self.kernel_y)
+        checks.same_length([("X", train), ("y", targets)])
+        rng = generator(self.random_state)
+        units = test.mean(axis=0), deviations(test, train)
+        Z, T = ((rows - units[0]) / units[1] for rows in (train, test))
+        F, space, classes, groups = features(kernel_y, targets)
+        kernel_x = kernel_x.resolve(T)
+        seen = sampled(groups, self.max_samples, rng)
+        looked = sampled(np.zeros(len(T)), self.max_samples, rng)
+        problem = Alignment(
+            Z[seen],
+            F[seen],
+            T[looked],
+            kernel_x.bandwidth * np.ones(Z.shape[1]),
+            self._penalty(len(seen), len(looked), Z.shape[1], classes is not None),
+            self._ridge(classes is not None),
+            float(len(Z)),
+        )
+        if classes is None:
+            model = ConditionalEmbedding(space.kernel_, kernel_x)
+            model.fit(take(targets, seen), problem.Z)
+            most = min(max(len(Z) ** 0.5, 10.0), 1000.0)
+            problem = replace(problem, shrinkage=model.regularization_, most=most)
+        found = self._search(problem, groups[seen], rng)
+
+        validate_data(self, X=X, reset=True, skip_check_array=True)
+        self.kernel_x_, self.kernel_y_, self._space = kernel_x, space.kernel_, space
+        self._flat, self._units, self._gamma = flat, units, problem.A @ problem.Z
+        self._parameters = found.parameters.reshape(problem.shape)
+        self.regularization_ = problem.penalty
+        self.n_iter_, self.converged_ = max(found.steps, 1), found.converged
+        constant = problem.square()
+        self.objective_, self.history_ = found.value + constant, found.history + constant
+        self.distance_ = problem.distance(found.parameters)
+        self.distance_before_ = problem.distance(0 * found.parameters, weighted=False)
+        self.weights_ = problem.weights_at(found.parameters, F)
+        self.effective_size_ = effective_size(self.weights_)
+        scale, location = self._line(F)
+        self.X_new_ = train * scale + location
+        self._targets = targets
+        if classes is not None:
+            first = np.unique(groups, return_index=True)[1]
+            scale, location = scale[first], location[first]
+            self.classes_ = classes
+            self.proportions_train_ = np.bincount(groups) / len(groups)
+            self.proportions_ = np.bincount(groups, self.weights_) / len(groups)
+        self.scale_, self.location_ = scale, location
+        self._warn(found, len(seen), len(looked))
+        return self
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.target_shift, bool | np.bool_):
+            raise ValueError(f"target_shift must be True or False, got {self.target_shift!r}.")
+        for name, least in (("n_init", 1), ("max_iter", 1), ("max_samples", 2)):
+            checks.whole(getattr(self, name), name, least, f"Use {least} or more.")
+        if isinstance(self.regularization, str):
+            checks.option(self.regularization, "regularization", ["auto"])
+        else:
+            checks.not_negative(
+                self.regularization, "regularization", 'Use "auto" or a number like 1e-4.'
+            )
+
+    def _penalty(self, n: int, m: int, columns: int, classes: bool) -> float:
+        if isinstance(self.regularization, str):
+            return SHARE * (1 / n + 1 / m) / (columns if classes else 1)
+        return float(self.regularization)
+
+    def _ridge(self, classes: bool) -> float | None:
+        if not self.target_shift:
+            return None
+        return CLASSES_RIDGE if classes else RIDGE
+
+    def _search(self, problem: Alignment, groups: np.ndarray, rng: np.random.Generator) -> Descent:
+        """The best of several searches on a part of the rows, and on from there with all."""
+        part = problem.part(
+            sampled(groups, EXPLORED, rng), sampled(np.zeros(len(problem.T)), EXPLORED, rng)
+        )
+        ends = [annealed(part, at, self.max_iter) for at in starts(problem, self.n_init, rng)]
+        best = min(ends, key=lambda end: problem.value(end.parameters)[0])
+        found, start = best, upright(problem, best.parameters)
+        if start is not best.parameters or part.size != problem.size:
+            found = descend(problem, start, self.max_iter)
+            turned = upright(problem, found.parameters)
+            if turned is not found.parameters:
+                found = descend(problem, turned, self.max_iter)
+            found = replace(found, steps=best.steps + found.steps)
+        return found
+
+    def _line(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """W and B in the units of X for rows with features F."""
+        G, H = self._parameters
+        mean, deviation = self._units
+        scale = 1 + F @ G
+        # z' = c + (z - c)w + b for z = (x - mean)/deviation
+        location = (F @ self._gamma) * (1 - scale) + F @ H
+        return scale, location * deviation + mean * (1 - scale)
+
+    def _warn(self, found: Descent, n: int, m: int) -> None:
+        if not found.converged:
+            warnings.warn(
+                f"the search stopped after {found.steps} steps before it settled "
+                f"({found.status}). Raise max_iter (now {self.max_iter}), or regularization.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        noise = (1 / min(n, self.effective_size_) + 1 / m) ** 0.5
+        if self.distance_ > max(FAR * self.distance_before_, UNLIKELY * noise):
+            warnings.warn(
+                "no change of location and scale makes the training rows look like the test rows: "
+                f"of a distance of {self.distance_before_:.3g} {self.distance_:.3g} is left, where "
+                f"chance would leave about {noise:.2g}. Look at X_new_ beside X_test before you "
+                "use it.",
+                ConflictWarning,
+                stacklevel=3,
+            )
+        few = max(RARE, 2 / m)
+        if hasattr(self, "classes_") and (self.proportions_ < few).any():
+            rare = [repr(c) for c in self.classes_[self.proportions_ < few].tolist()]
+            warnings.warn(
+                f"of class {', '.join(rare)} there are hardly any test rows "
+                f"({self.proportions_.min():.1%} of them): its scale and location rest on next to "
+                "nothing.",
+                ConflictWarning,
+                stacklevel=3,
+            )
+
+    def transform(self, X: Any, y: Any) -> np.ndarray:
+        """X ⊙ W(y) + B(y): other rows of the training kind, as the test would have them."""
+        check_is_fitted(self, "scale_")
+        table = _table(X, "X")
+        validate_data(self, X=X, reset=False, skip_check_array=True)
+        checks.same_kind(table, self.X_new_, "X", "the training sample")
+        points = as_target(y, self.kernel_y_)[0] if self._flat else y
+        points = self.kernel_y_.check(points, "y", self._targets, "the training targets")
+        checks.same_length([("X", table), ("y", points)])
+        if hasattr(self, "classes_"):
+            values = to_numpy(points)
+            new = ~np.isin(values, self.classes_)
+            if new.any():
+                known = ", ".join(map(repr, self.classes_.tolist()))
+                raise ValueError(
+                    f"y: {values[new].tolist()[0]!r} is no class of the training rows, so that it "
+                    f"has no scale and location. Known are {known}."
+                )
+        scale, location = self._line(with_constant(to_numpy(self._space._transform(points))))
+        return table * scale + location
+
+    def plot(self, ax: Any = None) -> Any:
+        """Scales and locations a feature, for classes; for numbers against y. Two axes."""
+        check_is_fitted(self, "scale_")
+        columns = [str(v) for v in getattr(self, "feature_names_in_", range(self.n_features_in_))]
+        # where the mean of the test rows would go, so that no column's origin matters
+        location = (self.location_ + self._units[0] * (self.scale_ - 1)) / self._units[1]
+        if hasattr(self, "classes_"):
+            labels = [str(label) for label in self.classes_]
+            return plots.scale_and_location(
+                np.array(columns), self.scale_, location, labels, ("feature", "class"), ax
+            )
+        values = to_numpy(self._targets)
+        y = values.reshape(len(values), -1)[:, 0]
+        order = np.argsort(y, kind="stable")
+        return plots.scale_and_location(
+            y[order], self.scale_[order].T, location[order].T, columns, ("y", "feature"), ax
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "scale_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def gaussian(kernel: Any) -> Gaussian:
+    """The kernel on rows, whose gradient is at hand."""
+    if kernel is None:
+        return Gaussian(BANDWIDTH)
+    if type(kernel) is not Gaussian:
+        raise TypeError(
+            f"kernel_x: expected kernels.Gaussian(bandwidth), whose gradient moves the rows, got "
+            f"{kernel!r:.60}."
+        )
+    return kernel
+
+
+def read_targets(y: Any, kernel: Any) -> tuple[Kernel, Points, bool]:
+    """The kernel on y, checked targets, and whether they were a 1-D array of numbers."""
+    if kernel is None and looks_like_classes(y):
+        kernel = Delta()
+    target, flat = as_target(y, kernel)
+    kernel = as_kernel(kernel, target, "y")
+    return kernel, kernel.check(target, "y"), flat
+
+
+def features(
+    kernel: Kernel, targets: Points
+) -> tuple[np.ndarray, Space, np.ndarray | None, np.ndarray]:
+    """Features of targets with their space, and the classes and each row's, if there are any."""
+    n = count(targets)
+    if isinstance(kernel, Delta) and targets.ndim == 1:
+        classes, groups = np.unique(to_numpy(targets), return_inverse=True)
+        space, psi = placed(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
+        return with_constant(psi), space, classes, groups
+    basis = PivotedCholesky(1e-4, max_rank=RANK)
+    space, psi = placed(kernel.resolve(targets), targets, basis)
+    return with_constant(psi), space, None, np.zeros(n, dtype=int)
+
+
+def with_constant(psi: np.ndarray) -> np.ndarray:
+    """Coordinates of the kernel 1 + l: what all targets share costs less than what does not."""
+    return np.column_stack([np.ones(len(psi)), psi])
+
+
+def deviations(test: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """The unit of each column: its deviation in the test, or else in training, or else 1."""
+    units = np.ones(test.shape[1])
+    for rows in (train, test):
+        deviation = rows.std(axis=0)
+        varies = deviation > 1e-12 * np.abs(rows).max(axis=0)
+        units = np.where(varies, deviation, units)
+    return units
+
+
+def _table(X: Any, name: str) -> np.ndarray:
+    return to_numpy(checks.vectors(X, name)).astype(np.float64)
+
+
+def _enough(rows: np.ndarray, name: str, what: str) -> None:
+    if len(rows) < 2:
+        raise ValueError(
+            f"Found array with {len(rows)} sample(s) (shape={rows.shape}) while a minimum of 2 is "
+            f"required: {what} cannot be told from one row of {name}."
+        )

@@ -1,0 +1,230 @@
+"""Which columns differ, how much and where: tests of the library, and figures beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import Points, concatenate, count, take
+from meanmap.comparison import conditional_two_sample_test, two_sample_test
+from meanmap.kernels import Gaussian, Kernel
+from meanmap.report.explanations import squared_distance
+from meanmap.report.samples import Field, Samples, Targets, ranked, stacked
+
+GRID = 200
+FEW = 10  # distinct numbers that are spoken of one by one
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A test, with its p-value alone and corrected for all tests of the report (Holm)."""
+
+    name: str
+    pvalue: float
+    adjusted: float
+
+
+@dataclass(frozen=True)
+class ColumnShift:
+    """How a column differs between training and test.
+
+    Attributes
+    ----------
+    name : its name
+    pvalue, adjusted : of a two-sample test, alone and corrected for all tests (Holm)
+    effect : ‖μ_train - μ_test‖ / √(‖μ_train‖² + ‖μ_test‖²), from 0, alike, to 1, nothing in common
+    difference : mean of test minus mean of training, in training's deviations; NaN for labels
+    spread : the test's deviation over the training's; NaN for labels
+    where : where the test sample has more and where less, in words
+    """
+
+    name: Any
+    pvalue: float
+    adjusted: float
+    effect: float
+    difference: float
+    spread: float
+    where: str
+    #: For a picture: where the witness was evaluated, μ_test - μ_train there, and both samples.
+    witness: tuple[np.ndarray, np.ndarray] = field(repr=False, compare=False)
+    samples: tuple[np.ndarray, np.ndarray] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class DependenceShift:
+    """How columns go together, after each was brought to the same distribution in both samples.
+
+    The numbers are ranks within their own sample. The p-value errs on the side of no difference.
+    """
+
+    pvalue: float
+    effect: float
+    #: The two columns whose rank correlation changed most, and the correlations; None without any.
+    pair: tuple[Any, Any] | None
+    correlations: tuple[float, float]
+    left_out: tuple[Any, ...]
+
+
+def holm(pvalues: Sequence[float]) -> list[float]:
+    """P-values corrected for being several (Holm 1979)."""
+    order = np.argsort(pvalues, kind="stable")
+    steps = np.array(pvalues, dtype=float)[order] * np.arange(len(pvalues), 0, -1)
+    adjusted = np.empty(len(pvalues))
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return [float(p) for p in adjusted]
+
+
+def relative_distance(kernel: Kernel, train: Points, test: Points) -> float:
+    """‖μ - ν‖ / √(‖μ‖² + ‖ν‖²), the distance without bias and not below 0."""
+    squares = [
+        float(np.mean(kernel.matmul(part, part, np.full((count(part), 1), 1 / count(part)))))
+        for part in (train, test)
+    ]
+    total = sum(squares)
+    if total <= 0:
+        return math.nan
+    left = squared_distance(kernel, train, test)
+    return math.sqrt(min(max(left, 0.0) / total, 1.0))
+
+
+def describe(column: Field, pvalue: float, adjusted: float) -> ColumnShift:
+    """The figures of a column."""
+    both = concatenate([column.train, column.test])
+    kernel = column.kernel.resolve(both)
+    effect = relative_distance(kernel, column.train, column.test)
+    difference = spread = math.nan
+    at, values = np.empty(0), np.empty(0)
+    where = ""
+    if column.is_number:
+        a, b = column.train[:, 0], column.test[:, 0]
+        scale = float(a.std()) or float(both.std())
+        if scale > 0:
+            difference, spread = float((b.mean() - a.mean()) / scale), float(b.std() / scale)
+        distinct = np.unique(both)
+        few = len(distinct) <= FEW
+        at = distinct if few else np.linspace(distinct[0], distinct[-1], GRID)
+        values = difference_at(kernel, at[:, None], column)
+        where = shares(a, b, distinct) if few else bumps(at, values)
+    elif column.is_label:
+        at = np.unique(both)
+        values = difference_at(kernel, at, column)
+        where = shares(column.train, column.test, at)
+    return ColumnShift(
+        column.name,
+        pvalue,
+        adjusted,
+        effect,
+        difference,
+        spread,
+        where,
+        (at, values),
+        (np.asarray(column.train), np.asarray(column.test)),
+    )
+
+
+def difference_at(kernel: Kernel, at: Points, column: Field) -> np.ndarray:
+    """The witness, μ_test - μ_train: above 0 where the test sample has more."""
+    return mean_at(kernel, at, column.test) - mean_at(kernel, at, column.train)
+
+
+def mean_at(kernel: Kernel, at: Points, sample: Points) -> np.ndarray:
+    n = count(sample)
+    return np.asarray(kernel.matmul(at, sample, np.full((n, 1), 1 / n)))[:, 0]
+
+
+def bumps(at: np.ndarray, values: np.ndarray) -> str:
+    """Where the witness is largest and least: the place, and as far as half of the height."""
+    words = []
+    for sign, name in ((1, "more"), (-1, "less")):
+        w = sign * values
+        top = int(np.argmax(w))
+        if w[top] <= 0:
+            continue
+        low = high = top
+        while low > 0 and w[low - 1] > w[top] / 2:
+            low -= 1
+        while high < len(w) - 1 and w[high + 1] > w[top] / 2:
+            high += 1
+        # as many digits as tell the ends apart
+        size, width = float(np.abs(at[[low, top, high]]).max()), max(at[high] - at[low], 1e-300)
+        digits = max(2, 1 + math.ceil(math.log10(size / width + 1)))
+        if 1 <= size < 1e6:
+            digits = max(digits, 1 + math.floor(math.log10(size)))  # no powers of ten
+        show = [f"{value:.{digits}g}" for value in at[[top, low, high]]]
+        words.append(f"{name} around {show[0]} ({show[1]} to {show[2]})")
+    return ", ".join(words)
+
+
+def shares(train: np.ndarray, test: np.ndarray, values: np.ndarray) -> str:
+    """The value whose share grew most, and the one whose share fell most."""
+    before, after = (
+        np.bincount(np.searchsorted(values, part), minlength=len(values)) / len(part)
+        for part in (train, test)
+    )
+    change = after - before
+    words = []
+    for i, name in ((int(np.argmax(change)), "more"), (int(np.argmin(change)), "less")):
+        if change[i] != 0:
+            value = f"{values[i]:g}" if values.dtype.kind == "f" else str(values[i])
+            words.append(f"{name} {value} ({before[i]:.0%} → {after[i]:.0%})")
+    return ", ".join(words)
+
+
+def conditional(
+    samples: Samples,
+    targets: Targets,
+    draws: int,
+    rng: np.random.Generator,
+    reverse: bool = False,
+) -> float:
+    """The p-value of a test that P(y|x) is the same in both samples; `reverse` for P(x|y)."""
+    y = targets.field
+    x, T = samples.train, take(samples.test, targets.labelled)
+    x_side, y_side = (x, T, samples.kernel), (y.train, y.test, targets.kernel)
+    (A1, A2, kernel_a), (B1, B2, kernel_b) = (y_side, x_side) if reverse else (x_side, y_side)
+    return conditional_two_sample_test(
+        A1, B1, A2, B2, kernel_a, kernel_b, n_permutations=draws, rng=rng
+    ).pvalue
+
+
+def dependence(
+    fields: tuple[Field, ...], differ: set[Any], draws: int, rng: np.random.Generator
+) -> DependenceShift | None:
+    """Whether columns go together otherwise; labels that differ by themselves are left out."""
+    kept = tuple(f for f in fields if f.is_number or (f.is_label and f.name not in differ))
+    if len(kept) < 2:
+        return None
+    level = ranked(kept, rng)
+    train, test = stacked(level)
+    result = two_sample_test(train, test, n_permutations=draws, rng=rng)
+    kernel = Gaussian().resolve(np.concatenate([train, test]))
+    numbers = [f for f in level if f.is_number and np.ptp(f.train) > 0 and np.ptp(f.test) > 0]
+    pair, correlations = None, (math.nan, math.nan)
+    if len(numbers) > 1:
+        before, after = (
+            np.corrcoef(np.hstack([getattr(f, part) for f in numbers]).T)
+            for part in ("train", "test")
+        )
+        i, j = np.unravel_index(int(np.argmax(np.abs(np.triu(after - before, 1)))), before.shape)
+        pair = numbers[i].name, numbers[j].name
+        correlations = float(before[i, j]), float(after[i, j])
+    left_out = tuple(f.name for f in fields if f not in kept)
+    effect = relative_distance(kernel, train, test)
+    return DependenceShift(result.pvalue, effect, pair, correlations, left_out)
+
+
+def extremes(kernel: Kernel, train: Points, test: Points) -> tuple[str, str]:
+    """The row that is most like test and unlike training, and the other way round, in words."""
+    both = concatenate([train, test])
+    witness = mean_at(kernel, both, test) - mean_at(kernel, both, train)
+    found = []
+    for i in (int(np.argmax(witness)), int(np.argmin(witness))):
+        row = take(both, slice(i, i + 1))
+        value = tuple(part[0] for part in row) if isinstance(row, tuple) else row[0]
+        text = repr(value) if isinstance(value, str) else str(value)
+        found.append(text if len(text) <= 60 else text[:57] + "…")
+    return found[0], found[1]

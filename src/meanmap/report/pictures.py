@@ -1,0 +1,100 @@
+"""Pictures of reports; they draw what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from meanmap import plots
+from meanmap.report.findings import ColumnShift
+
+SHOWN = 20
+
+
+def shift(columns: tuple[ColumnShift, ...], level: float, axes: Any = None) -> Any:
+    """Columns by effect, and the leading one's samples with the witness."""
+    places = plots.panels(axes, 2)
+    effects(columns[:SHOWN], len(columns), level, places[0])
+    if len(places) > 1:
+        leading(columns[0], places[1])
+    return np.array(places[:2], dtype=object)
+
+
+def effects(columns: tuple[ColumnShift, ...], total: int, level: float, ax: Any) -> None:
+    """A bar a column, the largest above; those that differ in another colour."""
+    at = np.arange(len(columns))
+    for differ, colour, name in (
+        (True, plots.ORANGE, f"differs at level {level:.0%}"),
+        (False, plots.GREY, "no difference seen"),
+    ):
+        chosen = [i for i, c in enumerate(columns) if (c.adjusted <= level) == differ]
+        if chosen:
+            ax.barh(at[chosen], [columns[i].effect for i in chosen], color=colour, label=name)
+    ax.set_yticks(at, [shortened(str(column.name)) for column in columns])
+    ax.set_ylim(len(columns) - 0.4, -0.6)
+    few = "" if total == len(columns) else f" (the {len(columns)} largest of {total} columns)"
+    ax.set(xlabel="effect: 0 alike, 1 nothing in common" + few, xlim=(0, None))
+    above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "borderaxespad": 0.2}
+    ax.legend(frameon=False, fontsize="small", **above)
+
+
+def leading(column: ColumnShift, ax: Any) -> None:
+    """A column in both samples, and where the test sample has more."""
+    at, witness = column.witness
+    train, test = column.samples
+    if not len(at):
+        ax.set_axis_off()
+        return
+    ax.set_title(
+        f"{shortened(str(column.name))}: where the test sample has more", fontsize="medium"
+    )
+    few = train.ndim == 1 or len(at) <= 10
+    if few:
+        both = [part.reshape(len(part)) for part in (train, test)]
+        shares = [np.array([np.mean(part == value) for value in at]) for part in both]
+        order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:12]
+        order = np.sort(order)
+        place = np.arange(len(order))
+        for k, (share, colour, name) in enumerate(
+            zip(shares, (plots.BLUE, plots.ORANGE), ("train", "test"), strict=True)
+        ):
+            ax.bar(place + 0.4 * k - 0.2, share[order], 0.4, color=colour, label=name)
+        labels = [f"{v:g}" if at.dtype.kind == "f" else shortened(str(v), 12) for v in at[order]]
+        crowded = sum(map(len, labels)) > 40
+        ax.set_xticks(
+            place, labels, rotation=45 if crowded else 0, ha="right" if crowded else "center"
+        )
+        ax.set(ylabel="share")
+        ax.legend(frameon=False)
+        return
+    behind = ax.twinx()
+    edges = np.linspace(at[0], at[-1], 41)
+    for part, colour, name in ((train, plots.BLUE, "train"), (test, plots.ORANGE, "test")):
+        behind.hist(part[:, 0], edges, density=True, color=colour, alpha=0.35, label=name)
+    behind.set(yticks=[])
+    behind.set_ylim(0, 1.3 * behind.get_ylim()[1])
+    behind.legend(loc="upper right", frameon=False)
+    ax.plot(at, witness, color="black", linewidth=1.5)
+    ax.axhline(0, color=plots.GREY, linewidth=1)
+    ax.set(xlabel=shortened(str(column.name)), ylabel="witness: above 0 more of test")
+    ax.set_zorder(behind.get_zorder() + 1)
+    ax.patch.set_visible(False)
+
+
+def shortened(text: str, most: int = 28) -> str:
+    """A name that fits beside a bar; a dollar sign is no mathematics."""
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return text.replace("$", r"\$")
+
+
+def drawn(plot: Callable[[Any], Any]) -> Any:
+    """A figure with two panels drawn without a window, or None without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+    plot(list(figure.subplots(1, 2)))
+    return figure

@@ -1,0 +1,301 @@
+"""Two samples as a report looks at them: rows as points, and columns by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.adaptation.targets import looks_like_classes
+from meanmap.arrays import Points, concatenate, count, is_array, take, to_numpy
+from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
+from meanmap.kernels.columns import is_frame
+from meanmap.statistics.gates import enough
+from meanmap.statistics.tiles import on_host
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A column in both samples: numbers (n, 1), or anything else that its kernel compares."""
+
+    name: Any
+    kernel: Kernel
+    train: np.ndarray
+    test: np.ndarray
+    given: bool = False  # whether somebody chose the kernel
+
+    @property
+    def is_number(self) -> bool:
+        return self.train.ndim == 2 and self.train.shape[1] == 1 and self.train.dtype.kind == "f"
+
+    @property
+    def is_label(self) -> bool:
+        return self.train.ndim == 1 and isinstance(self.kernel, Delta)
+
+    def taken(self, train: np.ndarray, test: np.ndarray) -> Field:
+        """The field at some rows."""
+        parts = take(self.train, train), take(self.test, test)
+        return Field(self.name, self.kernel, *parts, self.given)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Training and test rows. `kernel` is None where the rows are vectors made of the fields."""
+
+    train: Points
+    test: Points
+    kernel: Kernel | None
+    fields: tuple[Field, ...]
+    sizes: tuple[int, int]  # before rows were left out
+
+    @property
+    def movable(self) -> np.ndarray | None:
+        """Which coordinates of the rows could have another location and scale."""
+        if self.kernel is None:
+            parts = [np.full(encoded(field)[0].shape[1], field.is_number) for field in self.fields]
+            mask = np.concatenate(parts)
+            return mask if mask.any() else None
+        array = self.train
+        if isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind == "f":
+            return np.ones(array.shape[1], dtype=bool)
+        return None
+
+    @property
+    def used(self) -> tuple[int, int]:
+        return count(self.train), count(self.test)
+
+
+def read(
+    train: Any, test: Any, kernel: Any, max_samples: int | None, rng: np.random.Generator
+) -> tuple[Samples, np.ndarray, np.ndarray]:
+    """Both samples, checked, and which of their rows are used."""
+    tables = as_table(train, "train", kernel), as_table(test, "test", kernel)
+    fields: list[Field] = []
+    points: tuple[Points, Points] | None = None
+    if tables[0] is not None and tables[1] is not None:
+        given = isinstance(kernel, Columns)
+        by_column = (kernel if given else Columns()).bound(tables[0], "train")
+        same_columns(tables[0], tables[1])
+        parts = by_column.check(tables[0], "train")
+        others = by_column.check(tables[1], "test", parts, "train")
+        trios = zip(by_column._named(), by_column.kernels, parts, others, strict=True)
+        fields = [Field(c, k, on_host(a), on_host(b), given) for c, k, a, b in trios]
+    if kernel is not None:
+        kernel = as_kernel(kernel, train, "train")
+        first = on_host(kernel.check(train, "train"))
+        points = first, on_host(kernel.check(test, "test", first, "train"))
+    elif not fields or not all(field.is_number or field.is_label for field in fields):
+        kernel = as_kernel(None, train, "train")
+        first = on_host(kernel.check(train, "train"))
+        points = first, on_host(kernel.check(test, "test", first, "train"))
+    sizes = (
+        (count(points[0]), count(points[1]))
+        if points is not None
+        else (len(fields[0].train), len(fields[0].test))
+    )
+    for name, size in zip(("train", "test"), sizes, strict=True):
+        enough(size, name, 2)
+    rows = [chosen(size, max_samples, rng) for size in sizes]
+    kept = tuple(field.taken(*rows) for field in fields)
+    if points is None:
+        points = stacked(kept)
+        return Samples(*points, None, kept, sizes), rows[0], rows[1]
+    a, b = (take(part, index) for part, index in zip(points, rows, strict=True))
+    return Samples(a, b, kernel, kept, sizes), rows[0], rows[1]
+
+
+def chosen(size: int, most: int | None, rng: np.random.Generator) -> np.ndarray:
+    """Rows at random, in their order; all where there are not too many."""
+    if most is None or size <= most:
+        return np.arange(size)
+    return np.sort(rng.choice(size, most, replace=False))
+
+
+def as_table(data: Any, name: str, kernel: Any) -> dict[Any, Any] | None:
+    """The columns of a frame, a dict or rows of an array by name; None where there are none."""
+    if isinstance(data, Mapping):
+        return dict(data)
+    if is_frame(data):
+        names = list(data.columns)
+        twice = sorted({str(column) for column in names if names.count(column) > 1})
+        if twice:
+            raise ValueError(f"{name}: columns appear twice: {', '.join(twice)}. Rename them.")
+        return {column: data[column] for column in names}
+    if isinstance(data, tuple) or (isinstance(kernel, Kernel) and not kernel.on_vectors):
+        return None
+    if isinstance(data, list) and data and not np.isscalar(data[0]) and not is_array(data[0]):
+        try:
+            np.asarray(data, dtype=float)
+        except (TypeError, ValueError):
+            return None  # graphs, sets, series: their kernel says what is wrong
+    array = to_numpy(checks.any_points(data, name))
+    if array.ndim == 1 and kernel is None and array.dtype.kind in "USObT":
+        return {"value": array}
+    if array.ndim != 2:
+        return None
+    return {f"x{j}": array[:, j] for j in range(array.shape[1])}
+
+
+def same_columns(train: Mapping[Any, Any], test: Mapping[Any, Any]) -> None:
+    """Refuse tables that do not have the same columns."""
+    words = []
+    for one, other, name in ((train, test, "test lacks"), (test, train, "test also has")):
+        missing = [repr(column) for column in one if column not in other]
+        if missing:
+            words.append(f"{name} {', '.join(missing)}")
+    if words:
+        raise ValueError(
+            f"train and test must have the same columns: {'; '.join(words)}. Drop or add those "
+            "columns, so that the same things are compared."
+        )
+
+
+# --- coordinates ----------------------------------------------------------------------------------
+
+
+def encoded(field: Field) -> tuple[np.ndarray, np.ndarray]:
+    """A column as coordinates of which two random rows differ by 2 in mean square.
+
+    Numbers are standardised, labels get an indicator each, on both samples together: exchanging
+    rows between the samples changes nothing, so that permutation tests stay exact.
+    """
+    n = len(field.train)
+    both = np.concatenate([field.train, field.test])
+    if field.is_number:
+        scale = float(both.std())
+        spread = scale > 1e-12 * max(float(np.abs(both).max()), 1e-300)
+        z = (both - both.mean()) / scale if spread else np.zeros_like(both)
+        z = z.astype(np.float64)
+    else:
+        values, row = np.unique(both, return_inverse=True)
+        share = np.bincount(row) / len(row)
+        differ = 1 - float(share @ share)
+        z = np.zeros((len(both), len(values)))
+        z[np.arange(len(both)), row] = differ**-0.5 if differ > 1e-12 else 0.0
+    return z[:n], z[n:]
+
+
+def stacked(fields: tuple[Field, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """All columns side by side."""
+    parts = [encoded(field) for field in fields]
+    return np.hstack([a for a, _ in parts]), np.hstack([b for _, b in parts])
+
+
+def ranked(fields: tuple[Field, ...], rng: np.random.Generator) -> tuple[Field, ...]:
+    """Numbers replaced by their ranks within their own sample, ties in random order.
+
+    Every column then has the same distribution in both samples: what still differs is how columns
+    go together.
+    """
+    out = []
+    for field in fields:
+        if field.is_number:
+            parts = []
+            for values in (field.train[:, 0], field.test[:, 0]):
+                order = np.lexsort((rng.random(len(values)), values))
+                ranks = np.empty(len(values))
+                ranks[order] = (np.arange(len(values)) + 0.5) / len(values)
+                parts.append(ranks[:, None])
+            field = Field(field.name, Gaussian(), parts[0], parts[1])
+        out.append(field)
+    return tuple(out)
+
+
+# --- targets --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Targets of training rows and of those test rows that have one."""
+
+    field: Field  # its test part has the labelled rows only
+    labelled: np.ndarray  # which of the test rows used
+    classes: bool
+
+    @property
+    def kernel(self) -> Kernel | None:
+        return Delta() if self.classes else None
+
+    @property
+    def plain(self) -> np.ndarray:
+        """Of the training rows, as estimators take them."""
+        return self.field.train if self.classes else self.field.train[:, 0]
+
+
+def read_targets(
+    y: Any, y_test: Any, sizes: tuple[int, int], rows: tuple[np.ndarray, np.ndarray]
+) -> Targets | None:
+    """Targets of the rows used, checked; None where there are none."""
+    if y is None:
+        if y_test is not None:
+            raise ValueError(
+                "y_test was given without y: the targets of test rows are compared with those of "
+                "training rows. Pass y too."
+            )
+        return None
+    values = flat(y, "y", sizes[0], "train")
+    classes = bool(looks_like_classes(values.tolist()) or values.dtype.kind not in "fiu")
+    values = np.asarray(checks.labels(values, "y")) if classes else column(values, "y")
+    labelled = np.empty(0, dtype=int)
+    others = values[:0]
+    if y_test is not None:
+        found = flat(y_test, "y_test", sizes[1], "test")
+        known = ~checks._missing(found)
+        labelled = np.flatnonzero(known[rows[1]])
+        found = found[rows[1]][labelled]
+        if len(found):
+            found = np.array(found.tolist())  # without the missing ones a plain type
+            others = like(values, found) if classes else column(found, "y_test")
+    field = Field("target", Delta() if classes else Gaussian(), values[rows[0]], others)
+    return Targets(field, labelled, classes)
+
+
+def flat(y: Any, name: str, size: int, of: str) -> np.ndarray:
+    """Targets as an array (n,), one a row."""
+    array = to_numpy(checks.plain(y, name))
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name}: expected one target a row, shape (n,), got {array.shape}.")
+    if len(array) != size:
+        more = " Use None or NaN for test rows without a target." if name == "y_test" else ""
+        raise ValueError(
+            f"{name} has {len(array)} targets, but {of} has {size} rows; there must be one a row."
+            + more
+        )
+    return array
+
+
+def column(values: np.ndarray, name: str) -> np.ndarray:
+    """Numbers as one column."""
+    return np.asarray(checks.vectors(values.reshape(-1, 1), name), dtype=np.float64)
+
+
+def like(values: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Classes of test rows in the type of those of training rows."""
+    text = [array.dtype.kind in "US" for array in (values, found)]
+    if text[0] != text[1]:
+        raise TypeError(
+            f"y holds classes like {values[0]!r} and y_test like {found[0]!r}: none would be equal "
+            "to another. Use one type in both."
+        )
+    return np.asarray(checks.labels(found, "y_test")).astype(np.result_type(values, found))
+
+
+def pair_rows(samples: Samples, targets: Targets) -> tuple[Points, Points, Kernel | None]:
+    """Rows with their targets, of both samples, and the kernel that compares them."""
+    test = take(samples.test, targets.labelled)
+    field = targets.field
+    if samples.kernel is None:
+        a, b = encoded(field)
+        return np.hstack([samples.train, a]), np.hstack([test, b]), None
+    kernel = samples.kernel @ field.kernel
+    return (samples.train, field.train), (test, field.test), kernel
+
+
+def together(samples: Samples) -> Points:
+    """All rows, training first."""
+    return concatenate([samples.train, samples.test])

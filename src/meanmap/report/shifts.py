@@ -1,0 +1,393 @@
+"""Which shift is it? Training and test rows compared, and a remedy that is worth trying."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from meanmap import checks
+from meanmap.comparison import two_sample_test
+from meanmap.comparison.results import TestResult, probability, show_pvalue
+from meanmap.decoding.sampling import generator
+from meanmap.progress import progress_bar
+from meanmap.report import findings, html, pictures
+from meanmap.report.explanations import Explanation, explanations, measure, outside
+from meanmap.report.findings import ColumnShift, DependenceShift, Finding
+from meanmap.report.samples import Samples, Targets, pair_rows, read, read_targets
+from meanmap.report.text import aligned, number
+from meanmap.report.verdicts import Figures, verdict
+
+SHOWN = 15  # columns in the text; the page has all
+LABELLED = 10  # labelled test rows without which targets are not compared
+MOST_DRAWS = 20_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShiftReport:
+    """What `shift_report` found; `print` it, `.plot()` it, or write it with `.to_html(path)`.
+
+    Attributes
+    ----------
+    kind : "no shift", "covariate shift", "target shift", "dependence shift", "location-scale shift"
+        "disjoint supports", "concept shift" or "unexplained shift"
+    verdict, remedy : in words, made from the figures below
+    level : of all tests together
+    sizes, used : rows of training and test, and how many of them were looked at
+    rows : the test of whole rows; its `.witness(x)` is positive where training has more
+    overall : that test's p-values and name
+    effect : of whole rows, from 0 (alike) to 1 (nothing in common)
+    columns : a `ColumnShift` a column, the largest effect first
+    targets : tests that rest on targets of test rows
+    given_targets : the test of P(x|y), made where P(y|x) differs, or None
+    dependence : whether columns go together otherwise, or None
+    explanations : what weights, targets, or location and scale explain, on rows held out
+    outside : the share of test rows that are unlike all training rows
+    extremes : the row most like test and unlike training, and the reverse, in words
+    notes : what else a reader should know
+    """
+
+    kind: str
+    verdict: str
+    remedy: str
+    level: float
+    sizes: tuple[int, int]
+    used: tuple[int, int]
+    rows: TestResult
+    overall: Finding
+    effect: float
+    columns: tuple[ColumnShift, ...]
+    targets: tuple[Finding, ...]
+    given_targets: Finding | None
+    dependence: DependenceShift | None
+    explanations: tuple[Explanation, ...]
+    outside: float
+    extremes: tuple[str, str]
+    notes: tuple[str, ...]
+
+    # --- words --------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        lines = [self._title(), "", self.verdict, self.remedy, ""]
+        header, rows, _ = self._tests()
+        shown = len(rows) - max(len(self.columns) - SHOWN, 0)
+        lines += aligned([header, *rows[:shown]])
+        if shown < len(rows):
+            lines.append(f"… and {len(rows) - shown} more columns with smaller effects")
+        header, rows, _ = self._explanations()
+        if rows:
+            lines += ["", *aligned([header, *rows])]
+        remarks = self._remarks()
+        return "\n".join([*lines, "", *remarks] if remarks else lines)
+
+    def _title(self) -> str:
+        n, m = self.sizes
+        used = "" if self.used == self.sizes else f" ({self.used[0]:,} and {self.used[1]:,} used)"
+        columns = f", {len(self.columns)} columns" if len(self.columns) > 1 else ""
+        return f"Shift of {n:,} training rows to {m:,} test rows{used}{columns}: {self.kind}"
+
+    def _tests(self) -> tuple[list[str], list[list[str]], list[int]]:
+        """The table of tests: header, rows, and which rows are significant."""
+        header = ["", "p (Holm)", "effect", "mean, in sd", "sd ratio", "in the test sample"]
+        rows = [["rows", show_pvalue(self.overall.adjusted), number(self.effect), "", "", ""]]
+        adjusted = [self.overall.adjusted]
+        for one in self.targets:
+            rows.append([one.name, show_pvalue(one.adjusted), "", "", "", ""])
+            adjusted.append(one.adjusted)
+        for column in self.columns:
+            rows.append(
+                [
+                    str(column.name),
+                    show_pvalue(column.adjusted),
+                    number(column.effect),
+                    number(column.difference, "+.2f"),
+                    number(column.spread),
+                    column.where if column.adjusted <= self.level else "",
+                ]
+            )
+            adjusted.append(column.adjusted)
+        marked = [i for i, p in enumerate(adjusted) if p <= self.level]
+        for i in marked:
+            rows[i][1] += " *"
+        return header, rows, marked
+
+    def _explanations(self) -> tuple[list[str], list[list[str]], list[int]]:
+        header = ["explained by", "share", "what is left: p", "rests on", "found"]
+        rows = [
+            [
+                one.name,
+                number(max(one.explained, 0.0), ".0%"),
+                "" if math.isnan(one.pvalue) else show_pvalue(one.pvalue),
+                f"{one.effective_size:.0f} of {one.size}",
+                one.found if one.holds(self.level) else "",
+            ]
+            for one in self.explanations
+        ]
+        marked = [i for i, one in enumerate(self.explanations) if one.holds(self.level)]
+        return header, rows, marked
+
+    def _remarks(self) -> list[str]:
+        out = []
+        if not math.isnan(self.outside):
+            out.append(f"Test rows unlike all training rows: {self.outside:.0%}.")
+        found = self.dependence
+        if found is not None:
+            pair = ""
+            if found.pair is not None:
+                a, b = found.correlations
+                pair = f"; {found.pair[0]} and {found.pair[1]} correlate by {a:.2f} → {b:.2f}"
+            out.append(f"How columns go together: p = {show_pvalue(found.pvalue)}{pair}.")
+        if not self.columns and any(self.extremes) and self.kind != "no shift":
+            out.append(f"Most like the test sample alone: {self.extremes[0]}.")
+            out.append(f"Most like the training sample alone: {self.extremes[1]}.")
+        return [*out, *self.notes]
+
+    # --- pictures, pages, frames --------------------------------------------------------------
+
+    def plot(self, ax: Any = None) -> Any:
+        """Columns by effect, and where the leading one differs; without columns the test.
+
+        Parameters
+        ----------
+        ax : one or two matplotlib axes, or None
+
+        Returns
+        -------
+        the axes
+        """
+        if not self.columns:
+            return self.rows.plot(ax)
+        return pictures.shift(self.columns, self.level, ax)
+
+    def to_html(self, path: Any = None) -> str:
+        """One self-contained page, with a picture if matplotlib is there; written to a path."""
+        parts = self._parts()
+        drawn = pictures.drawn(self.plot)
+        if drawn is not None:
+            words = "Columns by effect, and where the leading one differs"
+            parts.insert(2, html.figure(drawn, words if self.columns else "The test of the rows"))
+        text = html.page(self._title(), parts)
+        if path is not None:
+            html.write(text, path)
+        return text
+
+    def _parts(self) -> list[str]:
+        parts = [html.paragraph(self.verdict, lead=True), html.paragraph(self.remedy, lead=True)]
+        header, rows, marked = self._tests()
+        caption = f"Tests; bold and *: significant at level {self.level:.0%} for all together"
+        parts += [html.heading("Tests"), html.table(header, rows, caption, (1, 2, 3, 4), marked)]
+        header, rows, marked = self._explanations()
+        if rows:
+            caption = "Each fitted on one half of the rows and judged on the other; bold: it holds"
+            table = html.table(header, rows, caption, (1, 2), marked)
+            parts += [html.heading("What would explain it"), table]
+        remarks = [html.paragraph(text) for text in self._remarks()]
+        return [*parts, html.heading("Notes"), *remarks] if remarks else parts
+
+    def _repr_html_(self) -> str:
+        return "\n".join([html.heading(self._title()), *self._parts()])
+
+    def to_frame(self) -> Any:
+        """The columns' figures as a pandas DataFrame."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        names = ["name", "pvalue", "adjusted", "effect", "difference", "spread", "where"]
+        rows = [[getattr(column, name) for name in names] for column in self.columns]
+        return pd.DataFrame(rows, columns=names).set_index("name")
+
+
+def shift_report(
+    train: Any,
+    test: Any,
+    y: Any = None,
+    y_test: Any = None,
+    *,
+    kernel: Any = None,
+    level: float = 0.05,
+    rng: Any = None,
+    max_samples: int | None = 2000,
+    progress: bool | None = None,
+) -> ShiftReport:
+    """Compare training and test rows: which kind of shift, in which columns, and what to try.
+
+    The rows as a whole, every column and, where there are targets of test rows, the targets and
+    P(y|x) are tested, with p-values corrected for all of them together (Holm): without any shift
+    the verdict is "no shift" with a probability of at least 1 - level. Where something differs,
+    changes that might explain it are fitted on one half of the rows and judged on the other:
+    weights on rows (`KernelMeanMatching`), weights on targets (`TargetShift`), another location and
+    scale of the columns; the simplest that leaves nothing to see gives the verdict its name.
+
+    Parameters
+    ----------
+    train, test : DataFrames, dicts of columns, arrays (n, d), or other points
+        Tables must have the same columns.
+        Numbers are standardised and labels get an indicator each, on both samples together. Other
+        points (strings, graphs, …) need a kernel, and are compared as a whole.
+    y : targets of training rows, classes or numbers, or None
+    y_test : targets of test rows, None or NaN where there is none, or None
+        From 10 labelled test rows on they are compared.
+    kernel : Kernel, callable or None
+        Of the rows as a whole; `kernels.Columns` names one a column.
+    level : float
+        The probability of seeing a shift where there is none. All tests are exact but that of
+        P(y|x), whose level is approximate.
+    rng : int, numpy Generator or None
+    max_samples : int or None
+        Rows of each sample that are looked at, drawn at random; None is all.
+    progress : bool or None
+        Show a progress bar; None shows it on a terminal if it takes longer than two seconds.
+
+    Returns
+    -------
+    ShiftReport
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import shift_report
+    >>> rng = np.random.default_rng(0)
+    >>> train, test = rng.normal(size=(300, 3)), rng.normal(size=(200, 3))
+    >>> test[:, 1] += 1
+    >>> report = shift_report(train, test, rng=0)
+    >>> report.kind
+    'covariate shift'
+    >>> report.columns[0].name, round(report.columns[0].difference)
+    ('x1', 1)
+    >>> print(report.remedy)
+    Try KernelMeanMatching().fit(train, X_test=test).weights_ as sample_weight.
+    """
+    level, rng = probability(level, "level"), generator(rng)
+    if max_samples is not None:
+        checks.whole(max_samples, "max_samples", 2, "Use 2000, or None for all rows.")
+    samples, of_train, of_test = read(train, test, kernel, max_samples, rng)
+    targets = read_targets(y, y_test, samples.sizes, (of_train, of_test))
+    compared = targets is not None and len(targets.labelled) >= LABELLED
+    many = len(samples.fields) if len(samples.fields) > 1 else 0
+    tests = 1 + many + (3 if compared else 0)
+    draws = int(min(max(999, math.ceil(2 * tests / level)), MOST_DRAWS))
+    with progress_bar(tests + 3, "shift", progress, "test") as done:
+        rows, figures = tested(samples, targets if compared else None, level, draws, rng, done)
+        if figures.any_shift:
+            figures = explained(figures, rows, samples, targets, draws, rng)
+        done(3)
+    kernel_used = measure(samples)
+    found = verdict(figures)
+    return ShiftReport(
+        found.kind,
+        found.words,
+        found.remedy,
+        level,
+        samples.sizes,
+        samples.used,
+        rows,
+        figures.rows,
+        findings.relative_distance(kernel_used, samples.train, samples.test),
+        figures.columns,
+        figures.targets,
+        figures.given_targets,
+        figures.dependence,
+        figures.explanations,
+        figures.outside,
+        findings.extremes(kernel_used, samples.train, samples.test),
+        notes(samples, targets, compared),
+    )
+
+
+def tested(
+    samples: Samples,
+    targets: Targets | None,
+    level: float,
+    draws: int,
+    rng: np.random.Generator,
+    done: Callable[[int], Any],
+) -> tuple[TestResult, Figures]:
+    """The test of whole rows, and the figures of all tests that the level is shared by."""
+
+    def two(X: Any, Y: Any, kernel: Any) -> TestResult:
+        result = two_sample_test(X, Y, kernel, n_permutations=draws, rng=rng)
+        done(1)
+        return result
+
+    rows = two(samples.train, samples.test, samples.kernel)
+    alone = []
+    # a single column is the rows themselves
+    for column in samples.fields if len(samples.fields) > 1 else ():
+        kernel = column.kernel if column.given else None
+        alone.append(two(column.train, column.test, kernel).pvalue)
+    labelled: dict[str, float] = {}
+    if targets is not None:
+        part = targets.field
+        labelled["targets"] = two(part.train, part.test, targets.kernel).pvalue
+        labelled["rows with targets"] = two(*pair_rows(samples, targets)).pvalue
+        labelled["P(y|x)"] = findings.conditional(samples, targets, draws, rng)
+        done(1)
+    adjusted = findings.holm([rows.pvalue, *alone, *labelled.values()])
+    cut = 1 + len(alone)
+    trios = zip(labelled, labelled.values(), adjusted[cut:], strict=True)
+    return rows, Figures(
+        level,
+        Finding("rows", rows.pvalue, adjusted[0]),
+        described(samples, alone or [rows.pvalue], adjusted[1:cut] or adjusted[:1]),
+        tuple(Finding(*trio) for trio in trios),
+        labelled=0 if targets is None else len(targets.labelled),
+    )
+
+
+def described(
+    samples: Samples, pvalues: list[float], adjusted: list[float]
+) -> tuple[ColumnShift, ...]:
+    """The columns, those that differ first and by their effects."""
+    if not samples.fields:
+        return ()
+    trios = zip(samples.fields, pvalues, adjusted, strict=True)
+    columns = [findings.describe(*trio) for trio in trios]
+    return tuple(sorted(columns, key=lambda c: -c.effect if c.effect == c.effect else 1.0))
+
+
+def explained(
+    figures: Figures,
+    rows: TestResult,
+    samples: Samples,
+    targets: Targets | None,
+    draws: int,
+    rng: np.random.Generator,
+) -> Figures:
+    """With what is looked at only where something differs."""
+    differ = {column.name for column in figures.differing}
+    figures = replace(
+        figures,
+        dependence=findings.dependence(samples.fields, differ, draws, rng),
+        explanations=explanations(samples, targets, rows.kernel, rng),
+        outside=outside(samples),
+    )
+    if targets is None or not figures.labelled or not figures.relation_differs:
+        return figures
+    p = findings.conditional(samples, targets, draws, rng, reverse=True)
+    return replace(figures, given_targets=Finding("P(x|y)", p, p))
+
+
+def notes(samples: Samples, targets: Targets | None, compared: bool) -> tuple[str, ...]:
+    """What a reader should know beside the figures."""
+    out = []
+    if targets is not None and len(targets.labelled):
+        if not compared:
+            out.append(
+                f"{len(targets.labelled)} labelled test rows are too few to compare targets; "
+                f"{LABELLED} are the least."
+            )
+        elif targets.classes:
+            train, test = (set(part.tolist()) for part in (targets.field.train, targets.field.test))
+            for words, classes in (
+                ("No labelled test row has class", train - test),
+                ("No training row has class, though test rows do,", test - train),
+            ):
+                if classes:
+                    out.append(f"{words} {', '.join(sorted(map(str, classes)))}.")
+    if targets is not None and len(np.unique(targets.field.train)) < 2:
+        out.append("All training rows have one target, so that target shift cannot be looked for.")
+    return tuple(out)
