@@ -220,7 +220,7 @@ class TargetShift(BaseEstimator):
 
         Columns are in the order of `classes_`. A classifier that is fitted to the training rows as
         they are need not be fitted again (Saerens, Latinne and Decaestecker 2002), nor lose rows to
-        small weights.
+        small weights; but its probabilities must be calibrated.
         """
         check_is_fitted(self, "weights_")
         if not hasattr(self, "classes_"):
