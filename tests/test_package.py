@@ -38,6 +38,26 @@ def test_importing_is_light() -> None:
     assert not set(heavy) & set(loaded)
 
 
+def test_what_stands_on_the_core_is_imported_when_asked_for() -> None:
+    loaded = run("import sys, meanmap; print('meanmap.learning' in sys.modules); meanmap.KernelPCA")
+    assert loaded.split() == ["False"]
+    for package, names in meanmap._LATER.items():
+        module = getattr(meanmap, package)
+        for name in names:
+            assert getattr(meanmap, name) is getattr(module, name)
+            assert name in meanmap.__all__
+        # what type checkers are told is what there is
+        source = resources.files("meanmap").joinpath("__init__.py").read_text(encoding="utf-8")
+        told = re.search(
+            rf"    from meanmap\.{package} import \(?([^)]*?)\)?\n(?!        )", source
+        )
+        assert told is not None
+        assert tuple(re.findall(r"\w+", told[1])) == names
+    assert set(meanmap.__all__) <= set(dir(meanmap))
+    with pytest.raises(AttributeError, match="no attribute 'KernelPCB'"):
+        meanmap.KernelPCB  # noqa: B018
+
+
 def test_using_numpy_does_not_import_torch() -> None:
     loaded = run(
         "import sys, numpy as np, meanmap\n"

@@ -1,63 +1,14 @@
 """Probability as linear algebra: kernel embeddings of distributions and their rules."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from meanmap import kernels, spaces
-from meanmap.adaptation import (
-    InvariantComponents,
-    KernelMeanMatching,
-    LocationScaleShift,
-    Reweighted,
-    TargetShift,
-    distributional_variance,
-)
-from meanmap.comparison import (
-    CounterfactualEffect,
-    PowerAnalysis,
-    TestResult,
-    conditional_independence_test,
-    conditional_two_sample_test,
-    counterfactual_effect,
-    goodness_of_fit_test,
-    independence_test,
-    joint_independence_test,
-    power_analysis,
-    two_sample_test,
-)
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.density import EmbeddingDensity
-from meanmap.dynamics import (
-    AdditiveFilter,
-    KernelBayesFilter,
-    SpectralFilter,
-    Stream,
-    Track,
-    Validation,
-)
 from meanmap.embeddings import Embedding, JointEmbedding, embed
-from meanmap.graphical import BeliefPropagation, Beliefs, KernelGraphicalModel, chow_liu_tree
-from meanmap.learning import (
-    ColoredUnfolding,
-    DistributionRidge,
-    HSICClustering,
-    HSICSelector,
-    KernelCCA,
-    KernelDimensionReduction,
-    KernelPCA,
-    SelectionPath,
-    SupportMeasureClassifier,
-    SupportMeasureRegressor,
-)
-from meanmap.likelihood_free import (
-    Calibration,
-    KernelABC,
-    Posterior,
-    PredictiveCheck,
-    SimulationWarning,
-    bayes_update,
-)
 from meanmap.linalg import ConflictWarning, RegularizationWarning
 from meanmap.operators import ConditionalOperator
 from meanmap.persistence import load, save
-from meanmap.report import ShiftReport, shift_report
 from meanmap.rules import bayes_rule, chain_rule, sum_rule
 from meanmap.spaces import ApproximationWarning
 from meanmap.statistics import (
@@ -71,7 +22,119 @@ from meanmap.statistics import (
     stein_discrepancy,
 )
 
+if TYPE_CHECKING:
+    from meanmap.adaptation import (
+        InvariantComponents,
+        KernelMeanMatching,
+        LocationScaleShift,
+        Reweighted,
+        TargetShift,
+        distributional_variance,
+    )
+    from meanmap.comparison import (
+        CounterfactualEffect,
+        PowerAnalysis,
+        TestResult,
+        conditional_independence_test,
+        conditional_two_sample_test,
+        counterfactual_effect,
+        goodness_of_fit_test,
+        independence_test,
+        joint_independence_test,
+        power_analysis,
+        two_sample_test,
+    )
+    from meanmap.density import EmbeddingDensity
+    from meanmap.dynamics import (
+        AdditiveFilter,
+        KernelBayesFilter,
+        SpectralFilter,
+        Stream,
+        Track,
+        Validation,
+    )
+    from meanmap.graphical import BeliefPropagation, Beliefs, KernelGraphicalModel, chow_liu_tree
+    from meanmap.learning import (
+        ColoredUnfolding,
+        DistributionRidge,
+        HSICClustering,
+        HSICSelector,
+        KernelCCA,
+        KernelDimensionReduction,
+        KernelPCA,
+        SelectionPath,
+        SupportMeasureClassifier,
+        SupportMeasureRegressor,
+    )
+    from meanmap.likelihood_free import (
+        Calibration,
+        KernelABC,
+        Posterior,
+        PredictiveCheck,
+        SimulationWarning,
+        bayes_update,
+    )
+    from meanmap.report import ShiftReport, shift_report
+
 __version__ = "0.1.0"
+
+#: What stands on the core, by package; imported when it is first asked for, as it takes as long as
+#: the core does.
+_LATER = {
+    "adaptation": (
+        "InvariantComponents",
+        "KernelMeanMatching",
+        "LocationScaleShift",
+        "Reweighted",
+        "TargetShift",
+        "distributional_variance",
+    ),
+    "comparison": (
+        "CounterfactualEffect",
+        "PowerAnalysis",
+        "TestResult",
+        "conditional_independence_test",
+        "conditional_two_sample_test",
+        "counterfactual_effect",
+        "goodness_of_fit_test",
+        "independence_test",
+        "joint_independence_test",
+        "power_analysis",
+        "two_sample_test",
+    ),
+    "density": ("EmbeddingDensity",),
+    "dynamics": (
+        "AdditiveFilter",
+        "KernelBayesFilter",
+        "SpectralFilter",
+        "Stream",
+        "Track",
+        "Validation",
+    ),
+    "graphical": ("BeliefPropagation", "Beliefs", "KernelGraphicalModel", "chow_liu_tree"),
+    "learning": (
+        "ColoredUnfolding",
+        "DistributionRidge",
+        "HSICClustering",
+        "HSICSelector",
+        "KernelCCA",
+        "KernelDimensionReduction",
+        "KernelPCA",
+        "SelectionPath",
+        "SupportMeasureClassifier",
+        "SupportMeasureRegressor",
+    ),
+    "likelihood_free": (
+        "Calibration",
+        "KernelABC",
+        "Posterior",
+        "PredictiveCheck",
+        "SimulationWarning",
+        "bayes_update",
+    ),
+    "report": ("ShiftReport", "shift_report"),
+}
+_PACKAGE = {name: package for package, names in _LATER.items() for name in names}
 
 __all__ = [
     "AdditiveFilter",
@@ -144,3 +207,17 @@ __all__ = [
     "sum_rule",
     "two_sample_test",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The parts that stand on the core, once they are asked for."""
+    if name in _LATER:
+        return import_module(f"meanmap.{name}")
+    if name not in _PACKAGE:
+        raise AttributeError(f"module 'meanmap' has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(f"meanmap.{_PACKAGE[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_LATER})
