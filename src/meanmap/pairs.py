@@ -9,7 +9,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, float_like, is_floating, namespace, to_library
 from meanmap.embeddings import same_kernel
-from meanmap.kernels import Kernel, TensorProduct, as_kernel, default_kernel
+from meanmap.kernels import Delta, Kernel, TensorProduct, as_kernel, default_kernel
 from meanmap.spaces import Nystroem, RandomFourier, Space
 
 
@@ -90,3 +90,25 @@ def placed_moments(
         return basis, *basis._coordinates.moments(points, w, values)
     space = Space(kernel, basis)
     return space, *space._place_moments(kernel, points, w, values)
+
+
+def looks_like_classes(y: Any) -> bool:
+    """Whether a target is classes: one column of text, truth values or whole numbers.
+
+    Floating-point numbers are numbers, whatever their values.
+    """
+    if isinstance(y, tuple) or checks.holds_objects(y):
+        return False
+    array = checks.any_points(y, "y")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    return array.ndim == 1 and not is_floating(array)
+
+
+def read_target(y: Any, kernel: Any) -> tuple[Kernel, Points, bool]:
+    """The kernel on y, checked targets, and whether they were a 1-D array of numbers."""
+    if kernel is None and looks_like_classes(y):
+        kernel = Delta()
+    target, flat = as_target(y, kernel)
+    kernel = as_kernel(kernel, target, "y")
+    return kernel, kernel.check(target, "y"), flat

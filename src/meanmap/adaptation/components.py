@@ -12,12 +12,11 @@ from meanmap import checks
 from meanmap.adaptation.domains import Problem, coded
 from meanmap.adaptation.left_out import SEARCHED, Judge, judge_of, search, spread
 from meanmap.adaptation.matching import placed
-from meanmap.adaptation.targets import looks_like_classes
 from meanmap.arrays import Points, count, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel
-from meanmap.pairs import as_target
+from meanmap.pairs import as_target, looks_like_classes
 from meanmap.spaces import Basis, Explicit, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 

@@ -11,9 +11,9 @@ from sklearn.base import clone
 
 from meanmap import checks
 from meanmap.adaptation.domains import Problem
-from meanmap.adaptation.targets import looks_like_classes
 from meanmap.arrays import to_numpy
 from meanmap.kernels import Kernel
+from meanmap.pairs import looks_like_classes
 
 SEARCHED = 2000  # rows that are looked at
 FOLDS = 10  # domains are left out in groups if there are more

@@ -16,6 +16,7 @@ from meanmap.arrays import Points, concatenate, count, take, to_numpy
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
+from meanmap.selection import effective_size
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
@@ -151,7 +152,7 @@ class KernelMeanMatching(BaseEstimator):
         self.kernel_, self.space_ = space.kernel_, space
         self.ridge_, self.bound_, self.slack_ = ridge, bound, slack
         self.weights_, self.held_out_, self.n_iter_ = found.beta, held_out, found.steps
-        self.effective_size_ = effective_size(found.beta)
+        self.effective_size_ = effective_size(found.beta / found.beta.sum())
         self.distance_ = float(np.linalg.norm(found.beta @ psi / n - mean))
         self.distance_before_ = float(np.linalg.norm(psi.mean(axis=0) - mean))
         self._programme, self._solution = programme, found
@@ -224,11 +225,6 @@ def solved(programme: Programme, max_iter: int) -> Solution:
     if programme.ridge == 0:
         return solve_without_ridge(programme, max_iter=max_iter)
     return solve(programme, max_iter=max_iter)
-
-
-def effective_size(beta: np.ndarray) -> float:
-    """(Σβ)²/Σβ²."""
-    return float(beta.sum() ** 2 / (beta**2).sum()) if beta.any() else 0.0
 
 
 def outside(kernel: Kernel, train: Points, test: Points) -> float:

@@ -10,11 +10,10 @@ import numpy as np
 import scipy.linalg
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.adaptation.matching import RANK, effective_size, placed
+from meanmap.adaptation.matching import RANK, placed
 from meanmap.adaptation.programme import Programme, Solution, solve
 from meanmap.arrays import Points, concatenate, count, to_numpy
 from meanmap.conditional import ConditionalEmbedding
@@ -22,7 +21,8 @@ from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Delta, Kernel, Linear, as_kernel
 from meanmap.linalg import ConflictWarning
-from meanmap.pairs import as_target
+from meanmap.pairs import as_target, read_target
+from meanmap.selection import effective_size
 from meanmap.spaces import Basis, PivotedCholesky, Space
 
 METRICS = ("predictive", "embedding")
@@ -45,8 +45,8 @@ class TargetShift(BaseEstimator):
     Parameters
     ----------
     kernel_x, kernel_y : Kernel, callable or None
-        None chooses: for X by the kind of points, for y `Delta()` if it looks like classes to
-        scikit-learn (text, booleans, few whole numbers), else as for numbers.
+        None chooses: for X by the kind of points; for y `Delta()` where it is text, truth values or
+        whole numbers. Floating-point targets are numbers.
     metric : {"predictive", "embedding"}
         What distances are measured in: all that the kernel sees of x, as in the paper, or what x
         tells of y, E[φ(y)|x], for training rows by leaving each out. The second has the same
@@ -134,12 +134,7 @@ class TargetShift(BaseEstimator):
         kernel_x = as_kernel(self.kernel_x, X, "X")
         train = kernel_x.check(X, "X")
         test = kernel_x.check(X_test, "X_test", train, "X")
-        kernel_y = self.kernel_y
-        if kernel_y is None and looks_like_classes(y):
-            kernel_y = Delta()
-        target, flat = as_target(y, kernel_y)
-        kernel_y = as_kernel(kernel_y, target, "y")
-        targets = kernel_y.check(target, "y")
+        kernel_y, targets, flat = read_target(y, self.kernel_y)
         n = checks.same_length([("X", train), ("y", targets)])
         both = concatenate([train, test])
         basis = self.basis if self.basis is not None else PivotedCholesky(1e-5, max_rank=RANK)
@@ -163,7 +158,7 @@ class TargetShift(BaseEstimator):
         self.ridge_, self.bound_, self._mix, self._solution = ridge, bound, mixture, found
         self._flat = flat
         self.weights_ = found.beta[mixture.row]
-        self.effective_size_ = effective_size(self.weights_)
+        self.effective_size_ = effective_size(self.weights_ / self.weights_.sum())
         self.distance_ = float(np.linalg.norm((mixture.w * found.beta) @ mixture.images - mean))
         self.distance_before_ = float(np.linalg.norm(mixture.w @ mixture.images - mean))
         self.draws_ = np.array(resampled)
@@ -418,14 +413,3 @@ def class_means(psi: np.ndarray, row: np.ndarray, share: np.ndarray) -> np.ndarr
     """Mean coordinates of the rows of each class."""
     member = np.arange(len(share))[:, None] == row
     return member @ psi / (share * len(row))[:, None]
-
-
-def looks_like_classes(y: Any) -> bool:
-    """Whether scikit-learn would call it a classification target."""
-    try:
-        return type_of_target(to_numpy(y) if not isinstance(y, list) else y) in (
-            "binary",
-            "multiclass",
-        )
-    except (TypeError, ValueError):
-        return False

@@ -22,14 +22,14 @@ from meanmap.adaptation.alignment import (
     starts,
     upright,
 )
-from meanmap.adaptation.matching import effective_size, placed
-from meanmap.adaptation.targets import looks_like_classes
+from meanmap.adaptation.matching import placed
 from meanmap.arrays import Points, count, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
-from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel
+from meanmap.kernels import Delta, Gaussian, Kernel
 from meanmap.linalg import ConflictWarning
-from meanmap.pairs import as_target
+from meanmap.pairs import as_target, read_target
+from meanmap.selection import effective_size
 from meanmap.spaces import PivotedCholesky, Space
 
 BANDWIDTH = "0.4*median"  # narrower than the median: widths of classes are to be told apart
@@ -144,7 +144,7 @@ class LocationScaleShift(BaseEstimator):
         checks.same_kind(test, train, "X_test", "X")
         _enough(train, "X", "a scale")
         _enough(test, "X_test", "the scale of the test rows")
-        kernel_y, targets, flat = read_targets(y, self.kernel_y)
+        kernel_y, targets, flat = read_target(y, self.kernel_y)
         checks.same_length([("X", train), ("y", targets)])
         rng = generator(self.random_state)
         units = test.mean(axis=0), deviations(test, train)
@@ -180,7 +180,7 @@ class LocationScaleShift(BaseEstimator):
         self.distance_ = problem.distance(found.parameters)
         self.distance_before_ = problem.distance(0 * found.parameters, weighted=False)
         self.weights_ = problem.weights_at(found.parameters, F)
-        self.effective_size_ = effective_size(self.weights_)
+        self.effective_size_ = effective_size(self.weights_ / self.weights_.sum())
         scale, location = self._line(F)
         self.X_new_ = train * scale + location
         self._targets = targets
@@ -328,15 +328,6 @@ def gaussian(kernel: Any) -> Gaussian:
             f"{kernel!r:.60}."
         )
     return kernel
-
-
-def read_targets(y: Any, kernel: Any) -> tuple[Kernel, Points, bool]:
-    """The kernel on y, checked targets, and whether they were a 1-D array of numbers."""
-    if kernel is None and looks_like_classes(y):
-        kernel = Delta()
-    target, flat = as_target(y, kernel)
-    kernel = as_kernel(kernel, target, "y")
-    return kernel, kernel.check(target, "y"), flat
 
 
 def features(

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from meanmap.adaptation import KernelMeanMatching, TargetShift
-from meanmap.adaptation.matching import effective_size
 from meanmap.arrays import Points, count, take
 from meanmap.comparison import two_sample_test
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.report.samples import Samples, Targets, pair_rows, together
+from meanmap.selection import effective_size
 
 LEAST = 40  # rows of a sample without which halves say nothing
 KEPT = 15  # rows that a test of what is left needs

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.adaptation.targets import looks_like_classes
 from meanmap.arrays import Points, concatenate, count, is_array, take, to_numpy
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
 from meanmap.kernels.columns import is_frame
+from meanmap.pairs import looks_like_classes
 from meanmap.statistics.gates import enough
 from meanmap.statistics.tiles import on_host
 
@@ -237,7 +237,7 @@ def read_targets(
             )
         return None
     values = flat(y, "y", sizes[0], "train")
-    classes = bool(looks_like_classes(values.tolist()) or values.dtype.kind not in "fiu")
+    classes = looks_like_classes(values)
     values = np.asarray(checks.labels(values, "y")) if classes else column(values, "y")
     labelled = np.empty(0, dtype=int)
     others = values[:0]
