@@ -28,12 +28,11 @@ from meanmap.kernels.base import same_value
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.operators import ConditionalOperator, StreamedOperator
 from meanmap.pairs import (
-    alike,
     as_target,
-    gate,
     known_rank,
     placed,
     placed_moments,
+    read_pairs,
     reference_kernel,
 )
 from meanmap.rules import Side
@@ -134,18 +133,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         else:
             remedy = 'Use "auto" or a number like 1e-3.'
             given = checks.not_negative(given, "regularization", remedy)
-        bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
-        if len(bases) != 2:
-            raise ValueError(f"basis: expected one basis or a pair (x, y), got {len(bases)}.")
-        points_x, kernel_x = gate(X, self.kernel_x, bases[0], "X")
-        target, flat = as_target(Y, self.kernel_y)
-        points_y, kernel_y = gate(target, self.kernel_y, bases[1], "y")
-        points_x, points_y = alike(points_x, points_y)
-        checks.same_length([("X", points_x), ("y", points_y)])
-        w = checks.sample_weights(sample_weight, points_x, float_like(points_x))
-        keep = to_numpy(w) > 0
-        if not keep.all():
-            points_x, points_y, w = (take(part, keep) for part in (points_x, points_y, w))
+        pairs = read_pairs(X, Y, self.kernel_x, self.kernel_y, self.basis, sample_weight)
+        points_x, points_y, kernel_x, kernel_y, bases, w, flat, rows_given = pairs
         if isinstance(given, str) and given != "auto":
             given = SCHEDULES[given][0](effective_size(w))
         kernel_y = kernel_y.resolve(points_y, w)
@@ -190,7 +179,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         self._sides = Side(space_x, points_x, psi_x), Side(space_y, points_y, psi_y)
         self._reverse: tuple[Spectrum, LeaveOneOut] | None = None
         self._sums: Sums | None = None
-        self._raw_total = raw_total(sample_weight, len(keep))
+        self._raw_total = raw_total(sample_weight, rows_given)
         arguments = (space_x, space_y, points_y, psi_y)
         if sums is None:
             rows = psi_x

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, float_like, is_floating, namespace, to_library
+from meanmap.arrays import (
+    Array,
+    Points,
+    count,
+    float_like,
+    is_floating,
+    namespace,
+    take,
+    to_library,
+    to_numpy,
+)
 from meanmap.embeddings import same_kernel
 from meanmap.kernels import Delta, Kernel, TensorProduct, as_kernel, default_kernel
 from meanmap.spaces import Nystroem, RandomFourier, Space
@@ -20,6 +30,38 @@ def gate(points: Any, kernel: Any, basis: Any, name: str) -> tuple[Points, Kerne
     kernel = as_kernel(kernel, points, name)
     like = basis._sample if isinstance(basis, Space) and hasattr(basis, "kernel_") else None
     return kernel.check(points, name, like, "the fitted space"), kernel
+
+
+class Pairs(NamedTuple):
+    """Two samples that belong together, row by row, with their kernels and weights."""
+
+    x: Points
+    y: Points
+    kernel_x: Kernel
+    kernel_y: Kernel
+    bases: tuple[Any, Any]
+    w: Array
+    flat: bool  # y was a 1-D array of numbers
+    given: int  # rows that came, those of weight zero among them
+
+
+def read_pairs(
+    X: Any, Y: Any, kernel_x: Any, kernel_y: Any, basis: Any, sample_weight: Any
+) -> Pairs:
+    """Pairs of any kinds that passed the gate; rows of weight zero are left out."""
+    bases = basis if isinstance(basis, tuple) else (basis, basis)
+    if len(bases) != 2:
+        raise ValueError(f"basis: expected one basis or a pair (x, y), got {len(bases)}.")
+    x, kernel_x = gate(X, kernel_x, bases[0], "X")
+    target, flat = as_target(Y, kernel_y)
+    y, kernel_y = gate(target, kernel_y, bases[1], "y")
+    x, y = alike(x, y)
+    n = checks.same_length([("X", x), ("y", y)])
+    w = checks.sample_weights(sample_weight, x, float_like(x))
+    keep = to_numpy(w) > 0
+    if not keep.all():
+        x, y, w = (take(part, keep) for part in (x, y, w))
+    return Pairs(x, y, kernel_x, kernel_y, bases, w, flat, n)
 
 
 def alike(points_x: Points, points_y: Points) -> tuple[Points, Points]:

@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, float_like, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.learning.components import signs
 from meanmap.linalg import Spectrum
-from meanmap.pairs import alike, as_target, gate, placed
+from meanmap.pairs import as_target, placed, read_pairs
 from meanmap.selection import search_size
 from meanmap.spaces import Basis
 
@@ -96,18 +96,8 @@ class KernelCCA(TransformerMixin, BaseEstimator):
             checks.option(given, "regularization", ["auto"])
         else:
             given = checks.positive(given, "regularization", 'Use "auto" or a number like 1e-3.')
-        bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
-        if len(bases) != 2:
-            raise ValueError(f"basis: expected one basis or a pair (x, y), got {len(bases)}.")
-        points_x, kernel_x = gate(X, self.kernel_x, bases[0], "X")
-        target, flat = as_target(Y, self.kernel_y)
-        points_y, kernel_y = gate(target, self.kernel_y, bases[1], "y")
-        points_x, points_y = alike(points_x, points_y)
-        checks.same_length([("X", points_x), ("y", points_y)])
-        w = checks.sample_weights(sample_weight, points_x, float_like(points_x))
-        keep = to_numpy(w) > 0
-        if not keep.all():
-            points_x, points_y, w = (take(part, keep) for part in (points_x, points_y, w))
+        pairs = read_pairs(X, Y, self.kernel_x, self.kernel_y, self.basis, sample_weight)
+        points_x, points_y, kernel_x, kernel_y, bases, w, flat, _ = pairs
         if count(points_x) < 2:
             raise ValueError(
                 f"Found array with {count(points_x)} sample(s) while a minimum of 2 is required: "
