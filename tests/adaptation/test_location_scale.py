@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from meanmap import ConflictWarning, LocationScaleShift, load, save
 from meanmap.adaptation.alignment import Alignment, descend, matched, sampled, starts, upright
-from meanmap.kernels import Delta, Gaussian, Laplace
+from meanmap.kernels import Delta, Gaussian, Laplace, Spectrum
 from oracles import class_weights_by_grid, location_scale_objective
 
 matplotlib.use("Agg")
@@ -371,3 +371,13 @@ def test_constant_columns_single_rows_and_kernels_on_targets() -> None:
     text = np.array(["a", "b", "c"])[y]
     same = LocationScaleShift(kernel_y=Delta(), n_init=1).fit(X, text, X_test=T)
     assert list(same.classes_) == ["a", "b", "c"]
+
+
+def test_plots_of_targets_that_are_no_numbers_are_refused_in_words() -> None:
+    rng = np.random.default_rng(4)
+    words = np.array(["aab", "abb", "bbb", "aaa"])[rng.integers(4, size=60)]
+    X = rng.normal(size=(60, 2))
+    model = LocationScaleShift(kernel_y=Spectrum(2), n_init=1, random_state=0)
+    model.fit(X, words, X_test=1.5 * X + 0.3)
+    with pytest.raises(ValueError, match="of classes, or against numbers"):
+        model.plot()

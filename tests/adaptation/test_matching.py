@@ -137,6 +137,38 @@ def test_without_a_shift_weights_are_about_one() -> None:
     assert_allclose(same.weights_, 1, atol=1e-5)
 
 
+def test_rows_far_from_the_test_rows_have_no_weight() -> None:
+    rng = np.random.default_rng(1)
+    X, T = 0.5 + 0.5 * rng.normal(size=(400, 1)), 0.3 * rng.normal(size=(400, 1))
+    far = X[:, 0] > 1.5  # five deviations of the test rows
+    free = KernelMeanMatching(random_state=0).fit(X, X_test=T)
+    held = KernelMeanMatching(slack=0.01, random_state=0).fit(X, X_test=T)
+    assert free.slack_ == np.inf
+    assert free.weights_.mean() == pytest.approx(1)
+    assert_allclose(free.weights(X), free.weights_, atol=1e-5)
+    assert free.weights_[far].max() < 0.01 < 0.05 < held.weights_[far].min()
+    # the better of the two on rows held out, of which the second was not asked about
+    assert set(free.held_out_[:, 3]) == {0, np.inf}
+    assert free.held_out_[:, 2].min() < held.held_out_[:, 2].min()
+    assert_allclose(held.held_out_, free.held_out_[free.held_out_[:, 3] == 0])
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.02])
+def test_a_given_slack_is_kept_to(slack: float) -> None:
+    X, T = shifted(3, n=200)
+    model = KernelMeanMatching(slack=slack, random_state=0).fit(X, X_test=T)
+    assert model.slack_ == slack
+    assert abs(model.weights_.mean() - 1) <= slack + 1e-9
+
+
+def test_the_bound_holds_without_the_constraint() -> None:
+    rng = np.random.default_rng(1)
+    X, T = 0.5 + 0.5 * rng.normal(size=(200, 1)), 0.3 * rng.normal(size=(200, 1))
+    model = KernelMeanMatching(bound=1.5, random_state=0).fit(X, X_test=T)
+    assert model.weights_.max() <= 1.5
+    assert model.weights(T).max() <= 1.5
+
+
 def test_words_and_mixed_columns() -> None:
     rng = np.random.default_rng(0)
     words = ["ab" * 5] * 30 + ["cd" * 5] * 10
@@ -196,6 +228,7 @@ def test_files_and_clones(tmp_path: Any) -> None:
     save(model, tmp_path / "weights.npz")
     again = load(tmp_path / "weights.npz")
     assert_allclose(again.weights(T), model.weights(T))
+    assert again.slack_ == model.slack_ == np.inf
     assert_allclose(clone(model).fit(X, X_test=T).weights_, model.weights_)
     assert model.plot() is not None
 

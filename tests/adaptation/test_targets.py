@@ -11,7 +11,8 @@ from sklearn.exceptions import NotFittedError
 
 import oracles as o
 from meanmap import ConflictWarning, TargetShift, load, save
-from meanmap.adaptation.targets import predicted
+from meanmap.adaptation.matching import placed
+from meanmap.adaptation.mixtures import Ridges, predicted, regression
 from meanmap.kernels import Delta, Gaussian, Spectrum
 from meanmap.spaces import PivotedCholesky, Space
 
@@ -80,6 +81,114 @@ def test_numbers_have_a_smooth_weight(metric: str) -> None:
     assert low < model.distribution_.mean()[0] < high
     assert_allclose(model.weights(y[:5]), model.weights_[:5], atol=1e-6)
     assert abs(np.diff(model.weights(np.linspace(0.5, 0.6, 11)))).max() < 0.2
+
+
+def test_draws_for_numbers_have_images_and_a_ridge_of_their_own() -> None:
+    X, y, T = numbers()
+    model = TargetShift(n_bootstrap=0, random_state=0).fit(X, y, X_test=T)
+    mix = model._mix
+    again = regression(mix.coordinates, mix.features, mix.w, mix.model.regularization_)[0]
+    assert_allclose(again, mix.images, atol=1e-9)  # equal weights give the images back
+    # rounds that disagree: drawn again, they choose now this ρ and now that
+    errors = np.array([[2.0, 1.0]] * 4 + [[1.0, 1.2]] * 4) + 1e-3 * np.arange(8)[:, None]
+    ridges = Ridges(np.array([1.0, 0.1]), errors)
+    rng = np.random.default_rng(0)
+    assert {ridges.drawn(rng) for _ in range(50)} == {1.0, 0.1}
+    assert Ridges.known(0.3).drawn(rng) == Ridges.known(0.3).best() == 0.3
+
+
+def test_draws_for_numbers_are_as_wide_as_answers_of_new_samples() -> None:
+    found = []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        y, unseen = 2 * rng.normal(size=150), 1.5 + rng.normal(size=150)
+        X, T = (z[:, None] + 1.5 * rng.normal(size=(150, 1)) for z in (y, unseen))
+        model = TargetShift(n_bootstrap=30, random_state=0).fit(X, y, X_test=T)
+        found.append([model.weights_ @ y / 150, model.draws_.std()])
+    answers, spread = np.transpose(found)
+    assert 0.7 < spread.mean() / answers.std() < 1.5
+
+
+def many(seed: int, shares: Any, n: int = 600, noise: float = 1.0) -> Any:
+    """Six classes in the plane, in equal shares for training and in these for the test."""
+    rng = np.random.default_rng(seed)
+    angle = np.arange(6) * np.pi / 3
+    centres = 2 * np.stack([np.cos(angle), np.sin(angle)], 1)
+    y, unseen = np.arange(n) % 6, rng.choice(6, n // 2, p=shares)
+    X, T = (centres[z] + noise * rng.normal(size=(len(z), 2)) for z in (y, unseen))
+    return X, y, T
+
+
+def test_the_variance_of_proportions_is_that_of_the_bootstrap() -> None:
+    X, y, T = many(0, [0.3, 0.3, 0.1, 0.1, 0.1, 0.1])
+    for metric in ("predictive", "embedding"):
+        model = TargetShift(metric=metric, n_bootstrap=300, random_state=0).fit(X, y, X_test=T)
+        mix = model._mix
+        Z = predicted_or_embedded(model, X, y, T)
+        plain = mix.solved(Z[len(X) :].mean(axis=0), model.ridge_, model.bound_)
+        ratio = mix.variance(plain, Z[len(X) :], model.ridge_) / model.draws_.var(axis=0).sum()
+        assert 0.75 < ratio < 1.33
+        drawn = mix.shrunk(plain, Z[len(X) :], model.ridge_)
+        assert_allclose(mix.w * drawn.beta, model.proportions_, atol=1e-9)
+        share = (1 - drawn.beta) / (1 - plain.beta)  # all go the same part of the way
+        assert_allclose(share, share[0])
+        assert 0 < share[0] < 1
+
+
+def predicted_or_embedded(model: Any, X: Any, y: Any, T: Any) -> np.ndarray:
+    both = np.vstack([X, T])
+    space, psi = placed(model.kernel_x_, both, PivotedCholesky(1e-5, max_rank=1000))
+    if model.metric == "embedding":
+        return psi
+    return predicted(psi, space, X, y, model.kernel_y_, "auto")
+
+
+def test_noise_without_a_shift_changes_little() -> None:
+    equal = np.full(6, 1 / 6)
+    away = []
+    for seed in range(10):
+        X, y, T = many(seed, equal, noise=2.0)
+        model = TargetShift(n_bootstrap=0).fit(X, y, X_test=T)
+        plain = model._mix.solved(
+            predicted_or_embedded(model, X, y, T)[600:].mean(axis=0), model.ridge_, model.bound_
+        )
+        away.append(
+            [abs(model._mix.w * beta - equal).sum() for beta in (model._solution.beta, plain.beta)]
+        )
+    shrunk, plain_away = np.mean(away, axis=0)
+    assert shrunk < 0.6 * plain_away
+
+
+def test_two_and_three_classes_are_not_shrunk() -> None:
+    X, y, T = many(0, np.full(6, 1 / 6))
+    for fewer in (y % 2, y % 3):
+        model = TargetShift(n_bootstrap=0).fit(X, fewer, X_test=T)
+        assert not model._moved.any()
+
+
+def test_classes_that_look_alike_keep_their_proportions() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 4
+    X, T = (np.where(z < 2, 0.0, 3.0)[:, None] + rng.normal(size=(400, 1)) for z in (y, y))
+    X[y % 2 == 1] = X[y % 2 == 0]  # nothing tells 0 from 1, nor 2 from 3
+    model = TargetShift(ridge=1e-12, metric="embedding", n_bootstrap=5).fit(X, y, X_test=T)
+    assert_allclose(model.proportions_, 0.25, atol=0.1)
+
+
+def test_shrunk_proportions_have_intervals_about_them() -> None:
+    shares = np.array([0.0, 0.12, 0.22, 0.22, 0.22, 0.22])
+    covered = []
+    for seed in range(10):
+        X, y, T = many(seed, shares)
+        model = TargetShift(n_bootstrap=100, random_state=0).fit(X, y, X_test=T)
+        low, high = model.interval(0.9).T
+        assert model.proportions_.sum() == pytest.approx(1)
+        assert (low >= 0).all()
+        assert (high <= 1).all()
+        assert ((low <= model.proportions_) & (model.proportions_ <= high)).all()
+        covered.append((low <= shares) & (shares <= high))
+    assert np.mean(covered) > 0.8
+    assert np.mean(covered, axis=0)[0] > 0.8  # the class that is gone, too
 
 
 def test_targets_without_a_shift_keep_their_weights() -> None:
@@ -162,3 +271,14 @@ def test_files_and_pictures(tmp_path: Any) -> None:
         assert_allclose(again.weights(y[:3]), model.weights(y[:3]))
         assert_allclose(again.interval(), model.interval())
         assert model.plot() is not None
+
+
+def test_targets_that_are_strings_have_weights_and_no_interval() -> None:
+    rng = np.random.default_rng(4)
+    words = np.array(["aab", "abb", "bbb", "aaa"])
+    at = rng.integers(4, size=80)
+    X = np.array([0.0, 1.0, 2.0, 3.0])[at][:, None] + 0.2 * rng.normal(size=(80, 1))
+    shift = TargetShift(kernel_y=Spectrum(2), random_state=0).fit(X, words[at], X_test=X[:30])
+    assert shift.weights_.shape == (80,) and len(shift.draws_) == 0
+    with pytest.raises(ValueError, match="no numbers, so that it has no mean"):
+        shift.interval()

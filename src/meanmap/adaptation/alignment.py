@@ -169,11 +169,17 @@ def descend(problem: Alignment, start: np.ndarray, max_iter: int) -> Descent:
     )
 
 
-def annealed(problem: Alignment, start: np.ndarray, max_iter: int) -> Descent:
-    """A minimum that is followed from wide kernels, which see far, to that of the problem."""
+def annealed(problem: Alignment, start: np.ndarray, max_iter: int, hold: bool = False) -> Descent:
+    """A minimum that is followed from wide kernels, which see far, to that of the problem.
+
+    With `hold` β stays 1 until the last stage: while it is free a class can give its rows to
+    another one, and then never comes back to them.
+    """
     steps = 0
-    for factor in WIDTHS:
+    for factor in (*WIDTHS, 1.0) if hold else WIDTHS:
         wider = replace(problem, bandwidth=factor * problem.bandwidth)
+        if hold:
+            wider = replace(wider, ridge=None)
         found = descend(wider, start, max_iter)
         start, steps = upright(problem, found.parameters), steps + found.steps
     found = descend(problem, start, max_iter)

@@ -12,7 +12,7 @@ from meanmap import checks
 from meanmap.adaptation.domains import Problem, coded
 from meanmap.adaptation.left_out import SEARCHED, Judge, judge_of, search, spread
 from meanmap.adaptation.matching import placed
-from meanmap.arrays import Points, count, take, to_numpy
+from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel
@@ -135,9 +135,9 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self._fit(X, y, domains)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, *, domains: Any = None) -> np.ndarray:
+    def fit_transform(self, X: Any, y: Any = None, *, domains: Any = None) -> Array:
         """Find the components and return the rows' own."""
-        return self._fit(X, y, domains) @ self.components_.T
+        return in_kind(self._fit(X, y, domains) @ self.components_.T, X)
 
     def _fit(self, X: Any, y: Any, domains: Any) -> np.ndarray:
         """Find the components; return the rows' coordinates, centred."""
@@ -174,13 +174,14 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self.domain_share_ = between / (problem.psi @ W).var(axis=0)
         return psi - mean
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Array:
         """The components of rows, of any domain."""
         check_is_fitted(self, "components_")
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
             validate_data(self, X=X, reset=False, skip_check_array=True)
         points = self.kernel_.check(X, "X", self.space_._sample)
-        return (to_numpy(self.space_._transform(points)) - self.mean_) @ self.components_.T
+        psi = to_numpy(self.space_._transform(points))
+        return in_kind((psi - self.mean_) @ self.components_.T, points)
 
     def _settings(self) -> tuple[float | None, float | None, float, float | None]:
         """t, λ, η and ε as numbers, None for "auto"."""
@@ -234,7 +235,8 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         kernel = as_kernel(kernel, target, "y")
         checked = kernel.check(target, "y")
         checks.same_length([("X", points), ("y", checked)])
-        return checked, kernel
+        # numbers beside rows of another library go where these are
+        return checked if isinstance(checked, tuple) else in_kind(checked, points), kernel
 
     def _basis(self, kernel: Kernel, points: Points) -> Basis:
         if self.basis is not None:

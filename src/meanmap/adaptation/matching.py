@@ -49,7 +49,9 @@ class KernelMeanMatching(BaseEstimator):
     bound : "auto" or float
         B, the largest weight; "auto" is √n, between 10 and 1000.
     slack : "auto" or float
-        ε; "auto" is one standard error of the mean of the weights.
+        ε; "auto" is one standard error of the mean of the weights. With ρ "auto" too, weights
+        without the constraint, divided by their mean, are tried as well: far from all test rows
+        they go to 0, where ridge and constraint together leave a constant.
     basis : a basis or None
         Coordinates of both samples together; None is pivoted Cholesky of rank 1,000 at most, and
         500 beyond 10,000 rows.
@@ -63,8 +65,8 @@ class KernelMeanMatching(BaseEstimator):
     weights_ : β, about one on average
     effective_size_ : (Σβ)²/Σβ², the number of unweighted rows that say as much
     distance_, distance_before_ : ‖Σ βᵢ φ(xᵢ)/n - μ_test‖, and for equal weights
-    kernel_, ridge_, bound_, slack_ : what was used
-    held_out_ : the bandwidths' multiples, ρ and scores that "auto" looked at, or None
+    kernel_, ridge_, bound_, slack_ : what was used; ε is infinite without the constraint
+    held_out_ : the bandwidths' multiples, ρ, scores and ε (0 or ∞) that "auto" looked at, or None
     n_iter_ : steps of the solver
 
     Examples
@@ -128,9 +130,15 @@ class KernelMeanMatching(BaseEstimator):
             )
         held_out = None
         if ridge is None:
-            kernel, share, held_out = search(
-                kernel, self.kernel is None, train, test, bound, generator(self.random_state)
+            kernel, share, best_slack, held_out = search(
+                kernel,
+                self.kernel is None,
+                (train, test),
+                bound,
+                (0.0, np.inf) if given_slack is None else (0.0,),
+                generator(self.random_state),
             )
+            slack = best_slack if given_slack is None else given_slack
         both = concatenate([train, test])
         kernel = kernel.resolve(both)
         basis = self.basis
@@ -141,21 +149,23 @@ class KernelMeanMatching(BaseEstimator):
         psi, mean = psi[:n], psi[n:].mean(axis=0)
         if ridge is None:
             ridge = share * float((psi**2).sum(axis=1).mean())
-        programme = Programme(psi, np.full(n, 1 / n), mean, ridge, bound, 1 - slack, 1 + slack)
+        programme = stated(psi, mean, ridge, bound, slack)
         found = solved(programme, most_steps)
-        if given_slack is None:  # as far from 1 as chance would bring the mean
+        if given_slack is None and (slack == 0 or not found.beta.any()):
+            # as far from 1 as chance would bring the mean
             slack = min(float(found.beta.std()) / n**0.5, 0.5)
-            programme = Programme(psi, programme.w, mean, ridge, bound, 1 - slack, 1 + slack)
+            programme = stated(psi, mean, ridge, bound, slack)
             found = solved(programme, most_steps)
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_, self.space_ = space.kernel_, space
         self.ridge_, self.bound_, self.slack_ = ridge, bound, slack
-        self.weights_, self.held_out_, self.n_iter_ = found.beta, held_out, found.steps
-        self.effective_size_ = effective_size(found.beta / found.beta.sum())
-        self.distance_ = float(np.linalg.norm(found.beta @ psi / n - mean))
-        self.distance_before_ = float(np.linalg.norm(psi.mean(axis=0) - mean))
         self._programme, self._solution = programme, found
+        self.weights_ = self._scaled(found.beta)
+        self.held_out_, self.n_iter_ = held_out, found.steps
+        self.effective_size_ = effective_size(self.weights_ / self.weights_.sum())
+        self.distance_ = float(np.linalg.norm(self.weights_ @ psi / n - mean))
+        self.distance_before_ = float(np.linalg.norm(psi.mean(axis=0) - mean))
         self._warn(found, test, train)
         return self
 
@@ -175,9 +185,9 @@ class KernelMeanMatching(BaseEstimator):
         if scarce or share > FAR:
             warnings.warn(
                 f"the weights rest on about {self.effective_size_:.0f} of {n} training rows "
-                f"(largest weight {found.beta.max():.3g}); {share:.0%} of the test rows lie where "
-                "there is hardly any training row. A weighted estimate will be noisy: raise ridge, "
-                "or look for training rows there.",
+                f"(largest weight {self.weights_.max():.3g}); {share:.0%} of the test rows lie "
+                "where there is hardly any training row. A weighted estimate will be noisy: raise "
+                "ridge, or look for training rows there.",
                 ConflictWarning,
                 stacklevel=3,
             )
@@ -191,7 +201,11 @@ class KernelMeanMatching(BaseEstimator):
                 'ridge="auto" or a positive number.'
             )
         psi = to_numpy(self.space_._transform(self.kernel_.check(X, "X", self.space_._sample)))
-        return self._programme.elsewhere(self._solution, psi)
+        return self._scaled(self._programme.elsewhere(self._solution, psi))
+
+    def _scaled(self, beta: np.ndarray) -> np.ndarray:
+        """β for a mean of one over training, where no constraint has seen to it."""
+        return beta if self.slack_ < np.inf else over_mean(beta, self._solution, self.bound_)
 
     def ratio_score(self, X: Any, X_test: Any) -> float:
         """How well β fits the ratio of densities: E_test[β] - E_train[β²]/2, larger is better.
@@ -220,6 +234,14 @@ def placed(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndar
         )
 
 
+def stated(
+    psi: np.ndarray, mean: np.ndarray, ridge: float, bound: float, slack: float
+) -> Programme:
+    """The programme for equal rows; ε = ∞ is no constraint, for which 0 ≤ mean β ≤ B will do."""
+    least, most = (1 - slack, 1 + slack) if slack < np.inf else (0.0, bound)
+    return Programme(psi, np.full(len(psi), 1 / len(psi)), mean, ridge, bound, least, most)
+
+
 def solved(programme: Programme, max_iter: int) -> Solution:
     """The weights, with or without a ridge."""
     if programme.ridge == 0:
@@ -236,15 +258,15 @@ def outside(kernel: Kernel, train: Points, test: Points) -> float:
 def search(
     kernel: Kernel,
     free: bool,
-    train: Points,
-    test: Points,
+    samples: tuple[Points, Points],
     bound: float,
+    slacks: tuple[float, ...],
     rng: np.random.Generator,
-) -> tuple[Kernel, float, np.ndarray]:
-    """The kernel and ρ that fit the ratio of densities best on rows held out, and all scores."""
+) -> tuple[Kernel, float, float, np.ndarray]:
+    """The kernel, ρ and ε that fit the ratio of densities best on rows held out, and all scores."""
     train, test = (
         take(part, np.sort(rng.choice(count(part), min(count(part), SEARCHED), replace=False)))
-        for part in (train, test)
+        for part in samples
     )
     folds = [np.arange(count(part)) % FOLDS for part in (train, test)]
     for fold in folds:
@@ -258,44 +280,48 @@ def search(
         basis = PivotedCholesky(1e-4, max_rank=SEARCHED)
         _, psi = placed(candidate.resolve(both), both, basis)
         parts = psi[: len(folds[0])], psi[len(folds[0]) :]
-        scale = float((parts[0] ** 2).sum(axis=1).mean())
-        scores = np.mean([_path(parts, folds, k, scale, bound) for k in range(FOLDS)], axis=0)
-        table += [(factor, share, score) for share, score in zip(SHARES, scores, strict=True)]
+        for slack in slacks:
+            scores = np.mean([_path(parts, folds, k, bound, slack) for k in range(FOLDS)], axis=0)
+            table += [(factor, *at, slack) for at in zip(SHARES, scores, strict=True)]
     held_out = np.array(table)
     best = held_out[int(np.argmin(held_out[:, 2]))]
     chosen = next(candidate for factor, candidate in candidates if factor == best[0])
-    return chosen, float(best[1]), held_out
+    return chosen, float(best[1]), float(best[3]), held_out
 
 
 def _path(
     parts: tuple[np.ndarray, np.ndarray],
     folds: list[np.ndarray],
     held: int,
-    scale: float,
     bound: float,
+    slack: float,
 ) -> list[float]:
     """How badly weights without a fold fit the ratio on it, for every ρ from the largest on."""
     (train, test), (of_train, of_test) = parts, folds
+    scale = float((train**2).sum(axis=1).mean())
     psi, mean = train[of_train != held], test[of_test != held]
     if not len(psi) or not len(mean) or not (of_train == held).any() or not (of_test == held).any():
         return [0.0] * len(SHARES)  # too few rows to hold any out
-    w = np.full(len(psi), 1 / len(psi))
     scores: list[float] = []
     dual = None
     for share in SHARES:
         if len(scores) > PATIENCE and min(scores[-PATIENCE:]) > min(scores):
             scores.append(scores[-1])  # it only gets worse from here, and slower
             continue
-        programme = Programme(psi, w, mean.mean(axis=0), share * scale, bound, 1.0, 1.0)
+        programme = stated(psi, mean.mean(axis=0), share * scale, bound, slack)
         found = solve(programme, dual, tolerance=1e-5, max_iter=30)
         dual = found.dual
-        scores.append(
-            fit_of_ratio(
-                programme.elsewhere(found, train[of_train == held]),
-                programme.elsewhere(found, test[of_test == held]),
-            )
+        beta = (
+            over_mean(programme.elsewhere(found, rows), found, bound)
+            for rows in (train[of_train == held], test[of_test == held])
         )
+        scores.append(fit_of_ratio(*beta))
     return scores
+
+
+def over_mean(beta: np.ndarray, found: Solution, bound: float) -> np.ndarray:
+    """β for a mean of one on the rows of the programme."""
+    return np.minimum(beta / max(float(found.beta.mean()), np.finfo(float).tiny), bound)
 
 
 def fit_of_ratio(on_train: np.ndarray, on_test: np.ndarray) -> float:

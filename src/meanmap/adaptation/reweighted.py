@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
@@ -12,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from meanmap.adaptation.matching import KernelMeanMatching
+from meanmap.arrays import in_kind, is_array, to_numpy
 
 
 def _has(name: str) -> Any:
@@ -20,6 +22,11 @@ def _has(name: str) -> Any:
         return True
 
     return available_if(check)
+
+
+def hosted(value: Any) -> Any:
+    """The value, as a NumPy array if it is an array of any library: what scikit-learn takes."""
+    return to_numpy(value) if is_array(value) else value
 
 
 class Reweighted(MetaEstimatorMixin, BaseEstimator):
@@ -57,8 +64,19 @@ class Reweighted(MetaEstimatorMixin, BaseEstimator):
         self.estimator = estimator
         self.weights = weights
 
-    def fit(self, X: Any, y: Any = None, *, X_test: Any = None, **fit_params: Any) -> Self:
-        """Find the weights of the training rows, then fit the estimator with them."""
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        X_test: Any = None,
+        sample_weight: Any = None,
+        **fit_params: Any,
+    ) -> Self:
+        """Find the weights of the training rows, then fit the estimator with them.
+
+        `sample_weight` are weights that the rows have of themselves; they multiply those found.
+        """
         name = "sample_weight"
         last = self.estimator
         while isinstance(last, Pipeline):
@@ -71,41 +89,47 @@ class Reweighted(MetaEstimatorMixin, BaseEstimator):
             )
         weights = clone(self.weights) if self.weights is not None else KernelMeanMatching()
         weights.fit(X, y, X_test=X_test)
-        given = np.asarray(weights.weights_)
-        if name in fit_params:  # weights of the rows themselves
-            given = given * np.asarray(fit_params.pop(name), dtype=float)
-        estimator = clone(self.estimator).fit(X, y, **{name: given}, **fit_params)
+        given = to_numpy(weights.weights_)
+        for own in (sample_weight, fit_params.pop(name, None)):  # of the rows themselves
+            if own is not None:
+                given = given * np.asarray(hosted(own), dtype=float)
+        # the weights go to the last step, whatever routing the outside world has asked for
+        with config_context(enable_metadata_routing=False):
+            estimator = clone(self.estimator)
+            estimator.fit(hosted(X), hosted(y), **{name: given}, **fit_params)
         self.weights_, self.estimator_ = weights, estimator
         return self
 
     def predict(self, X: Any) -> Any:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        return self.estimator_.predict(X)
+        return in_kind(self.estimator_.predict(hosted(X)), X)
 
     @_has("predict_proba")
     def predict_proba(self, X: Any) -> Any:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        return self.estimator_.predict_proba(X)
+        return in_kind(self.estimator_.predict_proba(hosted(X)), X)
 
     @_has("decision_function")
     def decision_function(self, X: Any) -> Any:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        return self.estimator_.decision_function(X)
+        return in_kind(self.estimator_.decision_function(hosted(X)), X)
 
     @_has("transform")
     def transform(self, X: Any) -> Any:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        return self.estimator_.transform(X)
+        return in_kind(self.estimator_.transform(hosted(X)), X)
 
     @_has("score")
-    def score(self, X: Any, y: Any = None, **params: Any) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        return float(self.estimator_.score(X, y, **params))
+        params = {} if sample_weight is None else {"sample_weight": hosted(sample_weight)}
+        with config_context(enable_metadata_routing=False):
+            return float(self.estimator_.score(hosted(X), hosted(y), **params))
 
     @property
     def classes_(self) -> Any:

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import scipy.linalg
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.adaptation.matching import RANK, placed
-from meanmap.adaptation.programme import Programme, Solution, solve
-from meanmap.arrays import Points, concatenate, count, to_numpy
-from meanmap.conditional import ConditionalEmbedding
+from meanmap.adaptation.mixtures import Classes, Mixture, Numbers, Ridges, mixed, predicted
+from meanmap.adaptation.programme import Solution
+from meanmap.arrays import concatenate, to_numpy
 from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
-from meanmap.kernels import Delta, Kernel, Linear, as_kernel
+from meanmap.kernels import as_kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.pairs import as_target, read_target
 from meanmap.selection import effective_size
-from meanmap.spaces import Basis, PivotedCholesky, Space
+from meanmap.spaces import Basis, PivotedCholesky
 
 METRICS = ("predictive", "embedding")
-SHARES = 10.0 ** np.arange(0.0, -6.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
-CLASSES_SHARE = 1e-6  # ρ for classes, whose weights are few
-ROUNDS = 8  # random halves that a search for ρ holds out
-SEARCHED = 1000
 FAR = 0.5  # of ‖μ_test - μ_train‖ left, above which no change of targets explains the test rows
 
 
@@ -40,7 +34,8 @@ class TargetShift(BaseEstimator):
     ‖C_X|Y E[β(y)φ(y)] - μ_test‖² + ρ E[β²] for 0 ≤ β ≤ B, E[β] = 1 (Zhang, Schölkopf, Muandet and
     Wang 2013, eq. 5). No target of the test rows is needed. For classes β has one value each, and
     P_test(y) is read off; for numbers it is a smooth function of y, since the embedding of P(x|y)
-    is one.
+    is one. From four classes on β is drawn towards one, by the share of its squared distance that
+    noise explains (James and Stein 1961): where nothing has shifted little is changed.
 
     Parameters
     ----------
@@ -60,7 +55,8 @@ class TargetShift(BaseEstimator):
     basis : a basis or None
         Coordinates of the training and test rows together.
     n_bootstrap : int
-        Resamples of both samples that `interval` rests on; 0 for none.
+        Resamples of both samples that `interval` rests on; 0 for none. For numbers each has its
+        own embedding of P(x|y), and its own ρ if that was searched for.
     random_state : int, Generator or None
 
     Attributes
@@ -70,7 +66,8 @@ class TargetShift(BaseEstimator):
     classes_, proportions_, proportions_train_ : for classes, P_test(y) and P_train(y)
     distribution_ : the embedding of P_test(y)
     distance_, distance_before_ : of the mixture to the test rows, and for equal weights
-    draws_ : bootstrap draws, of the proportions or of the mean of y under P_test
+    draws_ : bootstrap draws, of the proportions before β is drawn towards one, or of the mean of y
+        under P_test
     kernel_x_, kernel_y_, ridge_, bound_ : what was used
 
     Examples
@@ -148,10 +145,15 @@ class TargetShift(BaseEstimator):
         bound = self._bound(n, mixture)
         scale = float((Z**2).sum(axis=1).mean())
         if ridge == "auto":
-            ridge = scale * mixture.share(Z[n:], scale, bound, rng)
-        mean = Z[n:].mean(axis=0)
-        found = mixture.solved(mean, ridge, bound)
-        resampled = [mixture.resampled(Z[n:], ridge, bound, rng) for _ in range(draws)]
+            ridges = mixture.ridges(Z[n:], scale, bound, rng)
+        else:
+            ridges = Ridges.known(ridge)
+        ridge, mean = ridges.best(), Z[n:].mean(axis=0)
+        plain = mixture.solved(mean, ridge, bound)
+        found = mixture.shrunk(plain, Z[n:], ridge)
+        if isinstance(mixture, Numbers) and not mixture.numeric:
+            draws = 0  # strings and records have no mean
+        resampled = [mixture.resampled(Z[n:], ridges, bound, rng) for _ in range(draws)]
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_x_, self.kernel_y_ = space.kernel_, kernel_y
@@ -166,6 +168,7 @@ class TargetShift(BaseEstimator):
             self.classes_ = mixture.classes
             self.proportions_train_ = mixture.w
             self.proportions_ = mixture.w * found.beta
+            self._moved = mixture.w * (found.beta - plain.beta)
         self.distribution_: Embedding = embed(targets, kernel_y, self.weights_ / n)
         self._warn(found, Z[n:])
         return self
@@ -231,14 +234,27 @@ class TargetShift(BaseEstimator):
         return np.where(total > 0, scaled / np.where(total > 0, total, 1.0), self.proportions_)
 
     def interval(self, level: float = 0.9) -> np.ndarray:
-        """Bootstrap intervals, rows (low, high): of each class's proportion, or of E_test[y]."""
+        """Bootstrap intervals, rows (low, high): of each class's proportion, or of E_test[y].
+
+        Those of proportions lie about the shrunk ones but are as wide as those about the others,
+        since a part of the error is a bias; so they cover more (Hwang and Casella 1982).
+        """
         check_is_fitted(self, "weights_")
         if not 0 < checks.number(level, "level") < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}. Use 0.9 for 90%.")
+        if isinstance(self._mix, Numbers) and not self._mix.numeric:
+            raise ValueError(
+                "y is no numbers, so that it has no mean. Use distribution_, the embedding of its "
+                "distribution among the test rows, or weights_."
+            )
         if not len(self.draws_):
             raise ValueError("n_bootstrap=0 leaves no draws to make an interval of. Use 200.")
         tails = (1 - level) / 2, (1 + level) / 2
-        return np.quantile(self.draws_, tails, axis=0).T
+        low, high = np.quantile(self.draws_, tails, axis=0)
+        if hasattr(self, "classes_"):
+            low = np.where(low > 0, low + self._moved, 0.0)  # a class may still be gone
+            low, high = low.clip(min=0), (high + self._moved).clip(max=1)
+        return np.stack([low, high], axis=1)
 
     def plot(self, ax: Any = None) -> Any:
         """Weights against targets; for classes the proportions before and after."""
@@ -258,158 +274,3 @@ class TargetShift(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
-
-
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """Images of P(x|y) for values of y, their weights in training, and each row's value."""
-
-    images: np.ndarray  # (values, r)
-    w: np.ndarray
-    row: np.ndarray  # (n,) the value of a training row
-    targets: Points
-
-    def solved(self, mean: np.ndarray, ridge: float, bound: float) -> Solution:
-        return solve(Programme(self.images, self.w, mean, ridge, bound, 1.0, 1.0))
-
-
-@dataclass(frozen=True, eq=False)
-class Classes(Mixture):
-    """One value a class."""
-
-    classes: np.ndarray
-    features: np.ndarray  # of the training rows
-
-    def share(
-        self, test: np.ndarray, scale: float, bound: float, rng: np.random.Generator
-    ) -> float:
-        return CLASSES_SHARE
-
-    def resampled(
-        self, test: np.ndarray, ridge: float, bound: float, rng: np.random.Generator
-    ) -> np.ndarray:
-        """Proportions from both samples drawn again, training rows within their classes."""
-        drawn = np.empty(len(self.row), dtype=int)
-        for value in range(len(self.classes)):
-            members = np.flatnonzero(self.row == value)
-            drawn[members] = rng.choice(members, len(members))
-        again = replace(self, images=class_means(self.features[drawn], self.row, self.w))
-        return self.w * again.solved(drawn_mean(test, rng), ridge, bound).beta
-
-    def elsewhere(self, found: Solution, y: Points, ridge: float, bound: float) -> np.ndarray:
-        values = to_numpy(y)
-        at = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
-        new = self.classes[at] != values
-        if new.any():
-            known = ", ".join(map(repr, self.classes[:6].tolist()))
-            raise ValueError(
-                f"y: {values[new].tolist()[0]!r} is no class of the training rows ({known}…), so "
-                "that it has no weight."
-            )
-        return found.beta[at]
-
-
-@dataclass(frozen=True, eq=False)
-class Numbers(Mixture):
-    """One value a training row, between which the images are smooth."""
-
-    model: ConditionalEmbedding  # of the features given y
-
-    def share(
-        self, test: np.ndarray, scale: float, bound: float, rng: np.random.Generator
-    ) -> float:
-        """ρ, as a share, whose mixture comes nearest to test rows that it has not seen."""
-        errors = np.zeros((ROUNDS, len(SHARES)))
-        rows = rng.permutation(len(self.w))[:SEARCHED]
-        images, w = self.images[rows], np.full(len(rows), 1 / len(rows))
-        for one in errors if len(test) > 1 else ():
-            halves = np.array_split(rng.permutation(len(test)), 2)
-            seen, unseen = (test[half].mean(axis=0) for half in halves)
-            dual = None
-            for i, share in enumerate(SHARES):
-                programme = Programme(images, w, seen, share * scale, bound, 1.0, 1.0)
-                found = solve(programme, dual, tolerance=1e-6, max_iter=30)
-                dual = found.dual
-                one[i] = ((((w * found.beta) @ images) - unseen) ** 2).sum()
-        # the largest that is not told apart from the best: halves are noisy
-        worse = errors - errors[:, [int(np.argmin(errors.mean(axis=0)))]]
-        doubt = worse.std(axis=0, ddof=1) / ROUNDS**0.5
-        return float(SHARES[int(np.argmax(worse.mean(axis=0) <= doubt))])
-
-    def resampled(
-        self, test: np.ndarray, ridge: float, bound: float, rng: np.random.Generator
-    ) -> np.ndarray:
-        """The mean of y from both samples drawn again."""
-        n = len(self.w)
-        again = replace(self, w=rng.multinomial(n, self.w) / n)
-        found = again.solved(drawn_mean(test, rng), ridge, bound)
-        return (again.w * found.beta) @ to_numpy(self.targets).reshape(n, -1)
-
-    def elsewhere(self, found: Solution, y: Points, ridge: float, bound: float) -> np.ndarray:
-        images = np.asarray(self.model.predict(y))
-        programme = Programme(self.images, self.w, images[0], ridge, bound, 1.0, 1.0)
-        return programme.elsewhere(found, images)
-
-
-def mixed(
-    features: np.ndarray, targets: Points, kernel_y: Kernel, regularization: float | str
-) -> Classes | Numbers:
-    """Images of P(x|y): means of classes, or the conditional mean given numbers."""
-    n = len(features)
-    if isinstance(kernel_y, Delta) and targets.ndim == 1:
-        classes, row = np.unique(to_numpy(targets), return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"y has one class, {classes[0]!r}: there is nothing that could shift. Two or more "
-                "are needed."
-            )
-        share = np.bincount(row, minlength=len(classes)) / n
-        images = class_means(features, row, share)
-        return Classes(images, share, row, targets, classes, features)
-    model = ConditionalEmbedding(kernel_y, Linear(), regularization, centered=True)
-    model.fit(targets, features)
-    images = np.asarray(model.predict(targets))
-    return Numbers(images, np.full(n, 1 / n), np.arange(n), targets, model)
-
-
-def predicted(
-    psi: np.ndarray,
-    space: Space,
-    train: Points,
-    targets: Points,
-    kernel_y: Kernel,
-    regularization: float | str,
-) -> np.ndarray:
-    """E[φ(y)|x] of training rows, each from the others, and then of test rows."""
-    n = count(train)
-    w = np.full(n, 1 / n)
-    if isinstance(kernel_y, Delta) and targets.ndim == 1:  # rare classes must be told as well
-        _, row, size = np.unique(to_numpy(targets), return_inverse=True, return_counts=True)
-        w = 1 / (len(size) * size[row])
-    model = ConditionalEmbedding(space.kernel_, kernel_y, regularization, (space, None), True)
-    model.fit(train, targets, sample_weight=w)
-    phi = to_numpy(model.space_y_.transform(targets))
-    centre, mean = w @ psi[:n], w @ phi
-    X, Y = psi - centre, phi - mean
-    weighted = X[:n].T * w
-    C = weighted @ X[:n]
-    C[np.diag_indices(len(C))] += max(model.regularization_, 1e-10 * float(np.trace(C)))
-    factor = scipy.linalg.cho_factor(C, lower=True)
-    answers = X @ scipy.linalg.cho_solve(factor, weighted @ Y)
-    # leaving a row out: (ŷ - hy)/(1 - h) with the leverage h, of the constant too
-    half = scipy.linalg.solve_triangular(factor[0], X[:n].T, lower=True)
-    h = np.minimum(w * ((half**2).sum(axis=0) + 1), 1 - 1e-6)[:, None]
-    answers[:n] = (answers[:n] - h * Y) / (1 - h)
-    return answers + mean
-
-
-def drawn_mean(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The mean of as many rows, drawn with replacement."""
-    n = len(rows)
-    return rng.multinomial(n, np.full(n, 1 / n)) @ rows / n
-
-
-def class_means(psi: np.ndarray, row: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Mean coordinates of the rows of each class."""
-    member = np.arange(len(share))[:, None] == row
-    return member @ psi / (share * len(row))[:, None]

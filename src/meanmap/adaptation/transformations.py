@@ -23,7 +23,7 @@ from meanmap.adaptation.alignment import (
     upright,
 )
 from meanmap.adaptation.matching import placed
-from meanmap.arrays import Points, count, take, to_numpy
+from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Delta, Gaussian, Kernel
@@ -31,6 +31,7 @@ from meanmap.linalg import ConflictWarning
 from meanmap.pairs import as_target, read_target
 from meanmap.selection import effective_size
 from meanmap.spaces import PivotedCholesky, Space
+from meanmap.statistics.tiles import on_host
 
 BANDWIDTH = "0.4*median"  # narrower than the median: widths of classes are to be told apart
 SHARE = 0.1  # λ of "auto", in units of the noise of both samples, 1/n + 1/m; a column for classes
@@ -145,6 +146,7 @@ class LocationScaleShift(BaseEstimator):
         _enough(train, "X", "a scale")
         _enough(test, "X_test", "the scale of the test rows")
         kernel_y, targets, flat = read_target(y, self.kernel_y)
+        targets = on_host(targets)
         checks.same_length([("X", train), ("y", targets)])
         rng = generator(self.random_state)
         units = test.mean(axis=0), deviations(test, train)
@@ -179,17 +181,18 @@ class LocationScaleShift(BaseEstimator):
         self.objective_, self.history_ = found.value + constant, found.history + constant
         self.distance_ = problem.distance(found.parameters)
         self.distance_before_ = problem.distance(0 * found.parameters, weighted=False)
-        self.weights_ = problem.weights_at(found.parameters, F)
-        self.effective_size_ = effective_size(self.weights_ / self.weights_.sum())
+        weights = problem.weights_at(found.parameters, F)
+        self.weights_ = in_kind(weights, X)
+        self.effective_size_ = effective_size(weights / weights.sum())
         scale, location = self._line(F)
-        self.X_new_ = train * scale + location
+        self.X_new_ = in_kind(train * scale + location, X)
         self._targets = targets
         if classes is not None:
             first = np.unique(groups, return_index=True)[1]
             scale, location = scale[first], location[first]
             self.classes_ = classes
             self.proportions_train_ = np.bincount(groups) / len(groups)
-            self.proportions_ = np.bincount(groups, self.weights_) / len(groups)
+            self.proportions_ = np.bincount(groups, weights) / len(groups)
         self.scale_, self.location_ = scale, location
         self._warn(found, len(seen), len(looked))
         return self
@@ -222,6 +225,9 @@ class LocationScaleShift(BaseEstimator):
             sampled(groups, EXPLORED, rng), sampled(np.zeros(len(problem.T)), EXPLORED, rng)
         )
         ends = [annealed(part, at, self.max_iter) for at in starts(problem, self.n_init, rng)]
+        if problem.ridge is not None:
+            first = starts(problem, min(self.n_init, 2), rng)
+            ends += [annealed(part, at, self.max_iter, hold=True) for at in first]
         best = min(ends, key=lambda end: problem.value(end.parameters)[0])
         found, start = best, upright(problem, best.parameters)
         if start is not best.parameters or part.size != problem.size:
@@ -270,7 +276,7 @@ class LocationScaleShift(BaseEstimator):
                 stacklevel=3,
             )
 
-    def transform(self, X: Any, y: Any) -> np.ndarray:
+    def transform(self, X: Any, y: Any) -> Array:
         """X ⊙ W(y) + B(y): other rows of the training kind, as the test would have them."""
         check_is_fitted(self, "scale_")
         table = _table(X, "X")
@@ -289,7 +295,7 @@ class LocationScaleShift(BaseEstimator):
                     f"has no scale and location. Known are {known}."
                 )
         scale, location = self._line(with_constant(to_numpy(self._space._transform(points))))
-        return table * scale + location
+        return in_kind(table * scale + location, X)
 
     def plot(self, ax: Any = None) -> Any:
         """Scales and locations a feature, for classes; for numbers against y. Two axes."""
@@ -301,6 +307,11 @@ class LocationScaleShift(BaseEstimator):
             labels = [str(label) for label in self.classes_]
             return plots.scale_and_location(
                 np.array(columns), self.scale_, location, labels, ("feature", "class"), ax
+            )
+        if isinstance(self._targets, tuple) or to_numpy(self._targets).dtype.kind not in "fiu":
+            raise ValueError(
+                "plot draws scales and locations of classes, or against numbers; y is neither. "
+                "Look at scale_ and location_, which have a row a training row."
             )
         values = to_numpy(self._targets)
         y = values.reshape(len(values), -1)[:, 0]

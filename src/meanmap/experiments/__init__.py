@@ -38,6 +38,10 @@ EXPERIMENTS = {
     "series": "sunspots and sea temperatures forecast, against tuned autoregressions",
     "selectors": "features chosen by dependence: known answers, and tables (Song et al. 2012)",
     "domains": "a domain not seen before: offsets, turned clouds and digits (Muandet et al. 2013)",
+    "reweighting": "weights for rows and targets where the truth is known (Huang et al. 2007, "
+    "Zhang et al. 2013)",
+    "recalibration": "other gains and offsets: known ones found, drifted measurements (Zhang et "
+    "al. 2013)",
 }
 
 

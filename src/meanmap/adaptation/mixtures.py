@@ -1,0 +1,246 @@
+"""Mixtures of P(x|y) by the targets' distribution, and how certain their weights are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from meanmap.adaptation.programme import Programme, Solution, solve
+from meanmap.arrays import Points, count, to_numpy
+from meanmap.conditional import ConditionalEmbedding
+from meanmap.kernels import Delta, Kernel, Linear
+from meanmap.spaces import Space
+
+SHARES = 10.0 ** np.arange(0.0, -6.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
+CLASSES_SHARE = 1e-6  # ρ for classes, whose weights are few
+ROUNDS = 8  # random halves that a search for ρ holds out
+SEARCHED = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Ridges:
+    """Values of ρ, the largest first, and their errors in rounds of a search."""
+
+    values: np.ndarray
+    errors: np.ndarray  # (rounds, values)
+
+    @classmethod
+    def known(cls, ridge: float) -> Ridges:
+        return cls(np.array([ridge]), np.zeros((ROUNDS, 1)))
+
+    def best(self, rounds: Any = slice(None)) -> float:
+        """The largest that is not told apart from the best: halves are noisy."""
+        errors = self.errors[rounds]
+        worse = errors - errors[:, [int(np.argmin(errors.mean(axis=0)))]]
+        doubt = worse.std(axis=0, ddof=1) / len(errors) ** 0.5
+        return float(self.values[int(np.argmax(worse.mean(axis=0) <= doubt))])
+
+    def drawn(self, rng: np.random.Generator) -> float:
+        """What the search might have found: the best of its rounds drawn again."""
+        return self.best(rng.integers(len(self.errors), size=len(self.errors)))
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Images of P(x|y) for values of y, their weights in training, and each row's value."""
+
+    images: np.ndarray  # (values, r)
+    w: np.ndarray
+    row: np.ndarray  # (n,) the value of a training row
+    targets: Points
+
+    def solved(self, mean: np.ndarray, ridge: float, bound: float) -> Solution:
+        return solve(Programme(self.images, self.w, mean, ridge, bound, 1.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Classes(Mixture):
+    """One value a class."""
+
+    classes: np.ndarray
+    features: np.ndarray  # of the training rows
+
+    def ridges(
+        self, test: np.ndarray, scale: float, bound: float, rng: np.random.Generator
+    ) -> Ridges:
+        return Ridges.known(scale * CLASSES_SHARE)
+
+    def shrunk(self, found: Solution, test: np.ndarray, ridge: float) -> Solution:
+        """β drawn towards one, the more so the less its distance is above what chance makes."""
+        d = len(self.classes) - 1
+        # James and Stein (1961): in d directions of equal noise up to 2(d - 2)/d of its variance
+        # costs nothing, wherever the truth is; all of it is the estimate of empirical Bayes
+        part = min(1.0, 2 - 4 / d)
+        if part <= 0:
+            return found
+        noise = part * self.variance(found, test, ridge)
+        away = float((self.w**2 * (found.beta - 1) ** 2).sum())
+        share = 1.0 if away <= noise else noise / away
+        return replace(found, beta=found.beta + share * (1 - found.beta))
+
+    def variance(self, found: Solution, test: np.ndarray, ridge: float) -> float:
+        """Of the proportions, summed, by both samples' noise: to first order, at fixed bounds."""
+        p, n = self.w * found.beta, len(self.row)
+        free = p > 0
+        A, k = self.images[free], int(free.sum())
+        # p = H m + constant: normal equations with a multiplier for Σ p = 1
+        normal = np.ones((k + 1, k + 1))
+        normal[:k, :k] = A @ A.T + ridge * np.diag(1 / self.w[free])
+        normal[k, k] = 0
+        right = np.vstack([A, np.zeros(A.shape[1])])
+        H = np.linalg.lstsq(normal, right, rcond=None)[0][:k]  # classes may look alike
+        rows = (self.features - self.images[self.row]) @ H.T
+        within = class_means(rows**2, self.row, self.w).sum(axis=1)
+        return float((test @ H.T).var(axis=0).sum() / len(test) + p**2 / (n * self.w) @ within)
+
+    def resampled(
+        self, test: np.ndarray, ridges: Ridges, bound: float, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Proportions from both samples drawn again, training rows within their classes."""
+        drawn = np.empty(len(self.row), dtype=int)
+        for value in range(len(self.classes)):
+            members = np.flatnonzero(self.row == value)
+            drawn[members] = rng.choice(members, len(members))
+        again = replace(self, images=class_means(self.features[drawn], self.row, self.w))
+        return self.w * again.solved(drawn_mean(test, rng), ridges.best(), bound).beta
+
+    def elsewhere(self, found: Solution, y: Points, ridge: float, bound: float) -> np.ndarray:
+        values = to_numpy(y)
+        at = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
+        new = self.classes[at] != values
+        if new.any():
+            known = ", ".join(map(repr, self.classes[:6].tolist()))
+            raise ValueError(
+                f"y: {values[new].tolist()[0]!r} is no class of the training rows ({known}…), so "
+                "that it has no weight."
+            )
+        return found.beta[at]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers(Mixture):
+    """One value a training row, between which the images are smooth."""
+
+    model: ConditionalEmbedding  # of the features given y
+    features: np.ndarray  # of the training rows
+    coordinates: np.ndarray  # of their targets
+
+    @property
+    def numeric(self) -> bool:
+        """Whether targets are arrays of numbers, which have a mean."""
+        return not isinstance(self.targets, tuple) and to_numpy(self.targets).dtype.kind in "fiu"
+
+    def ridges(
+        self, test: np.ndarray, scale: float, bound: float, rng: np.random.Generator
+    ) -> Ridges:
+        """How near to test rows that it has not seen the mixture comes for each ρ."""
+        errors = np.zeros((ROUNDS, len(SHARES)))
+        rows = rng.permutation(len(self.w))[:SEARCHED]
+        images, w = self.images[rows], np.full(len(rows), 1 / len(rows))
+        for one in errors if len(test) > 1 else ():
+            halves = np.array_split(rng.permutation(len(test)), 2)
+            seen, unseen = (test[half].mean(axis=0) for half in halves)
+            dual = None
+            for i, share in enumerate(SHARES):
+                programme = Programme(images, w, seen, share * scale, bound, 1.0, 1.0)
+                found = solve(programme, dual, tolerance=1e-6, max_iter=30)
+                dual = found.dual
+                one[i] = ((((w * found.beta) @ images) - unseen) ** 2).sum()
+        return Ridges(scale * SHARES, errors)
+
+    def shrunk(self, found: Solution, test: np.ndarray, ridge: float) -> Solution:
+        """β itself: ρ has been chosen by what noise allows."""
+        return found
+
+    def resampled(
+        self, test: np.ndarray, ridges: Ridges, bound: float, rng: np.random.Generator
+    ) -> np.ndarray:
+        """The mean of y from both samples drawn again, with images and ρ of their own."""
+        n = len(self.w)
+        w = rng.multinomial(n, self.w) / n
+        images = regression(self.coordinates, self.features, w, self.model.regularization_)[0]
+        again = replace(self, w=w, images=images)
+        found = again.solved(drawn_mean(test, rng), ridges.drawn(rng), bound)
+        return (w * found.beta) @ to_numpy(self.targets).reshape(n, -1)
+
+    def elsewhere(self, found: Solution, y: Points, ridge: float, bound: float) -> np.ndarray:
+        images = np.asarray(self.model.predict(y))
+        programme = Programme(self.images, self.w, images[0], ridge, bound, 1.0, 1.0)
+        return programme.elsewhere(found, images)
+
+
+def mixed(
+    features: np.ndarray, targets: Points, kernel_y: Kernel, regularization: float | str
+) -> Classes | Numbers:
+    """Images of P(x|y): means of classes, or the conditional mean given numbers."""
+    n = len(features)
+    if isinstance(kernel_y, Delta) and targets.ndim == 1:
+        classes, row = np.unique(to_numpy(targets), return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has one class, {classes[0]!r}: there is nothing that could shift. Two or more "
+                "are needed."
+            )
+        share = np.bincount(row, minlength=len(classes)) / n
+        images = class_means(features, row, share)
+        return Classes(images, share, row, targets, classes, features)
+    model = ConditionalEmbedding(kernel_y, Linear(), regularization, centered=True)
+    model.fit(targets, features)
+    images = np.asarray(model.predict(targets))
+    coordinates = to_numpy(model.space_x_.transform(targets))
+    w = np.full(n, 1 / n)
+    return Numbers(images, w, np.arange(n), targets, model, features, coordinates)
+
+
+def predicted(
+    psi: np.ndarray,
+    space: Space,
+    train: Points,
+    targets: Points,
+    kernel_y: Kernel,
+    regularization: float | str,
+) -> np.ndarray:
+    """E[φ(y)|x] of training rows, each from the others, and then of test rows."""
+    n = count(train)
+    w = np.full(n, 1 / n)
+    if isinstance(kernel_y, Delta) and targets.ndim == 1:  # rare classes must be told as well
+        _, row, size = np.unique(to_numpy(targets), return_inverse=True, return_counts=True)
+        w = 1 / (len(size) * size[row])
+    model = ConditionalEmbedding(space.kernel_, kernel_y, regularization, (space, None), True)
+    model.fit(train, targets, sample_weight=w)
+    phi = to_numpy(model.space_y_.transform(targets))
+    answers, factor = regression(psi, phi, w, model.regularization_)
+    # leaving a row out: (ŷ - hy)/(1 - h) with the leverage h, of the constant too
+    half = scipy.linalg.solve_triangular(factor[0], (psi[:n] - w @ psi[:n]).T, lower=True)
+    h = np.minimum(w * ((half**2).sum(axis=0) + 1), 1 - 1e-6)[:, None]
+    answers[:n] = (answers[:n] - h * phi) / (1 - h)
+    return answers
+
+
+def regression(
+    psi: np.ndarray, values: np.ndarray, w: np.ndarray, regularization: float
+) -> tuple[np.ndarray, Any]:
+    """Answers at all rows of psi from the values of its first ones, and the factor of C + λI."""
+    n = len(values)
+    centre, mean = w @ psi[:n], w @ values
+    X = psi - centre
+    weighted = X[:n].T * w
+    C = weighted @ X[:n]
+    C[np.diag_indices(len(C))] += max(regularization, 1e-10 * float(np.trace(C)))
+    factor = scipy.linalg.cho_factor(C, lower=True)
+    return X @ scipy.linalg.cho_solve(factor, weighted @ (values - mean)) + mean, factor
+
+
+def drawn_mean(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The mean of as many rows, drawn with replacement."""
+    n = len(rows)
+    return rng.multinomial(n, np.full(n, 1 / n)) @ rows / n
+
+
+def class_means(psi: np.ndarray, row: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Mean coordinates of the rows of each class."""
+    member = np.arange(len(share))[:, None] == row
+    return member @ psi / (share * len(row))[:, None]
