@@ -3,8 +3,8 @@
 Everything a kernel and a basis must be good for, against the papers' dense formulas: embedding,
 geometry, conditioning, the three rules, copying, and answers in the caller's array library. Bases
 that approximate are held to what they claim, and with all of them files and streams give back what
-went in. A new kernel, basis or library is one more entry in `KERNELS`, `BASES` or `SPACES`, and
-`LIBRARIES`.
+went in. A new kernel or basis is one more entry in `KERNELS`, `BASES` or `SPACES`, a new library
+one in `libraries.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF
 
 import oracles as o
+from libraries import NAMES, Library, host, library
 from meanmap import ConditionalEmbedding, embed, kernels, load, save
+from meanmap.arrays import asarray, namespace
 from meanmap.kernels import (
     Chordal,
     Columns,
@@ -57,11 +59,6 @@ from meanmap.kernels import (
 )
 from meanmap.spaces import Basis, Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
-
-try:
-    import torch
-except ImportError:
-    torch = None  # type: ignore[assignment]
 
 N, M, Q = 16, 9, 4  # sample, atoms of the prior, queries (the last Q points of the sample)
 LAMBDA, DELTA = 1e-2, 1e-2
@@ -204,6 +201,8 @@ OBJECTS = {"spectrum", "weisfeiler-lehman", "global-alignment", "expected"} | {
     "on-embeddings",
 }
 
+QUICK = {"laplace", "delta"}  # kernels that JAX is tried with in every run
+
 # exact on the sample: held to the papers' dense formulas
 BASES: dict[str, Basis] = {
     "pivoted-cholesky": PivotedCholesky(tol=1e-12),
@@ -219,9 +218,6 @@ SPACES: dict[str, Basis] = {
     "explicit": Explicit(),
 }
 
-NO_TORCH = "torch is not installed: pip install 'meanmap[torch]' to test torch arrays"
-LIBRARIES = ["numpy", "torch"]
-
 
 def each(points: Any, function: Callable[[Any], Any]) -> Any:
     """A function of an array, of every array where points are tuples."""
@@ -232,18 +228,12 @@ def each(points: Any, function: Callable[[Any], Any]) -> Any:
 
 def convert(points: Any, library: str) -> Any:
     """Points in an array library."""
-    return points if library == "numpy" else each(points, torch.asarray)
+    return Library(library).asarray(points)
 
 
 def belongs(value: Any, library: str) -> bool:
     """Whether a result is of the array library."""
-    if isinstance(value, tuple):
-        return all(belongs(part, library) for part in value)
-    return isinstance(value, (np.ndarray, np.generic) if library == "numpy" else torch.Tensor)
-
-
-def host(value: Any) -> Any:
-    return each(value, np.asarray)
+    return Library(library).owns(value)
 
 
 # --- the problem: a sample, a prior and queries --------------------------------------------------
@@ -353,24 +343,34 @@ def cases(bases: dict[str, Basis]) -> list[tuple[str, str, str]]:
         for name in KERNELS
         for basis in bases
         if applies(name, basis)
-        for library in LIBRARIES
+        for library in NAMES
         if library == "numpy" or name not in OBJECTS
     ]
 
 
+def params(found: list[tuple[str, str, str]]) -> list[Any]:
+    """The cases as parameters; JAX compiles every operation, and is slow for all but a few."""
+    return [
+        pytest.param(
+            case,
+            id="-".join(case),
+            marks=[pytest.mark.slow] if case[2] == "jax" and case[0] not in QUICK else [],
+        )
+        for case in found
+    ]
+
+
 def posed(case: tuple[str, str, str], bases: dict[str, Basis]) -> Problem:
-    name, basis, library = case
-    if library == "torch" and torch is None:
-        pytest.skip(NO_TORCH)
-    return Problem(name, bases[basis], library)
+    name, basis, of = case
+    return Problem(name, bases[basis], library(of).name)
 
 
-@pytest.fixture(scope="module", params=cases(BASES), ids="-".join)
+@pytest.fixture(scope="module", params=params(cases(BASES)))
 def problem(request: pytest.FixtureRequest) -> Problem:
     return posed(request.param, BASES)
 
 
-@pytest.fixture(scope="module", params=cases(SPACES), ids="-".join)
+@pytest.fixture(scope="module", params=params(cases(SPACES)))
 def spaced(request: pytest.FixtureRequest) -> Problem:
     """A problem in coordinates of any basis, exact or not."""
     return posed(request.param, SPACES)
@@ -488,19 +488,18 @@ def test_automatic_regularisation_has_the_least_leave_one_out_error(problem: Pro
         assert errors[i] == pytest.approx(o.leave_one_out_error(K, G, grid[i], problem.w), rel=1e-6)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("of", NAMES)
 @pytest.mark.parametrize("centered", [False, True], ids=["uncentred", "centred"])
-def test_single_precision_chooses_as_double_does(library: str, centered: bool) -> None:
+def test_single_precision_chooses_as_double_does(of: str, centered: bool) -> None:
     """Leave-one-out errors cancel and divide: single precision must not decide by rounding."""
-    if library == "torch" and torch is None:
-        pytest.skip(NO_TORCH)
+    found = library(of)
     for seed in range(8):
         rng = np.random.default_rng(seed)
         n = 12 if seed % 2 else 40
         X, Y = rng.normal(size=(n, 2)), rng.normal(size=(n, 1))
         chosen = []
         for precision in (np.float64, np.float32):
-            x, y = (convert(part.astype(precision), library) for part in (X, Y))
+            x, y = (found.asarray(part.astype(precision)) for part in (X, Y))
             model = ConditionalEmbedding(centered=centered).fit(x, y)
             chosen.append(model.regularization_)
             assert (model.leave_one_out_.errors >= 0).all()
@@ -558,8 +557,7 @@ def test_posterior(problem: Problem, method: str) -> None:
 
 def len_of(x: Any) -> Any:
     """One for every point, in the points' own library."""
-    ones = np.ones(len(x))
-    return ones if isinstance(x, np.ndarray) else torch.asarray(ones)
+    return asarray(np.ones(len(x)), x, namespace(x).float64)
 
 
 def test_posterior_on_the_atoms_of_the_prior(problem: Problem) -> None:
@@ -706,11 +704,13 @@ def answers(model: ConditionalEmbedding, problem: Problem) -> dict[str, Any]:
 
 
 def assert_same(copy: Any, original: Any, library: str) -> None:
-    """To the last bit, in the same library."""
+    """To the last bit, in the same library; a device may sum in another order every time."""
     assert copy.keys() == original.keys()
+    exact = library not in ("torch-cuda", "cupy")
     for name, value in original.items():
         assert belongs(copy[name], library), name
-        np.testing.assert_array_equal(host(copy[name]), host(value), err_msg=name)
+        same = np.testing.assert_array_equal if exact else partial(assert_allclose, atol=1e-12)
+        same(host(copy[name]), host(value), err_msg=name)
 
 
 def test_saving(spaced: Problem, folder: Path) -> None:
@@ -871,15 +871,15 @@ def test_a_stream_goes_on_after_loading(spaced: Problem, folder: Path) -> None:
 # --- libraries -----------------------------------------------------------------------------------
 
 
-TORCH = [case[:2] for case in cases(BASES) if case[2] == "torch"]
+OTHERS = [case for case in cases(BASES) if case[2] != "numpy"]
 
 
-@pytest.mark.skipif(torch is None, reason=NO_TORCH)
-@pytest.mark.parametrize("case", TORCH, ids="-".join)
-def test_torch_equals_numpy(case: tuple[str, str]) -> None:
+@pytest.mark.parametrize("case", params(OTHERS))
+def test_same_answers_as_numpy(case: tuple[str, str, str]) -> None:
     answers = []
-    for library in LIBRARIES:
-        p = Problem(case[0], BASES[case[1]], library)
+    of = "numpy", library(case[2]).name
+    for name in of:
+        p = Problem(case[0], BASES[case[1]], name)
         e = embed(p.X, kernel=p.kernel, weights=p.w, basis=p.basis)
         model = p.model()
         x, y = p.queries(p.X), p.queries(p.Y)
@@ -905,5 +905,5 @@ def test_torch_equals_numpy(case: tuple[str, str]) -> None:
         assert_allclose(host(second[name]), value, rtol=1e-8, atol=1e-8, err_msg=name)
     # a mode is the place of a maximum, which values in double precision fix to their square root
     Y = Problem(case[0], BASES[case[1]], "numpy").host_points[2]
-    first_mode, second_mode = (embed(convert(Y, library)).mode() for library in LIBRARIES)
+    first_mode, second_mode = (embed(convert(Y, name)).mode() for name in of)
     assert_allclose(host(second_mode), first_mode, atol=1e-6)

@@ -7,13 +7,15 @@ Everything else asks for `namespace(x)` and writes the array API standard. What 
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import array_api_compat
 import numpy as np
@@ -25,6 +27,8 @@ Points = Any  # an array of rows, or a tuple of them
 
 _NUMPY = array_api_compat.array_namespace(np.empty(0))
 
+HOSTS = {"cpu"}  # kinds of devices whose memory NumPy shares
+DEVICE_SIDE = 8192  # rows and columns of a tile on an accelerator, which is kept busy by it
 TILE = 1 << 18  # numbers in one tile of a Gram matrix: 2 MiB of doubles, about a core's cache
 
 
@@ -44,14 +48,14 @@ def namespace(*arrays: Array) -> ModuleType:
 
 
 def to_numpy(array: Array) -> np.ndarray:
-    """A NumPy view or copy of an array of any library, on the host."""
+    """A NumPy view or copy of an array of any library, on the host, that may be written to."""
     if isinstance(array, np.ndarray):
         return array
     if array_api_compat.is_torch_array(array):
         return array.detach().cpu().numpy()
     if array_api_compat.is_cupy_array(array):
         return array.get()
-    return np.asarray(array)
+    return np.array(array)  # JAX lends its own, read-only
 
 
 def asarray(value: Any, like: Array | None = None, dtype: Any = None) -> Array:
@@ -65,9 +69,26 @@ def asarray(value: Any, like: Array | None = None, dtype: Any = None) -> Array:
     return xp.asarray(value, dtype=dtype, device=device(like))
 
 
+def filled(shape: int | tuple[int, ...], value: float, like: Array) -> Array:
+    """An array of one number, of the library, device and dtype of `like`."""
+    if isinstance(like, np.ndarray):
+        return np.full(shape, value, dtype=like.dtype)
+    return namespace(like).full(shape, value, dtype=like.dtype, device=device(like))
+
+
 def device(array: Array) -> Any:
     """The device that an array lives on."""
     return array_api_compat.device(array)
+
+
+def on_accelerator(points: Points) -> bool:
+    """Whether the points live on an accelerator whose arrays can be written to (not JAX's)."""
+    array = first_array(points)
+    if isinstance(array, np.ndarray) or array_api_compat.is_jax_array(array):
+        return False
+    if array_api_compat.is_torch_array(array):
+        return array.device.type not in HOSTS
+    return bool(array_api_compat.is_cupy_array(array))
 
 
 def same_library(a: Array, b: Array) -> bool:
@@ -81,17 +102,35 @@ def to_library(points: Points, like: Points) -> Points:
         return tuple(to_library(part, like) for part in points)
     like = first_array(like)
     if same_library(points, like):
-        return points
+        here = isinstance(like, np.ndarray) or device(points) == device(like)
+        return points if here else array_api_compat.to_device(points, device(like))
     host = to_numpy(points)
     if isinstance(like, np.ndarray):
         return host
     xp = namespace(like)
-    if host.dtype.kind not in "fiub":
+    if host.dtype.kind not in "fiubc":
         raise TypeError(
             f"labels of type {host.dtype} do not fit arrays of {xp.__name__.split('.')[-1]}. "
             "Pass integer codes for them, or NumPy arrays throughout."
         )
     return xp.asarray(host, device=device(like))
+
+
+def in_kind(value: Array, asked: Any) -> Array:
+    """What was computed on the host, as the kind of array that was asked about.
+
+    That of `asked`, in its precision and on its device, if it is an array of another library than
+    NumPy; labels that are no numbers stay as they are.
+    """
+    like = asked
+    while isinstance(like, tuple | list) and like:
+        like = like[0]
+    host = to_numpy(value)
+    if not is_array(like) or isinstance(like, np.ndarray) or host.dtype.kind not in "fiub":
+        return value
+    both = is_floating(like) and host.dtype.kind == "f"
+    xp = namespace(like)
+    return xp.asarray(host, dtype=like.dtype if both else None, device=device(like))
 
 
 def epsilon(array: Array) -> float:
@@ -129,6 +168,15 @@ def apply(name: str, array: Array) -> Array:
     if array_api_compat.is_torch_array(array):
         return getattr(array, name + "_")()
     return getattr(namespace(array), name)(array)
+
+
+def at_least(array: Array, least: float) -> Array:
+    """The array with what is below `least` raised to it; only for arrays that nobody else holds."""
+    if isinstance(array, np.ndarray):
+        return np.maximum(array, least, out=array)
+    if array_api_compat.is_torch_array(array):
+        return array.clamp_(min=least)
+    return namespace(array).clip(array, least, None)
 
 
 def matmul_into(left: Array, right: Array, out: Array | None) -> Array:
@@ -235,6 +283,90 @@ def float_like(points: Points) -> Array:
     xp = namespace(array)
     dtype = array.dtype if is_floating(array) else xp.float64
     return xp.empty(0, dtype=dtype, device=device(array))
+
+
+# --- memory of an accelerator ---------------------------------------------------------------------
+
+Answer = TypeVar("Answer")
+LEAST = 256  # rows of a block that is not halved any more
+
+
+class MemoryWarning(RuntimeWarning):
+    """An accelerator ran out of memory; the work was done again in smaller blocks."""
+
+
+def in_blocks(work: Callable[[int], Answer], size: int) -> Answer:
+    """`work(size)`, begun again with half the size whenever the device runs out of memory."""
+    while True:
+        try:
+            return work(size)
+        except Exception as error:
+            if not _out_of_memory(error) or size <= LEAST:
+                raise
+            text = str(error).splitlines()[0][:100]
+        # outside the handler, whose traceback would keep the tiles alive
+        _release()
+        size //= 2
+        warnings.warn(
+            f"the device ran out of memory ({text}); going on with blocks of {size} rows, which "
+            "are slower. Free some of its memory, or pass fewer rows at a time.",
+            MemoryWarning,
+            stacklevel=3,
+        )
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether an error is a library's own for a device without memory left."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    return "OutOfMemoryError" in kinds or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def _release() -> None:
+    """Give back what libraries keep for later."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if cupy is not None:
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+# --- the same work again and again ----------------------------------------------------------------
+
+State = list[Array]
+
+
+class Repeated:
+    """A function of some arrays that is called many times, with other numbers in the same shapes.
+
+    On CUDA thousands of small operations take longer to ask for than to do. From the third call on
+    they are recorded as one graph and replayed. The function must then keep to the device: nothing
+    that it does may depend on numbers that are there.
+    """
+
+    PLAIN = 2  # calls before it is recorded, which also warm up what the function calls
+
+    def __init__(self, function: Callable[[State], State]) -> None:
+        self._function, self._calls = function, 0
+        self._graph: Any = None
+        self._given: State = []
+        self._found: State = []
+
+    def __call__(self, state: State) -> State:
+        self._calls += 1
+        recordable = array_api_compat.is_torch_array(state[0]) and state[0].device.type == "cuda"
+        if self._calls <= self.PLAIN or not recordable:
+            return self._function(state)
+        import torch
+
+        if self._graph is None:
+            self._given = [part.clone() for part in state]
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.device(state[0].device), torch.cuda.graph(self._graph):
+                self._found = self._function(self._given)
+        for mine, part in zip(self._given, state, strict=True):
+            mine.copy_(part)
+        self._graph.replay()
+        return [part.clone() for part in self._found]
 
 
 # --- threads --------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ import math
 import warnings
 from dataclasses import dataclass
 
+import numpy as np
+
 from meanmap.arrays import (
     Array,
     device,
@@ -44,7 +46,11 @@ def symmetrized(matrix: Array) -> Array:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The eigendecomposition `C = V diag(s) Vᵀ` of a symmetric operator."""
+    """The eigendecomposition `C = V diag(s) Vᵀ` of a symmetric operator.
+
+    An operator in single precision is decomposed in double: then what is rounding in its spectrum
+    is that of its entries alone, and does not grow with their number.
+    """
 
     values: Array
     vectors: Array
@@ -55,17 +61,19 @@ class Spectrum:
         xp = namespace(matrix)
         if not bool(xp.all(xp.isfinite(matrix))):
             raise too_large()
+        dtype = matrix.dtype
         with one_blas_thread():  # two threads can take many times as long
-            values, vectors = xp.linalg.eigh(symmetrized(matrix))
-        return cls(values, vectors)
+            values, vectors = xp.linalg.eigh(xp.astype(symmetrized(matrix), xp.float64, copy=False))
+        return cls(xp.astype(values, dtype, copy=False), xp.astype(vectors, dtype, copy=False))
 
     @property
     def cutoff(self) -> float:
         """Below this an eigenvalue is rounding: of the operator, and of its decomposition."""
         if self.values.shape[0] == 0:
             return 0.0
-        top = float(namespace(self.values).max(abs(self.values)))
-        return 32 * top * self.values.shape[0] * epsilon(self.values)
+        xp = namespace(self.values)
+        top, of_double = float(xp.max(abs(self.values))), float(np.finfo(np.float64).eps)
+        return 32 * top * max(self.values.shape[0] * of_double, epsilon(self.values))
 
     def inverse(self, regularization: float, squared: bool = False) -> Array:
         """`(C + λI)⁻¹`, or `(C² + λI)⁻¹ C`; at λ = 0 the pseudo-inverse of either."""

@@ -127,8 +127,9 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     """Read an object that `save` wrote. Nothing in the file is run, whoever made it.
 
     Arrays come back bit for bit and in the same memory layout, in the library that they were in,
-    on its default device. Where that library is not installed they come back as NumPy arrays, with
-    a warning: a model then works on NumPy.
+    torch's on CUDA if they were and there is one, others on the library's default device. Where
+    the library is not installed they come back as NumPy arrays, with a warning: a model then works
+    on NumPy.
 
     Parameters
     ----------
@@ -591,7 +592,11 @@ class _Writer:
             ) from None
         if not names or host.dtype.kind not in KINDS:
             raise _refusal(array, where)
-        return {**self._array(host, where), "library": names[0]}
+        node = {**self._array(host, where), "library": names[0]}
+        # CuPy and JAX have a device of choice; torch's is the host
+        if names[0] == "torch" and array.device.type == "cuda":
+            node["device"] = "cuda"
+        return node
 
     def _object(self, obj: Any, where: str) -> dict[str, Any]:
         name = _name_of(type(obj))
@@ -779,7 +784,11 @@ class _Reader:
         except ImportError:
             self._missing.add(library)
             return array
-        made = xp.asarray(array)
+        where = node.get("device")
+        if where not in (None, "cuda"):
+            raise _Refused(f"holds an array of the device {where!r:.40}. {_DISTRUST}")
+        there = where is not None and xp.cuda.is_available()
+        made = xp.asarray(array, device=where) if there else xp.asarray(array)
         if to_numpy(made).dtype != array.dtype:
             raise _Refused(
                 f"holds {array.dtype} arrays of {library}, which makes {made.dtype} of them as it "

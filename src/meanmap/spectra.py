@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from meanmap import plots
-from meanmap.arrays import Array, Points, count, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    count,
+    epsilon,
+    float_like,
+    in_kind,
+    namespace,
+    to_numpy,
+)
 from meanmap.operators import ConditionalOperator
 from meanmap.spaces import Space
 
@@ -23,22 +33,23 @@ class OperatorSpectrum:
     timescales : `-lag / log|λ|`, infinite for what is conserved
     """
 
-    eigenvalues: np.ndarray
-    timescales: np.ndarray
+    eigenvalues: Array
+    timescales: Array
     _space: Space = field(repr=False)
     _vectors: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.eigenvalues)
 
-    def functions(self, x: Any) -> np.ndarray:
+    def functions(self, x: Any) -> Array:
         """The eigenfunctions at rows of points, one a column, of mean square one on the sample."""
         points = self._space.kernel_.check(x, "x", self._space._sample)
-        return to_numpy(self._space._transform(points)) @ self._vectors
+        psi = self._space._transform(points)
+        return like(to_numpy(psi) @ self._vectors, psi)
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the eigenvalues in the unit circle."""
-        return plots.eigenvalues(self.eigenvalues, ax, **style)
+        return plots.eigenvalues(to_numpy(self.eigenvalues), ax, **style)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{value:.3g}" for value in self.eigenvalues[:4])
@@ -68,4 +79,13 @@ def operator_spectrum(
     magnitude = np.clip(abs(values), 1e-300, None)
     with np.errstate(divide="ignore"):
         timescales = np.where(magnitude < 1, -lag / np.log(np.minimum(magnitude, 1.0)), np.inf)
-    return OperatorSpectrum(values, timescales, space, vectors)
+    numbers = float_like(space._sample)
+    return OperatorSpectrum(like(values, numbers), like(timescales, numbers), space, vectors)
+
+
+def like(values: np.ndarray, numbers: Array) -> Array:
+    """Values that may be complex, in the kind and precision of an array of real numbers."""
+    if isinstance(numbers, np.ndarray) or values.dtype.kind != "c":
+        return in_kind(values, numbers)
+    xp = namespace(numbers)
+    return asarray(values, numbers, xp.complex64 if epsilon(numbers) > 1e-10 else xp.complex128)

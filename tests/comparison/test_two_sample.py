@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import permutations
 from typing import Any
 
@@ -189,6 +190,18 @@ def test_exchanges_are_uniform() -> None:
     patterns, counts = np.unique(many, axis=1, return_counts=True)
     assert patterns.shape[1] == 10
     assert scipy.stats.chisquare(counts).pvalue > FAILURE
+
+
+@pytest.mark.parametrize(("size", "ones"), [(6, 3), (5, 2), (7, 1)])
+def test_random_columns_with_a_number_of_ones(size: int, ones: int) -> None:
+    """All of them come about equally often, whichever way bits were drawn first."""
+    count = 20_000
+    columns = exchanges.balanced(size, ones, count, np.random.default_rng(3))
+    assert columns.shape == (size, count) and (columns.sum(axis=0) == ones).all()
+    codes, found = np.unique(2 ** np.arange(size) @ columns.astype(int), return_counts=True)
+    ways = math.comb(size, ones)
+    assert len(codes) == ways
+    assert scipy.stats.chisquare(found).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("sizes", [(2, 4), (4, 3), (4, 4)], ids=str)

@@ -9,18 +9,36 @@ matrix, whatever the number of points.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 
 import numpy as np
 
-from meanmap.arrays import Points, for_each_thread, one_blas_thread, spans, take
+from meanmap.arrays import (
+    Array,
+    Points,
+    for_each_thread,
+    namespace,
+    on_accelerator,
+    one_blas_thread,
+    spans,
+    take,
+)
 from meanmap.progress import progress_bar
 from meanmap.spaces import Space
-from meanmap.statistics.tiles import SIDE, Buffers, Family, Sums
+from meanmap.statistics.tiles import SIDE, Buffers, Family, Sums, pass_over, product_sum
 
 BINS = 512  # bins of both samples together: more gain next to no power
 FEWEST = 32  # bins that the smaller sample should have
 MOST = 2048  # an s × s matrix of these is 32 MiB a kernel
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Points in a row that make up some layers, all of them of the same bins."""
+
+    points: slice
+    bins: slice
+    layers: int
 
 
 @dataclass(frozen=True)
@@ -54,13 +72,23 @@ class Layout:
         """The bin of every point, in layered order."""
         return np.concatenate([np.arange(len(layer)) for layer in self.layers])
 
-    def strips(self) -> list[tuple[slice, slice]]:
-        """Stretches of points in layered order, each with the bins it goes to."""
+    def strips(self, side: int = SIDE) -> list[Strip]:
+        """Stretches of at most `side` points in layered order, each with the bins it goes to."""
         found, start = [], 0
-        for layer in self.layers:
-            for span in spans(len(layer), SIDE):
-                found.append((slice(start + span.start, start + span.stop), span))
-            start += len(layer)
+        for width, group in groupby(len(layer) for layer in self.layers):
+            layers = sum(1 for _ in group)
+            if width > side:
+                for j in range(layers):
+                    for span in spans(width, side):
+                        first = start + j * width + span.start
+                        last = start + j * width + span.stop
+                        found.append(Strip(slice(first, last), span, 1))
+            else:
+                for span in spans(layers, side // width):
+                    first, last = start + span.start * width, start + span.stop * width
+                    height = span.stop - span.start
+                    found.append(Strip(slice(first, last), slice(0, width), height))
+            start += layers * width
         return found
 
     def arranged(self, points: Points) -> Points:
@@ -149,25 +177,32 @@ class BinnedGram:
         cls, family: Family, points: Points, layout: Layout, progress: bool = False
     ) -> BinnedGram:
         """One pass over the upper half of the Gram matrix, tile by tile."""
-        arranged, strips, s = layout.arranged(points), layout.strips(), layout.bins
+        arranged = layout.arranged(points)
+        return pass_over(arranged, lambda side: cls._of(family, arranged, layout, side, progress))
+
+    @classmethod
+    def _of(
+        cls, family: Family, arranged: Points, layout: Layout, side: int, progress: bool
+    ) -> BinnedGram:
+        strips, s = layout.strips(side), layout.bins
         tiles, buffers = family.against(arranged), Buffers(arranged)
-        sums = Sums((len(family), s, s), (len(family),))
+        sums = Sums((len(family), s, s), (len(family),), like=arranged)
 
         def share(thread: int, of: int) -> None:
             upper, squares = sums.of(thread)
             pairs = ((p, q) for p in range(len(strips)) for q in range(p, len(strips)))
             for p, q in islice(pairs, thread, None, of):
-                (rows, here), (columns, there) = strips[p], strips[q]
-                (buffer,) = buffers.of(thread, rows, columns)
-                for i, tile in tiles(take(arranged, rows), columns, buffer):
-                    upper[i, here, there] += tile / 2 if p == q else tile
-                    flat = tile.ravel()
-                    squares[i] += (1 if p == q else 2) * (flat @ flat)
+                first, second = strips[p], strips[q]
+                (buffer,) = buffers.of(thread, first.points, second.points)
+                for i, tile in tiles(take(arranged, first.points), second.points, buffer):
+                    summed = _over_layers(tile, first.layers, second.layers)
+                    upper[i, first.bins, second.bins] += summed / 2 if p == q else summed
+                    squares[i] += (1 if p == q else 2) * product_sum(tile, tile)
                 done(1)
 
         total = len(strips) * (len(strips) + 1) // 2
         with progress_bar(total, "Gram matrix", progress) as done:
-            if len(strips) == 1:
+            if len(strips) == 1 or on_accelerator(arranged):
                 share(0, 1)
             else:
                 for_each_thread(share)
@@ -198,6 +233,18 @@ class BinnedGram:
         space._coordinates.for_each_block(arranged, work)
         bins, diagonal, second = sums.total()
         return cls((bins @ bins.T)[None], diagonal[None], np.array([np.sum(second**2)]))
+
+
+def _over_layers(tile: Array, above: int, beside: int) -> Array:
+    """A tile summed over the layers of its rows and of its columns."""
+    if above == beside == 1:
+        return tile
+    xp = namespace(tile)
+    rows, columns = tile.shape
+    folded = xp.reshape(tile, (above, rows // above, columns))
+    # one axis at a time: the first sum leaves little to the second
+    once = xp.sum(folded, axis=0, dtype=xp.float64)
+    return xp.sum(xp.reshape(once, (rows // above, beside, columns // beside)), axis=1)
 
 
 def _runs(where: np.ndarray) -> list[slice]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Points, concatenate, count, take
+from meanmap.arrays import Points, concatenate, count, take, to_numpy
 from meanmap.kernels import Delta, Energy, Gaussian, Kernel, Whitened, as_kernel, default_kernel
 from meanmap.kernels.bandwidths import median_distance
 from meanmap.linalg import Spectrum
+from meanmap.statistics.tiles import on_host
 
 RULES = ("median", "collection", "optimized")
 #: Widths of the narrow Gaussians in the default collections, in multiples of the median distance.
@@ -78,7 +79,7 @@ class Candidates:
         if not paired:
             return [whitened, *(Gaussian(median * width) for width in WIDTHS)]
         # the energy kernel is at its best on lines
-        energy = Energy(tuple(float(v) for v in points.mean(axis=0)))
+        energy = Energy(tuple(float(v) for v in to_numpy(points).mean(axis=0)))
         return [energy, whitened, *(Gaussian(median * width) for width in PAIRED_WIDTHS)]
 
     @property
@@ -107,6 +108,7 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
     landmarks span; which they are does not depend on who belongs to which sample, so that a
     permutation test stays exact.
     """
+    points = on_host(points)
     n = count(points)
     chosen = np.sort(rng.choice(n, LANDMARKS, replace=False)) if n > LANDMARKS else np.arange(n)
     P = take(points, chosen)

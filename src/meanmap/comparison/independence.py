@@ -130,7 +130,8 @@ def independence_test(
         for kernel, points, name in ((kernel_x, X, "X"), (kernel_y, Y, "Y"))
     ]
     given = [("X", X, candidates[0].kernels[0]), ("Y", Y, candidates[1].kernels[0])]
-    _, (X, Y) = paired_samples(given, 4 if estimator == "U" else 2)
+    stay = basis is None and null in ("permutation", "gamma")
+    _, (X, Y) = paired_samples(given, 4 if estimator == "U" else 2, stay)
     for one, name in zip(candidates, ("kernel_x", "kernel_y"), strict=True):
         if one.rule == "optimized":
             raise ValueError(

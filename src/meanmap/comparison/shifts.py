@@ -14,13 +14,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import scipy.fft
 
-from meanmap.arrays import TILE, Points, count, for_each_thread, spans, take
+from meanmap.arrays import (
+    TILE,
+    Array,
+    Points,
+    count,
+    device,
+    for_each_thread,
+    namespace,
+    on_accelerator,
+    spans,
+    take,
+    to_numpy,
+)
 from meanmap.progress import progress_bar
-from meanmap.statistics.tiles import Family, Sums, Tiles
+from meanmap.statistics.tiles import (
+    Family,
+    Sums,
+    Tiles,
+    add_row_sums,
+    beside,
+    in_double,
+    product_sum,
+)
 
 CHUNK = 64  # diagonals that are transformed at a time
 
@@ -110,32 +131,34 @@ def shifted_sums(
     n, s, size = count(X), rows_x.bins, len(rows_x.grid)
     points = [take(X, rows_x.flat()), take(Y, rows_y.flat())]
     shape = (len(families[0]), len(families[1]), s // 2 + 1)
-    spectrum = np.zeros(shape, dtype=complex)
-    constant = np.zeros(shape[:2])
-    row_sums = [np.zeros((len(family), n)) for family in families]
-    squares = [np.zeros(len(family)) for family in families]
+    spectrum = beside(np.zeros(shape, dtype=complex), X)
+    constant = beside(np.zeros(shape[:2]), X)
+    row_sums = [beside(np.zeros((len(family), n)), X) for family in families]
+    squares = [beside(np.zeros(len(family)), X) for family in families]
     readers = [family.against(p) for family, p in zip(families, points, strict=True)]
+    read = _read_there if on_accelerator(X) else _read
 
     work = list(_pieces(s, size, n))
     with progress_bar(len(work), "Gram matrices", progress) as done:
         for first, second, moving in work:
             pieces = [
-                _read(reader, len(family), part, (first, second), sums, square, moving)
+                read(reader, len(family), part, (first, second), sums, square, moving)
                 for reader, family, part, sums, square in zip(
                     readers, families, points, row_sums, squares, strict=True
                 )
             ]
             if moving is None:  # the rest against itself stays as it is
-                constant += np.einsum("aij,bij->ab", *pieces)
+                K, L = pieces
+                for a, b in product(range(len(K)), range(len(L))):
+                    constant[a, b] += product_sum(K[a], L[b])
             else:
                 _correlate(pieces, spectrum, symmetric=first == second)
             done(1)
 
+    spectrum, constant = to_numpy(spectrum), to_numpy(constant)
+    row_sums, squares = [[to_numpy(v) for v in values] for values in (row_sums, squares)]
     xy = scipy.fft.irfft(spectrum, n=s, axis=2) + constant[..., None]
-    diagonals = [
-        family.diagonals(part).astype(np.float64)
-        for family, part in zip(families, points, strict=True)
-    ]
+    diagonals = [family.diagonals(part) for family, part in zip(families, points, strict=True)]
     off = [sums - diagonal for sums, diagonal in zip(row_sums, diagonals, strict=True)]
     return ShiftedSums(
         n=n,
@@ -215,6 +238,33 @@ def _read(
     return out
 
 
+def _read_there(
+    reader: Tiles,
+    kernels: int,
+    points: Points,
+    piece: tuple[slice, slice],
+    row_sums: Array,
+    squares: Array,
+    moving: bool | None,
+) -> Array:
+    """`_read` on an accelerator: the piece is one tile, skewed by gathering."""
+    first, second = piece
+    same = first == second
+    found = []
+    for i, tile in reader(take(points, first), second, None):
+        xp = namespace(tile)
+        add_row_sums(row_sums[i], tile, first, second)
+        squares[i] += (1 if same else 2) * product_sum(tile, tile)
+        if moving:
+            width = tile.shape[1]
+            kept = xp.arange(width // 2 + 1 if same else width, device=device(tile))
+            at = (xp.arange(tile.shape[0], device=device(tile))[:, None] + kept[None, :]) % width
+            found.append((i, xp.take_along_axis(in_double(tile), at, axis=1)))
+        else:
+            found.append((i, in_double(tile).T + 0))
+    return xp.stack([tile for _, tile in sorted(found, key=lambda pair: pair[0])])
+
+
 def _skew(tile: np.ndarray, out: np.ndarray, start: int) -> None:
     """out[i, d] = tile[i, start + i + d], wrapped around."""
     width, kept = tile.shape[1], out.shape[1]
@@ -228,6 +278,15 @@ def _skew(tile: np.ndarray, out: np.ndarray, start: int) -> None:
 def _correlate(pieces: list[np.ndarray], spectrum: np.ndarray, symmetric: bool) -> None:
     """Add the transform of Σ_d Σᵢ K_d(i) L_d(i + t), twice: for the piece and its mirror image."""
     s, kept = pieces[0].shape[1:]
+    own = [0, s // 2] if s % 2 == 0 else [0]  # diagonals that are their own mirror images
+    if on_accelerator(spectrum):
+        xp = namespace(spectrum)
+        F, G = (xp.fft.rfft(piece, axis=1) for piece in pieces)
+        if symmetric:
+            F[:, :, own] *= 0.5
+        for i in range(len(F)):
+            spectrum[i] += 2 * xp.sum(xp.conj(F[i]) * G, axis=2)
+        return
     chunks = list(spans(kept, CHUNK))
     parts: dict[int, np.ndarray] = {}
 
@@ -235,8 +294,7 @@ def _correlate(pieces: list[np.ndarray], spectrum: np.ndarray, symmetric: bool) 
         mine = parts.setdefault(thread, np.zeros_like(spectrum))
         for chunk in chunks[thread::of]:
             F, G = (scipy.fft.rfft(piece[:, :, chunk], axis=1) for piece in pieces)
-            if symmetric:  # the main diagonal and the middle one are their own mirror images
-                own = [0, s // 2] if s % 2 == 0 else [0]
+            if symmetric:
                 F[:, :, [d - chunk.start for d in own if chunk.start <= d < chunk.stop]] *= 0.5
             for i in range(len(F)):
                 mine[i] += np.vecdot(F[i], G)

@@ -132,7 +132,9 @@ def two_sample_test(
         )
     simple = averaged or null in ("gamma", "spectral") or basis is not None or sequential
     candidates = Candidates.of(kernel, X, simple, "X")
-    _, X, Y = two_samples(X, Y, candidates.kernels[0])
+    exact = not averaged and basis is None and null != "spectral"
+    stay = exact and candidates.rule != "optimized"
+    _, X, Y = two_samples(X, Y, candidates.kernels[0], stay=stay)
     notes = []
     if candidates.rule == "optimized":
         chosen, X, Y = optimized(X, Y, rng)

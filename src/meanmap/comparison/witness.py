@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from meanmap import plots
-from meanmap.arrays import Points, count, take
+from meanmap.arrays import Points, count, namespace, take
 from meanmap.embeddings import embed
 from meanmap.embeddings.single import plot_range
 from meanmap.kernels import Kernel, Whitened
 from meanmap.statistics.dependence import coordinates
+from meanmap.statistics.tiles import on_host
 
 SHOWN = 1000  # rows that a picture of directions is made from
 
@@ -37,13 +38,13 @@ class Difference:
     @property
     def plot(self) -> Any:
         """A function that draws it, or None where it cannot be drawn."""
-        if isinstance(self.X, tuple) or not (
-            self.X.ndim == 1 or (self.X.ndim == 2 and self.X.shape[1] <= 2)
-        ):
+        here = replace(self, X=on_host(self.X), Y=on_host(self.Y))
+        X = here.X
+        if isinstance(X, tuple) or not (X.ndim == 1 or (X.ndim == 2 and X.shape[1] <= 2)):
             return None
-        if self.X.dtype.kind == "O" or (self.X.ndim == 2 and self.X.dtype.kind != "f"):
+        if X.dtype.kind == "O" or (X.ndim == 2 and X.dtype.kind != "f"):
             return None
-        return self._draw
+        return here._draw
 
     def _draw(self, ax: Any) -> Any:
         X, Y = self.X, self.Y
@@ -77,7 +78,8 @@ class Dependence:
         x, single = kx.rows(x, self.X)
         y, _ = ky.rows(y, self.Y, "y")
         a, b = kx._gram(x, self.X), ky._gram(y, self.Y)
-        value = (a * b).mean(axis=1) - a.mean(axis=1) * b.mean(axis=1)
+        mean = partial(namespace(a).mean, axis=1)
+        value = mean(a * b) - mean(a) * mean(b)
         return value[0] if single else value
 
     @cached_property
@@ -90,8 +92,10 @@ class Dependence:
         rows = np.arange(n)
         if n > SHOWN:
             rows = np.sort(np.random.default_rng(0).choice(n, SHOWN, replace=False))
-        A = coordinates(self.kernels[0], take(self.X, rows), None)
-        B = coordinates(self.kernels[1], take(self.Y, rows), None)
+        A, B = (
+            coordinates(kernel, on_host(take(points, rows)), None)
+            for kernel, points in zip(self.kernels, (self.X, self.Y), strict=True)
+        )
         left, _, right = np.linalg.svd(A.T @ B, full_matrices=False)
         f, g = A @ left[:, 0], B @ right[0]
         scale = np.linalg.norm(f) * np.linalg.norm(g)
@@ -99,15 +103,16 @@ class Dependence:
 
     def plot(self, ax: Any) -> Any:
         """The function itself for two numbers, else the most dependent directions."""
+        here = replace(self, X=on_host(self.X), Y=on_host(self.Y))
         flat = [
             not isinstance(part, tuple) and part.ndim == 2 and part.shape[1] == 1
-            for part in (self.X, self.Y)
+            for part in (here.X, here.Y)
         ]
-        if all(flat) and self.X.dtype.kind == "f" and self.Y.dtype.kind == "f":
-            x, y = (np.linspace(*plot_range(part[:, 0]), 60) for part in (self.X, self.Y))
+        if all(flat) and here.X.dtype.kind == "f" and here.Y.dtype.kind == "f":
+            x, y = (np.linspace(*plot_range(part[:, 0]), 60) for part in (here.X, here.Y))
             across, up = np.meshgrid(x, y)
-            values = self(across.reshape(-1, 1), up.reshape(-1, 1)).reshape(across.shape)
-            points = np.column_stack([self.X[:, 0], self.Y[:, 0]])
+            values = here(across.reshape(-1, 1), up.reshape(-1, 1)).reshape(across.shape)
+            points = np.column_stack([here.X[:, 0], here.Y[:, 0]])
             return plots.dependence_map(x, y, values, points, ax)
         f, g, _ = self.directions
         return plots.against(f, g, ("most dependent direction of X", "of Y"), ax)

@@ -63,7 +63,7 @@ def _expected(base: Any, candidates: Candidates, frame: Frame) -> np.ndarray:
 
 def _proportions(base: Any, candidates: Candidates) -> np.ndarray:
     try:
-        q = np.asarray(base, dtype=np.float64)
+        q = np.asarray(to_numpy(base), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(
             "base: expected None, proportions, or a density with logpdf (scipy.stats) or "

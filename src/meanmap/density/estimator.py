@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.arrays import one_blas_thread, to_numpy
+from meanmap.arrays import Array, float_like, in_kind, is_array, one_blas_thread, to_numpy
 from meanmap.decoding import sampling
 from meanmap.density.base import log_base
 from meanmap.density.candidates import Candidates, Frame
@@ -186,6 +186,8 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         self.kernel_covariance_ = turned @ turned.T
         self.distance_, self.penalty_, self.choice_ = far, float(solution.penalty), choice
         self._points = points
+        rows = X.atoms if isinstance(X, Embedding) else X
+        self._asked = float_like(rows) if is_array(rows) else points[:0]  # of what kind samples are
         return self
 
     def _check_settings(self) -> None:
@@ -309,8 +311,12 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         return effective_count(self.proportions_)
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: Any) -> Array:
         """The log-density at every row."""
+        return in_kind(self._logs(X), X)
+
+    def _logs(self, X: Any) -> np.ndarray:
+        """The log-density at every row, on the host."""
         check_is_fitted(self)
         validate_data(self, X=X, reset=False, skip_check_array=True)
         points = to_numpy(checks.vectors(X, "X")).astype(np.float64)
@@ -326,16 +332,16 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any = None) -> float:
         """The total log-likelihood of the rows, as scikit-learn's `KernelDensity`."""
-        return float(self.score_samples(X).sum())
+        return float(self._logs(X).sum())
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Rows drawn from the density."""
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Rows drawn from the density, in the kind of array that it was fitted to."""
         check_is_fitted(self)
         n, rng = sampling.whole(n_samples, "n_samples"), sampling.generator(random_state)
         chosen = sampling.draw(self.proportions_[None, :], n, rng)[0]
         noise = rng.standard_normal((n, self._means.shape[1]))
         Z = self._means[chosen] + self._width * self.deviations_[chosen, None] * noise
-        return self._frame.back(Z)
+        return in_kind(self._frame.back(Z), self._asked)
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the density: a curve in one dimension, contours in two."""

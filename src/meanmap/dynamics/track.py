@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks, decoding, plots
-from meanmap.arrays import Array, Points, count, device, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, count, device, in_kind, namespace, take, to_numpy
 from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
 from meanmap.embeddings.values import each_part, root
@@ -180,18 +180,18 @@ class Track:
         return padded(values)
 
     @property
-    def log_evidence(self) -> np.ndarray:
+    def log_evidence(self) -> Array:
         """log D(o) of each observation given those before it."""
         if self.log_evidence_ is None:
             raise TypeError(f"a {self.kind} track has no evidence; that of .filter has.")
-        return self._shown(self.log_evidence_)
+        return in_kind(self._shown(self.log_evidence_), self.coordinates)
 
     @property
-    def support(self) -> np.ndarray:
+    def support(self) -> Array:
         """How near each observation is to the training observations."""
         if self.support_ is None:
             raise TypeError(f"a {self.kind} track has no observations; that of .filter has.")
-        return self._shown(self.support_)
+        return in_kind(self._shown(self.support_), self.coordinates)
 
     # --- people -------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Track:
         else:
             ends = self.interval(level)
             low, high = (to_numpy(end).reshape(steps, -1) for end in ends)
-        shown = None if truth is None else to_numpy(np.asarray(truth)).reshape(len(truth), -1)
+        shown = None if truth is None else to_numpy(truth).reshape(len(truth), -1)
         return plots.tracks(mean, low, high, shown, f"{self.kind}, {level:.0%} interval", ax)
 
     def __repr__(self) -> str:

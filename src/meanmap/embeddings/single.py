@@ -17,6 +17,7 @@ from meanmap.arrays import (
     assign,
     concatenate,
     count,
+    filled,
     float_like,
     is_floating,
     namespace,
@@ -362,7 +363,7 @@ class Embedding:
     def mass(self) -> Array:
         """The sum of the weights, 1 for a probability."""
         like = float_like(self.atoms)
-        return self._total(namespace(like).ones(count(self.atoms), dtype=like.dtype))
+        return self._total(filled(count(self.atoms), 1.0, like))
 
     def normalized(self) -> Self:
         """The same with weights that sum to one; a total ≤ 0 is refused."""

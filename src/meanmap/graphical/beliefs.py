@@ -15,6 +15,8 @@ from meanmap.arrays import (
     Array,
     Points,
     asarray,
+    in_kind,
+    is_array,
     namespace,
     take,
     to_numpy,
@@ -30,9 +32,10 @@ SHOWN = 40  # nodes that are drawn with words
 def in_words(name: Any, belief: Embedding, seen: bool) -> str:
     """A node and what is believed of it: mean and deviation of numbers, else what is likeliest."""
     if not belief.kernel.on_vectors:
-        words = f"{np.ravel(belief.mode())[0] if seen else belief.mode()}"
-    elif np.size(belief.mean()) > 1:
-        words = ", ".join(f"{x:.3g}" for x in np.ravel(belief.mean()))
+        mode = to_numpy(belief.mode())
+        words = f"{np.ravel(mode)[0] if seen else mode}"
+    elif np.size(mean := to_numpy(belief.mean())) > 1:
+        words = ", ".join(f"{x:.3g}" for x in np.ravel(mean))
     elif seen:
         words = f"{float(belief.mean()[0]):.3g}"
     else:
@@ -180,7 +183,8 @@ class Beliefs:
         learned = self._node(kind)
         kernel = learned.space.kernel_
         flat = kernel.on_vectors and np.ndim(x) == 1 and learned.space._sample.shape[1] == 1
-        x = np.reshape(np.asarray(x, dtype=float), (-1, 1)) if flat else x
+        if flat:
+            x = np.reshape(np.asarray(to_numpy(x) if is_array(x) else x, dtype=float), (-1, 1))
         points = kernel.check(x, "x", learned.space._sample)
         top = namespace(learned.weights).max(self.products[kind][self._local(kind, v)])
         weights = to_numpy(learned.weights)
@@ -242,7 +246,7 @@ class Beliefs:
 
     # --- for people ---------------------------------------------------------------------------
 
-    def array(self, what: str | Mapping[Any, Any] = "mean") -> np.ndarray:
+    def array(self, what: str | Mapping[Any, Any] = "mean") -> Array:
         """`mean`, `std` or `mode` of the nodes that are places (i, j), as an array (rows, columns).
 
         Or any values by node: `array({node: high - low for node, (low, high) in
@@ -276,7 +280,7 @@ class Beliefs:
         nothing = np.nan if plain.dtype.kind == "f" else nothing
         found = np.full((*size, *plain.shape[1:]), nothing, dtype)
         found[tuple(np.transpose(places))] = plain
-        return found
+        return in_kind(found, values[places[0]])
 
     @property
     def _places(self) -> list[Any]:
@@ -309,7 +313,7 @@ class Beliefs:
             return plots.residuals(self.residuals, ax)
         if self._places and all(self._is_number(place) for place in self._places):
             names = ("mean", "std") if what is None else (what,)
-            return plots.maps([(name, self.array(name)) for name in names], ax)
+            return plots.maps([(name, to_numpy(self.array(name))) for name in names], ax)
         nodes = self._field.nodes
         if len(nodes) > SHOWN:
             raise ValueError(

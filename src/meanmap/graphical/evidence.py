@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, namespace, to_numpy
+from meanmap.arrays import Array, Points, is_array, namespace, to_numpy
 from meanmap.graphical.messages import Node
 from meanmap.linalg import ConflictWarning
 
@@ -23,7 +23,8 @@ def points_of(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
     if kernel.on_vectors and (np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1):
         # one number, or a list of numbers for a variable of one
         try:
-            flat_value = np.asarray(value, dtype=float).reshape(-1, 1)
+            plain = to_numpy(value) if is_array(value) else value
+            flat_value = np.asarray(plain, dtype=float).reshape(-1, 1)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"evidence[{name!r}]: expected a number, got {value!r:.40} ({error})."

@@ -14,6 +14,7 @@ from meanmap.arrays import (
     Points,
     apply,
     asarray,
+    at_least,
     concatenate,
     count,
     namespace,
@@ -23,7 +24,7 @@ from meanmap.arrays import (
 from meanmap.embeddings import Embedding, function_values
 from meanmap.graphical.evidence import informative, outside, points_of
 from meanmap.graphical.passing import Alone
-from meanmap.graphical.potentials import Potentials, raised, summed
+from meanmap.graphical.potentials import Potentials, summed
 from meanmap.graphical.wiring import Wiring
 
 TYPICAL = 1e-3  # λ for a belief on a node without neighbours
@@ -136,7 +137,7 @@ class Known:
             return asarray(np.zeros(count(points)), node.coordinates)
         scale = node.weights @ likelihood(self.functions[v], node.points, name)
         values = function_values(self.functions[v], points) / scale
-        return apply("log", raised(values, self.potentials.tiny))
+        return apply("log", at_least(values, self.potentials.tiny))
 
     def heard(self, v: int) -> tuple[Array, np.ndarray]:
         """The messages to one node that do not change, and their powers."""

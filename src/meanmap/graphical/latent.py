@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from meanmap import checks
-from meanmap.arrays import count, to_numpy
+from meanmap.arrays import float_like, in_kind, is_array, take, to_numpy
 from meanmap.decoding.densities import density, scales
 from meanmap.graphical.tables import Variable, variable
 from meanmap.spaces import PivotedCholesky, Space
@@ -106,7 +106,7 @@ def grouped(found: Mapping[Any, Variable], weights: np.ndarray, states: int) -> 
 def view_rows(one: Variable, n: int) -> np.ndarray:
     """Centred coordinates of a view, (n, r), zero where it is missing."""
     kernel = one.kernel.resolve(one.points)
-    weights = np.full(count(one.points), 1 / count(one.points))
+    weights = checks.weights(None, one.points, float_like(one.points))
     psi = to_numpy(Space(kernel, PivotedCholesky(1e-3, 100))._place(kernel, one.points, weights))
     rows = np.zeros((n, psi.shape[1]))
     rows[one.rows] = psi - psi.mean(axis=0)
@@ -122,7 +122,7 @@ def whitening(rows: np.ndarray) -> np.ndarray:
 def labels_of(one: Variable) -> np.ndarray:
     """Coordinates of values that are no numbers: those of labels are equal or orthogonal."""
     kernel = one.kernel.resolve(one.points)
-    weights = np.full(count(one.points), 1 / count(one.points))
+    weights = checks.weights(None, one.points, float_like(one.points))
     return to_numpy(Space(kernel)._place(kernel, one.points, weights))
 
 
@@ -151,7 +151,8 @@ def filled_in(
     n, k = R.shape
     rows = np.repeat(np.arange(n), k)
     more = {column: cells(values, rows) for column, values in table.items()}
-    more[name] = np.tile(np.arange(k), n)
+    some = next((values for values in table.values() if is_array(values)), None)
+    more[name] = in_kind(np.tile(np.arange(k), n), some)
     return more, (weights[:, None] * R).ravel()
 
 
@@ -159,4 +160,4 @@ def cells(values: Any, rows: np.ndarray) -> Any:
     """Some cells of a column, whatever holds it."""
     if hasattr(values, "iloc"):
         return values.iloc[rows]
-    return values[rows] if hasattr(values, "ndim") else np.asarray(values)[rows]
+    return take(values, rows) if is_array(values) else np.asarray(values)[rows]

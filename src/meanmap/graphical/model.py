@@ -11,7 +11,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    concatenate,
+    count,
+    in_kind,
+    is_array,
+    namespace,
+    take,
+    to_numpy,
+)
 from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embed
@@ -263,19 +273,19 @@ class KernelGraphicalModel(BaseEstimator):
                     rows = np.arange(start, min(start + BLOCK, n))
                     given = {other: take(values, rows) for other, values in drawn.items()}
                     parts.append(self._drawn(self.marginal(name, given), random))
-                drawn[name] = np.concatenate(parts)
+                drawn[name] = concatenate(parts)
             else:
                 whole = self.marginal(name)
                 index = sampling.draw(positive(whole.weights[None, :]), n, random)[0]
-                drawn[name] = to_numpy(take(whole.atoms, index))
+                drawn[name] = take(whole.atoms, index)
         return {name: flat(drawn[name]) for name in self.nodes_}
 
-    def _drawn(self, beliefs: Embedding, rng: np.random.Generator) -> np.ndarray:
+    def _drawn(self, beliefs: Embedding, rng: np.random.Generator) -> Points:
         """A point from each belief of a batch."""
         index = sampling.draw(positive(beliefs.weights), 1, rng)[:, 0]
-        return to_numpy(take(beliefs.atoms, index))
+        return take(beliefs.atoms, index)
 
-    def impute(self, data: Any) -> dict[Any, np.ndarray]:
+    def impute(self, data: Any) -> dict[Any, Array]:
         """The columns with what is missing filled in: means of numbers, modes of labels.
 
         Examples
@@ -300,7 +310,8 @@ class KernelGraphicalModel(BaseEstimator):
             if name not in table:
                 raise ValueError(f"data: there is no column for {name!r}.")
             numbers_ = self.network_.nodes[name].space.kernel_.on_vectors
-            filled[name] = np.array(table[name], dtype=float if numbers_ else object)
+            cells = to_numpy(table[name]) if is_array(table[name]) else table[name]
+            filled[name] = np.array(cells, dtype=float if numbers_ else object)
             here[name] = present(filled[name])
         patterns = np.stack([here[name] for name in self.nodes_], axis=1)
         for pattern in np.unique(patterns, axis=0):
@@ -313,9 +324,11 @@ class KernelGraphicalModel(BaseEstimator):
                     belief = self.marginal(name, given)
                     values = belief.mean() if belief.kernel.on_vectors else belief.mode()
                     # without evidence there is one belief for all rows
-                    filled[name][block] = np.resize(values, filled[name][block].shape)
+                    filled[name][block] = np.resize(to_numpy(values), filled[name][block].shape)
         return {
-            name: np.array(values.tolist()) if values.dtype == object else values
+            name: in_kind(
+                np.array(values.tolist()) if values.dtype == object else values, table[name]
+            )
             for name, values in filled.items()
         }
 
@@ -336,7 +349,7 @@ class KernelGraphicalModel(BaseEstimator):
 
     # --- how likely ---------------------------------------------------------------------------
 
-    def log_density(self, data: Any) -> np.ndarray:
+    def log_density(self, data: Any) -> Array:
         """The log density of rows without missing values, factor by factor.
 
         `Σ log p(x | parents)`, each factor a density estimate on the conditional's positive weights
@@ -357,11 +370,14 @@ class KernelGraphicalModel(BaseEstimator):
         True
         """
         check_is_fitted(self, "network_")
-        table = columns(data)
+        return in_kind(self._logs(columns(data)), self.network_.nodes[self.nodes_[0]].coordinates)
+
+    def _logs(self, table: dict[Any, Any]) -> np.ndarray:
+        """The log density of rows, on the host."""
         if self._states is not None and self._states[0] not in table:
             name, k = self._states
             n = table_length(table)
-            parts = [self.log_density({**table, name: np.full(n, h)}) for h in range(k)]
+            parts = [self._logs({**table, name: np.full(n, h)}) for h in range(k)]
             return np.logaddexp.reduce(parts, axis=0)
         layout = self.network_.layout
         absent = [name for name in self.nodes_ if name not in table]
@@ -391,7 +407,8 @@ class KernelGraphicalModel(BaseEstimator):
 
     def score(self, data: Any) -> float:
         """The mean log density of rows: what models of the same data are compared by."""
-        return float(self.log_density(data).mean())
+        check_is_fitted(self, "network_")
+        return float(self._logs(columns(data)).mean())
 
     # --- gates --------------------------------------------------------------------------------
 
@@ -454,8 +471,8 @@ def positive(weights: Any) -> np.ndarray:
 def likelihood(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points) -> np.ndarray:
     """The density (of numbers) or probability of each point under its own weights on the atoms."""
     if kernel.on_vectors:
-        values = [density(atoms, row, take(points, slice(i, i + 1)))[0] for i, row in enumerate(p)]
-        return np.maximum(np.array(values, dtype=float), LEAST)
+        each = (density(atoms, row, take(points, slice(i, i + 1))) for i, row in enumerate(p))
+        return np.maximum(np.array([float(value[0]) for value in each]), LEAST)
     return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), LEAST)
 
 
@@ -481,6 +498,6 @@ def as_column(values: np.ndarray) -> np.ndarray:
     return values[:, None] if values.ndim == 1 else values
 
 
-def flat(values: np.ndarray) -> np.ndarray:
+def flat(values: Array) -> Array:
     """Numbers of one coordinate as a flat column."""
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values

@@ -9,20 +9,31 @@ underflows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, asarray, assign, for_each_thread, namespace, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    State,
+    asarray,
+    assign,
+    at_least,
+    device,
+    for_each_thread,
+    namespace,
+    take,
+    to_numpy,
+)
 from meanmap.graphical.field import NONE
-from meanmap.graphical.potentials import Potentials, raised
-from meanmap.graphical.wiring import Wiring
+from meanmap.graphical.potentials import Potentials
+from meanmap.graphical.wiring import Route, Wiring
 
 BLOCK = 1 << 17  # values of messages that are in memory at a time
 
-State = list[Array]  # for each kind the messages that came in, (nodes, slots, r)
+# a State is for each kind the messages that came in, (nodes, slots, r)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +99,7 @@ class Passing:
 
     def send(self, state: State, kind: int, nodes: Any, scaled: bool = True) -> Iterator[Sent]:
         """What nodes of a kind say to their neighbours, link by link."""
-        routes, empty = self.wiring.routes(kind, nodes)
+        routes, empty = self._routes(kind, nodes)
         if not routes:
             return
         rows = self.potentials.nodes[kind].coordinates
@@ -98,7 +109,7 @@ class Passing:
         V = self.potentials.raised(xp.reshape(beta, (slots * n, r)) @ rows.T)
         V = xp.reshape(V, (slots, n, rows.shape[0]))
         if empty is not None:
-            V = assign(V, empty, asarray(1.0, V))
+            V = assign(V, empty, self._one)
         factors = [V[slot] for slot in range(slots)]
         first, deep = take(self.alone[kind].factor, nodes), slots > self._deep
         if self.power is None:
@@ -112,6 +123,48 @@ class Passing:
                 if scaled:
                     new = self.potentials.scaled(new, route.link)
                 yield Sent(route.kind, route.at, new)
+
+    def _routes(self, kind: int, nodes: Any) -> tuple[list[list[Route]], Any]:
+        """The wiring's, with numbers of nodes and slots where the messages are."""
+        known = (kind, nodes.start, nodes.stop) if isinstance(nodes, slice) else None
+        if isinstance(self._one, np.ndarray) or known is None:
+            return self.wiring.routes(kind, nodes)
+        if known not in self._placed:
+            routes, empty = self.wiring.routes(kind, nodes)
+            placed = [
+                [
+                    replace(route, nodes=self._there(route.nodes), at=self._there(route.at))
+                    for route in slot
+                ]
+                for slot in routes
+            ]
+            self._placed[known] = placed, self._there(empty)
+        return self._placed[known]
+
+    def _there(self, index: Any) -> Any:
+        """An index with its arrays beside the messages."""
+        if isinstance(index, tuple):
+            return tuple(self._there(part) for part in index)
+        if not isinstance(index, np.ndarray):
+            return index
+        return namespace(self._one).asarray(index, device=device(self._one))
+
+    @cached_property
+    def _placed(self) -> dict[Any, tuple[list[list[Route]], Any]]:
+        return {}
+
+    @cached_property
+    def _one(self) -> Array:
+        return asarray(1.0, self.potentials.nodes[0].coordinates)
+
+    @cached_property
+    def _nothing(self) -> State:
+        return self.start()
+
+    @cached_property
+    def _nowhere(self) -> list[Any]:
+        """For each kind the slots that lead nowhere."""
+        return [self._there(np.nonzero(link == NONE)) for link in self.wiring.link]
 
     @cached_property
     def _deep(self) -> int:
@@ -158,22 +211,39 @@ class Passing:
             return beta
         mean = beta @ self.potentials.nodes[kind].mean
         if self.wiring.padded[kind]:
-            mean = assign(mean, np.nonzero(links == NONE), asarray(1.0, mean))
-        if not bool(namespace(mean).min(mean) > 0):
-            for i, j in np.argwhere(to_numpy(mean) <= 0):
-                nothing = self.potentials.nothing(int(links[i, j]) ^ 1)  # it came the other way
-                beta, mean = assign(beta, (i, j), nothing), assign(mean, (i, j), 1.0)
-        beta /= mean[..., None]
-        return beta
+            mean = assign(mean, self._nowhere[kind], self._one)
+        xp = namespace(mean)
+        if isinstance(mean, np.ndarray) and mean.min() > 0:
+            beta /= mean[..., None]
+            return beta
+        good = mean > 0  # one whose mean is not is noise, and says nothing
+        mean = xp.where(good, mean, xp.ones_like(mean))[..., None]
+        return xp.where(good[..., None], beta / mean, self._nothing[kind])
 
     def change(self, kind: int, old: Array, new: Array) -> np.ndarray:
         """How far messages (..., r) to a kind have moved, as functions of its values (L₂)."""
         if not new.shape[0] or not new.shape[-2]:
             return np.zeros(new.shape[:-1])
-        difference = new - old
+        return np.sqrt(np.maximum(to_numpy(self._squares(kind, new - old)), 0.0))
+
+    def _squares(self, kind: int, difference: Array) -> Array:
         covariance = self.potentials.nodes[kind].covariance
-        moved = namespace(new).sum((difference @ covariance) * difference, axis=-1)
-        return np.sqrt(np.maximum(to_numpy(moved), 0.0))
+        return namespace(difference).sum((difference @ covariance) * difference, axis=-1)
+
+    def round(self, state: State, damping: float) -> State:
+        """What everybody says at once, mixed with what was said, and how far each kind moved."""
+        fresh = self.all_sent(state)
+        xp = namespace(fresh[0])
+        squares = [
+            xp.max(self._squares(kind, new - old))
+            for kind, (old, new) in enumerate(zip(state, fresh, strict=True))
+            if new.shape[0] and new.shape[-2]
+        ]
+        if damping:
+            pairs = zip(state, fresh, strict=True)
+            fresh = [(1 - damping) * new + damping * old for old, new in pairs]
+        moved = xp.stack(squares) if squares else xp.zeros_like(self._one)[None]
+        return [*fresh, moved]
 
     def products(self, state: State) -> tuple[list[Array], list[np.ndarray]]:
         """log of everything known of each hidden node at its kind's sample, (nodes, m).
@@ -232,7 +302,7 @@ def reweighted(
     for factor, power in zip(factors, powers, strict=True):
         product = rescaled(product * factor**power, deep)
     for slot, factor in enumerate(factors):
-        yield slot, product / raised(factor, tiny)
+        yield slot, product / at_least(factor, tiny)
 
 
 def rescaled(values: Array, needed: bool) -> Array:

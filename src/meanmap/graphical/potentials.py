@@ -20,6 +20,7 @@ from meanmap.arrays import (
     apply,
     asarray,
     assign,
+    at_least,
     concatenate,
     epsilon,
     is_array,
@@ -76,12 +77,12 @@ class Potentials:
         xp = namespace(beta)
         shape = beta.shape
         values = xp.reshape(beta, (-1, shape[-1])) @ rows.T
-        logs = apply("log", raised(values, max(self.least, self.tiny)))
+        logs = apply("log", at_least(values, max(self.least, self.tiny)))
         return xp.reshape(logs, (*shape[:-1], rows.shape[0]))
 
     def raised(self, values: Array) -> Array:
         """Values of messages, none below the least; they may be overwritten."""
-        return raised(values, self.least)
+        return at_least(values, self.least)
 
     def nothing(self, link: int) -> Array:
         """The message along a link when nothing is known: E[1 | x_s], of mean one."""
@@ -272,15 +273,6 @@ def warn_without_constant(node: Node) -> None:
             RegularizationWarning,
             stacklevel=depth_of_caller(),
         )
-
-
-def raised(values: Array, least: float) -> Array:
-    """Values that nobody else holds, those below `least` raised to it."""
-    if isinstance(values, np.ndarray):
-        return np.maximum(values, least, out=values)
-    xp = namespace(values)
-    floor = asarray(least, values)
-    return xp.where(values > floor, values, floor)
 
 
 def summed(parts: Array, at: np.ndarray, m: int) -> Array:

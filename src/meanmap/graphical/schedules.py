@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
-from meanmap.arrays import Array, assign
+from meanmap.arrays import Array, Repeated, State, assign, to_numpy
 from meanmap.graphical.field import NONE
-from meanmap.graphical.passing import Passing, State
+from meanmap.graphical.passing import Passing
 
 SHARE = 64  # of the messages, the part that the residual schedule sends at a time
 
@@ -19,15 +20,11 @@ def mixed(old: Array, new: Array, damping: float) -> Array:
 
 def synchronous(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
     """Everybody at once."""
+    once: Callable[[State], State] = partial(passing.round, damping=damping)
+    again = once if passing.power is not None else Repeated(once)
     while True:
-        fresh = passing.all_sent(state)
-        moved = [
-            passing.change(kind, old, new).max(initial=0.0)
-            for kind, (old, new) in enumerate(zip(state, fresh, strict=True))
-        ]
-        pairs = zip(state, fresh, strict=True)
-        state = [mixed(old, new, damping) for old, new in pairs]
-        yield state, float(max(moved, default=0.0))
+        *state, squares = again(state)
+        yield state, float(max(to_numpy(squares).max(), 0.0)) ** 0.5
 
 
 def sequential(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:

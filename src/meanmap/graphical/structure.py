@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from meanmap.arrays import to_numpy
+from meanmap.arrays import asarray, float_like, to_numpy
 from meanmap.graphical.tables import columns, kernels_of, row_weights, rows_in_both, variable
 from meanmap.spaces import Space
 
@@ -54,8 +54,9 @@ def chow_liu_tree(data: Any, kernel: Any = None, sample_weight: Any = None) -> n
         one = variable(values, kernels[name], str(name))
         w = weights[one.rows]
         resolved = one.kernel.resolve(one.points, w)
+        share = asarray(w / w.sum(), float_like(one.points))
         found[name] = one
-        coordinates[name] = to_numpy(Space(resolved)._place(resolved, one.points, w / w.sum()))
+        coordinates[name] = to_numpy(Space(resolved)._place(resolved, one.points, share))
     graph = nx.Graph()
     graph.add_nodes_from(table)
     for a, b in combinations(table, 2):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, is_array, take, to_numpy
+from meanmap.arrays import Points, in_kind, is_array, is_floating, take, to_numpy
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.kernels.columns import default_for, is_frame
 
@@ -56,7 +56,16 @@ def columns(data: Any) -> dict[Name, Any]:
         raise ValueError(f"data: columns have no rows: {lengths}.")
     if len(set(lengths.values())) > 1:
         raise ValueError(f"data: columns have different lengths: {lengths}.")
-    return found
+    return in_one_library(found)
+
+
+def in_one_library(table: dict[Name, Any]) -> dict[Name, Any]:
+    """The columns; where one is an array of another library than NumPy, all numbers like it."""
+    like = next((v for v in table.values() if is_array(v) and not isinstance(v, np.ndarray)), None)
+    if like is None:
+        return table
+    arrays = {name: v for name, v in table.items() if is_array(v)}
+    return {**table, **{name: in_kind(v, like) for name, v in arrays.items()}}
 
 
 def variable(values: Any, kernel: Kernel | None, name: str, bandwidth: str = "median") -> Variable:
@@ -68,6 +77,9 @@ def variable(values: Any, kernel: Kernel | None, name: str, bandwidth: str = "me
     if kernel.on_vectors:
         plain = numbers(plain, name)
         here = ~np.isnan(to_numpy(plain).reshape(len(plain), -1)).any(axis=1)
+    elif is_array(plain) and not isinstance(plain, np.ndarray):
+        empty = np.isnan(to_numpy(plain)) if is_floating(plain) else np.zeros(plain.shape, bool)
+        here = ~empty.reshape(len(empty), -1).any(axis=1)
     else:
         here = np.array([not missing(value) for value in plain], dtype=bool)
         plain = plain if is_array(plain) else np.asarray(plain, dtype=object)

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 
 from meanmap import checks
 from meanmap.arrays import (
+    DEVICE_SIDE,
     TILE,
     Array,
     Points,
@@ -19,8 +20,10 @@ from meanmap.arrays import (
     count,
     float_like,
     for_each_thread,
+    in_blocks,
     is_array,
     namespace,
+    on_accelerator,
     spans,
     take,
 )
@@ -147,15 +150,13 @@ class Kernel(BaseEstimator):
 
     def _matmul(self, A: Points, B: Points, V: Array) -> Array:
         compare, n, m = self._against(B), count(A), count(B)
+        if on_accelerator(V):
+            return in_blocks(lambda side: _in_tiles(compare, A, m, V, side, side), DEVICE_SIDE)
         width = min(m, 1024)
         height = max(1, min(n, TILE // max(width, 1)))
-        blocks = list(spans(n, height))
         if not isinstance(V, np.ndarray):
-            xp = namespace(V)
-            parts = [
-                sum(compare(take(A, i), j, None) @ V[j] for j in spans(m, width)) for i in blocks
-            ]
-            return xp.concat(parts) if len(parts) > 1 else parts[0]
+            return _in_tiles(compare, A, m, V, height, width)
+        blocks = list(spans(n, height))
         out = np.zeros((n, *V.shape[1:]), dtype=V.dtype)
 
         def work(thread: int, of: int) -> None:
@@ -282,6 +283,15 @@ class Kernel(BaseEstimator):
     # a kernel is shown in notebooks as it is in a terminal, not as an estimator's box
     _repr_html_ = None
     _repr_mimebundle_ = None
+
+
+def _in_tiles(compare: Comparison, A: Points, m: int, V: Array, height: int, width: int) -> Array:
+    """The Gram matrix of A against m points times V, a tile at a time."""
+    parts = [
+        sum(compare(take(A, i), j, None) @ V[j] for j in spans(m, width))
+        for i in spans(count(A), height)
+    ]
+    return namespace(V).concat(parts) if len(parts) > 1 else parts[0]
 
 
 def same_value(a: Any, b: Any) -> bool:

@@ -7,7 +7,17 @@ from typing import Any, Self
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import TILE, Array, Points, count, device, float_like, namespace, spans
+from meanmap.arrays import (
+    TILE,
+    Array,
+    Points,
+    count,
+    device,
+    filled,
+    float_like,
+    namespace,
+    spans,
+)
 from meanmap.kernels.base import Comparison, Kernel, SteinComparison, show
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 
@@ -65,12 +75,12 @@ class Constant(Kernel):
 
     def _diagonal(self, A: Points) -> Array:
         like = float_like(A)
-        return namespace(like).full(count(A), float(self.value), dtype=like.dtype)
+        return filled(count(A), float(self.value), like)
 
     smooth = True
 
     def _gradient(self, A: Points, B: Points) -> Array:
-        return namespace(A).zeros((A.shape[0], *B.shape), dtype=A.dtype)
+        return filled((A.shape[0], *B.shape), 0.0, A)
 
     def _stein_against(self, B: Points, T: Array) -> SteinComparison:
         return lambda A, S, columns: float(self.value) * (S @ T[columns].T)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, apply, device, float_like, namespace, to_numpy
+from meanmap.arrays import Array, Points, apply, device, filled, float_like, namespace, to_numpy
 from meanmap.kernels.bandwidths import median_distance, median_factor
 from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.features import FeatureMap, OneHot, OneHotColumns
@@ -51,7 +51,7 @@ class Delta(Kernel):
 
     def _diagonal(self, A: Points) -> Array:
         like = float_like(A)
-        return namespace(like).ones(A.shape[0], dtype=like.dtype)
+        return filled(A.shape[0], 1.0, like)
 
     def feature_map(self, points: Points) -> FeatureMap:
         return OneHot(points)
@@ -156,7 +156,7 @@ class Hamming(Kernel):
 
     def _diagonal(self, A: Points) -> Array:
         like = float_like(A)
-        return namespace(like).ones(A.shape[0], dtype=like.dtype)
+        return filled(A.shape[0], 1.0, like)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         return OneHotColumns(_table(points)) if self._agreement() else None

@@ -9,7 +9,17 @@ from math import comb, factorial, prod, sqrt
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, asarray, count, device, float_like, namespace, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    count,
+    device,
+    filled,
+    float_like,
+    namespace,
+    to_numpy,
+)
 
 
 class FeatureMap:
@@ -40,7 +50,7 @@ class Ones(FeatureMap):
 
     def __call__(self, points: Points) -> Array:
         like = float_like(points)
-        return namespace(like).full((count(points), 1), sqrt(self.value), dtype=like.dtype)
+        return filled((count(points), 1), sqrt(self.value), like)
 
 
 class OneHot(FeatureMap):

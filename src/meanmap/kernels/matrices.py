@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, apply, asarray, device, matmul_into, namespace
+from meanmap.arrays import Array, Points, apply, asarray, device, filled, matmul_into, namespace
 from meanmap.kernels.bandwidths import median_distance
 from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.discrete import count_bandwidth
@@ -87,7 +87,7 @@ class Chordal(Kernel):
         return lambda A, columns, out: compare(_flat(A), columns, out)
 
     def _diagonal(self, A: Points) -> Array:
-        return namespace(A).ones(A.shape[0], dtype=A.dtype)
+        return filled(A.shape[0], 1.0, A)
 
 
 class Mallows(Kernel):
@@ -140,7 +140,7 @@ class Mallows(Kernel):
         return compare
 
     def _diagonal(self, A: Points) -> Array:
-        return namespace(A).ones(A.shape[0], dtype=A.dtype)
+        return filled(A.shape[0], 1.0, A)
 
 
 def _orders(A: Array) -> Array:

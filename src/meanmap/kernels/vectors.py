@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from meanmap import checks
+from meanmap import checks, fused
 from meanmap.arrays import Array, Points, apply, asarray, assign, device, matmul_into, namespace
 from meanmap.kernels.bandwidths import median_distance, median_factor
 from meanmap.kernels.base import ALL, Comparison, Kernel, SteinComparison
@@ -99,8 +99,32 @@ class Radial(VectorKernel):
         sigma = self._numbers(A.shape[-1])
         return A / (asarray(sigma, A) if isinstance(sigma, tuple) else sigma)
 
+    #: The profile's name for a fused kernel on CUDA, see `meanmap.fused`; None where there is none.
+    _fused: str | None = None
+
     def _against(self, B: Points) -> Comparison:
-        return self._measured(B, self._profile)
+        compare = self._measured(B, self._profile)
+        profile = self._fused
+        if profile is None or not fused.on_cuda(B):
+            return compare
+        scaled = self.scaled(B)
+
+        def compare_fused(A: Points, columns: Any, out: Any) -> Array:
+            right = scaled[columns]
+            if fused.fits(A, right):
+                return fused.gram(profile, self.scaled(A), right)
+            return compare(A, columns, out)
+
+        return compare_fused
+
+    def _matmul(self, A: Points, B: Points, V: Array) -> Array:
+        profile = self._fused
+        few = V.ndim == 1 or V.shape[1] <= fused.MOST_VECTORS
+        if profile is None or not few or not fused.fits(A, B) or V.requires_grad:
+            return super()._matmul(A, B, V)
+        columns = V if V.ndim > 1 else V[:, None]
+        product = fused.matmul(profile, self.scaled(A), self.scaled(B), columns)
+        return product if V.ndim > 1 else product[:, 0]
 
     def slopes(self, B: Points) -> Comparison:
         """Like `_against`, for the derivative of the profile: ∇ₐ k = slope · (b - a)/σ²."""
@@ -194,7 +218,7 @@ class Rough(Radial):
         if bool(xp.any(near)):
             i, j = xp.nonzero(near)
             difference = a[i] - right[: a.shape[1], columns][:, j].T
-            exponent[i, j] = -xp.sum(difference * difference, axis=1) / 2
+            exponent = assign(exponent, (i, j), -xp.sum(difference * difference, axis=1) / 2)
         return exponent
 
     @staticmethod
@@ -225,6 +249,8 @@ class Gaussian(Radial):
            [0.607, 1.   ]])
     """
 
+    _fused = "gaussian"
+
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
 
@@ -253,6 +279,7 @@ class Laplace(Rough):
     """
 
     smooth = False
+    _fused = "laplace"
 
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
@@ -287,6 +314,10 @@ class Matern(Rough):
     def _resolved(self, points: Points, weights: Array | None) -> float | tuple[float, ...]:
         self._smoothness()
         return super()._resolved(points, weights)
+
+    @property
+    def _fused(self) -> str | None:  # type: ignore[override]
+        return {0.5: "laplace", 1.5: "matern-3/2", 2.5: "matern-5/2"}.get(self.nu)
 
     def _smoothness(self) -> float:
         if self.nu not in (0.5, 1.5, 2.5):

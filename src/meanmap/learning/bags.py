@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, is_array, take, to_numpy
+from meanmap.arrays import Array, Points, count, float_like, is_array, take, to_numpy
 from meanmap.kernels import (
     Energy,
     Expected,
@@ -238,7 +238,7 @@ def spanning_points(kernel: Kernel, basis: Any, bags: Points) -> list[Points]:
     some = np.linspace(0, count(points) - 1, min(count(points), POINTS)).astype(int)
     points = take(points, some)
     space = Space(kernel, basis)
-    space._place(kernel, points, checks.weights(None, points, np.empty(0)))
+    space._place(kernel, points, checks.weights(None, points, float_like(points)))
     chosen = space._coordinates
     assert isinstance(chosen, Pivots)
     return [take(chosen.points, slice(i, i + 1)) for i in range(chosen.rank)]

@@ -12,7 +12,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
-from meanmap.arrays import Points, count, float_like, one_blas_thread, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    count,
+    float_like,
+    in_kind,
+    one_blas_thread,
+    take,
+    to_numpy,
+)
 from meanmap.kernels import Kernel
 from meanmap.learning.labels import label_features
 from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
@@ -63,7 +72,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
 
     Attributes
     ----------
-    labels_ : array of int, shape (n,)
+    labels_ : NumPy array of int, shape (n,)
     objective_ : float
         HSIC of points and labels, `Σ A_cd S_c·S_d` with S_c the sum of `wᵢψ(xᵢ)`, centred, over
         the cluster, and weights that sum to one. Normalised and without a label kernel it is the
@@ -165,6 +174,10 @@ class HSICClustering(ClusterMixin, BaseEstimator):
             self.labels_[keep] = best.labels
         return self
 
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Find labels and return them, in the kind of array that X is."""
+        return in_kind(self.fit(X, y, sample_weight).labels_, X)
+
     def _basis(self, kernel: Kernel, points: Points) -> Any:
         if self.basis is not None or count(points) <= LARGE:
             return self.basis
@@ -199,12 +212,13 @@ class HSICClustering(ClusterMixin, BaseEstimator):
                 stacklevel=3,
             )
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Array:
         """The labels of new points: those with which the dependence would grow most.
 
         For k-means that is the nearest centre; at the points fitted to, `labels_`.
         """
-        return self._nearest(self._points(X))
+        points = self._points(X)
+        return in_kind(self._nearest(points), points)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """HSIC of points and their predicted labels, larger is better; y is ignored.

@@ -94,7 +94,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"n_components={most}, but the sample varies in {size} direction(s) of the space "
                 f"(coordinates: {space.rank_}, rows: {psi.shape[0]}). Ask for fewer."
             )
-        order = np.arange(kept.size)[::-1][: size if most is None else most]
+        order = np.arange(kept.size - 1, -1, -1)[: size if most is None else most]
         components = take(spectrum.vectors.T, order)
         components = components * signs(centred @ components.T)[:, None]
         values = take(spectrum.values, order)

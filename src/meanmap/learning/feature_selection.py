@@ -13,6 +13,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from meanmap import checks
+from meanmap.arrays import Array, in_kind, is_array, take, to_numpy
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.learning import lasso
 from meanmap.learning.searches import SelectionPath, add, eliminate, rounds
@@ -231,6 +232,20 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         scores[free] = found.coefficients
         path = SelectionPath(found.counts, found.regularizations, "λ")
         return free[np.lexsort(keys)], scores, path
+
+    def transform(self, X: Any) -> Array:
+        """The selected features."""
+        if not is_array(X) or isinstance(X, np.ndarray):
+            return super().transform(X)
+        check_is_fitted(self)
+        points = checks.vectors(X, "X")
+        validate_data(self, X=X, reset=False, skip_check_array=True)
+        return take(points.T, np.flatnonzero(self.support_)).T
+
+    def inverse_transform(self, X: Any) -> Array:
+        """All features, with zeros for those that were not selected."""
+        host = to_numpy(X) if is_array(X) else X
+        return in_kind(super().inverse_transform(host), X)
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)

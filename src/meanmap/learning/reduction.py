@@ -14,12 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
-from meanmap.arrays import count, take, to_numpy
+from meanmap.arrays import Array, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.pairs import as_target, gate
 from meanmap.spaces import Space
+from meanmap.statistics.tiles import on_host
 
 METHODS = ("kdr", "gradient")
 ROUNDS = 2  # of optimisation, each with bandwidth and λ anew
@@ -118,6 +119,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         table = to_numpy(checks.vectors(X, "X")).astype(float)
         target, _ = as_target(y, self.target_kernel)
         points, kernel = gate(target, self.target_kernel, None, "y")
+        points = on_host(points)
         n = checks.same_length([("X", table), ("y", points)])
         if n < 2:
             raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required.")
@@ -143,7 +145,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.objective_, self.n_iter_ = objective, steps
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Array:
         """The projection of rows, from the mean."""
         check_is_fitted(self, "components_")
         table = to_numpy(checks.vectors(X, "X")).astype(float)
@@ -153,7 +155,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 f"X has {table.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{len(self.mean_)} features as input."
             )
-        return (table - self.mean_) @ self.components_.T
+        return in_kind((table - self.mean_) @ self.components_.T, X)
 
     @property
     def _n_features_out(self) -> int:

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_consistent_length
 
-from meanmap.arrays import take
+from meanmap.arrays import Array, in_kind, take
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Linear
 from meanmap.learning.bags import OnBags
-from meanmap.learning.support_measures import numbers
+from meanmap.learning.support_measures import numbers, r2
 
 
 class DistributionRidge(RegressorMixin, OnBags):
@@ -86,10 +86,14 @@ class DistributionRidge(RegressorMixin, OnBags):
         self.leave_one_out_ = model.leave_one_out_
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Array:
         """The number of every bag, shaped like y."""
         examples = self._again(X)
-        return self.model_.predict(examples)
+        return in_kind(self.model_.predict(examples), X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the numbers, 1 at best."""
+        return r2(self.predict(X), y, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

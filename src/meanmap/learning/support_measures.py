@@ -7,13 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.svm import SVC, SVR
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, take
+from meanmap.arrays import Array, Points, in_kind, is_array, take, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.kernels.sets import OnEmbeddings
 from meanmap.learning.bags import OnBags
@@ -32,7 +33,7 @@ class SupportMeasures(OnBags):
         bags, kernel, w, shown = self._read(X, sample_weight)
         check_consistent_length(bags, y)
         checks.positive(self.C, "C", "It weighs errors against the margin; try 1.")
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        weights = None if sample_weight is None else np.asarray(hosted(sample_weight), dtype=float)
         there = np.flatnonzero(w > 0)  # a weight of zero means the bag is not there
         bags, y, w = take(bags, there), y[there], w[there]
         weights = None if weights is None else weights[there]
@@ -59,12 +60,12 @@ class SupportMeasures(OnBags):
             del self.coef_
         return machine
 
-    def _values(self, X: Any, coefficients: Array) -> Array:
+    def _values(self, X: Any, coefficients: np.ndarray) -> np.ndarray:
         """`Σ cᵢ k(x, xᵢ)` over support bags, or `⟨c, ψ(x)⟩`, for every row c of coefficients."""
         examples = self._again(X)
         if self.space_ is not None:
-            return self.space_._transform(examples) @ coefficients.T
-        return self.kernel_._matmul(examples, self._support, coefficients.T)
+            return to_numpy(self.space_._transform(examples)) @ coefficients.T
+        return to_numpy(self.kernel_._matmul(examples, self._support, coefficients.T))
 
 
 def resolved_gram(kernel: Kernel, examples: Points, w: np.ndarray) -> tuple[Kernel, Array]:
@@ -174,28 +175,33 @@ class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):
         """How far on which side of the margin: shape (n,) for two classes, else (n, columns)."""
         values = self._pairs(X)
         if len(self.classes_) == 2:
-            return values[:, 0]
+            return in_kind(values[:, 0], X)
         if self.decision_function_shape == "ovo":
-            return values
+            return in_kind(values, X)
         votes, sums = self._votes(values)
         # as scikit-learn does: confidences decide between classes with as many votes
-        return votes + sums / (3 * (abs(sums) + 1))
+        return in_kind(votes + sums / (3 * (abs(sums) + 1)), X)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Array:
         """The class of every bag."""
         values = self._pairs(X)
         if len(self.classes_) == 2:
-            return self.classes_[(values[:, 0] > 0).astype(int)]
-        return self.classes_[self._votes(values)[0].argmax(axis=1)]
+            return in_kind(self.classes_[(values[:, 0] > 0).astype(int)], X)
+        return in_kind(self.classes_[self._votes(values)[0].argmax(axis=1)], X)
 
-    def _pairs(self, X: Any) -> Array:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of bags whose class is right."""
+        found = to_numpy(self.predict(X))
+        return float(accuracy_score(hosted(y), found, sample_weight=hosted(sample_weight)))
+
+    def _pairs(self, X: Any) -> np.ndarray:
         """For every pair of classes, positive where the first of them wins (the second of two)."""
         check_is_fitted(self)
         exact = self.space_ is None
         rows = pairwise(self.dual_coef_, self.n_support_) if exact else self.coef_
         return self._values(X, rows) + self.intercept_
 
-    def _votes(self, values: Array) -> tuple[np.ndarray, np.ndarray]:
+    def _votes(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many pairs each class wins, and its sum of confidences."""
         classes = len(self.classes_)
         votes, sums = np.zeros((2, len(values), classes))
@@ -233,7 +239,7 @@ def labels(y: Any) -> np.ndarray:
             "This estimator requires y to be passed, but the target y is None: fit(X, y) takes a "
             "class for every bag."
         )
-    y = column_or_1d(y, warn=True)
+    y = column_or_1d(hosted(y), warn=True)
     missing = [i for i, value in enumerate(y.tolist()) if value is None or value != value]
     if missing:
         raise ValueError(
@@ -244,6 +250,16 @@ def labels(y: Any) -> np.ndarray:
     return y
 
 
+def hosted(value: Any) -> Any:
+    """The value, as a NumPy array if it is an array of any library."""
+    return to_numpy(value) if is_array(value) else value
+
+
+def r2(found: Array, y: Any, sample_weight: Any) -> float:
+    """R² of numbers found, 1 at best."""
+    return float(r2_score(hosted(y), to_numpy(found), sample_weight=hosted(sample_weight)))
+
+
 def numbers(y: Any, several: bool = False) -> np.ndarray:
     """Targets that are numbers, one a bag (or a row of them)."""
     if y is None:
@@ -251,7 +267,7 @@ def numbers(y: Any, several: bool = False) -> np.ndarray:
             "This estimator requires y to be passed, but the target y is None: fit(X, y) takes a "
             "number for every bag."
         )
-    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    y = check_array(hosted(y), ensure_2d=False, dtype=np.float64, input_name="y")
     return y if several and y.ndim == 2 else column_or_1d(y, warn=True)
 
 
@@ -318,8 +334,12 @@ class SupportMeasureRegressor(RegressorMixin, SupportMeasures):
         self._solve(machine, X, y, sample_weight)
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Array:
         """The number of every bag."""
         check_is_fitted(self)
         coefficients = self.dual_coef_ if self.space_ is None else self.coef_
-        return self._values(X, coefficients)[:, 0] + self.intercept_[0]
+        return in_kind(self._values(X, coefficients)[:, 0] + self.intercept_[0], X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the numbers, 1 at best."""
+        return r2(self.predict(X), y, sample_weight)

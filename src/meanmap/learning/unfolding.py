@@ -14,11 +14,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
-from meanmap.arrays import count, one_blas_thread, to_numpy
+from meanmap.arrays import Array, count, in_kind, one_blas_thread, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
 from meanmap.learning.semidefinite import Programme
 from meanmap.pairs import as_target, gate, placed
+from meanmap.statistics.tiles import on_host
 
 FULL = 300  # up to this many points every kernel matrix is considered
 METHODS = ("auto", "full", "laplacian")
@@ -137,16 +138,17 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"X has {len(some.rows)} distinct rows; an unfolding needs at least 3."
             )
         with one_blas_thread():
-            self._unfold(some, side)
+            places, factors = self._unfold(some, side)
         validate_data(self, X=X, reset=True, skip_check_array=True)
+        self.embedding_, self.factors_ = in_kind(places, X), in_kind(factors, X)
         self.kernel_ = kernel
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
         """Unfold the rows of X and return the map."""
         return self.fit(X, y).embedding_
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Array:
         """Places of new points: between their neighbours among the rows fitted to.
 
         Each is the combination of its neighbours that best gives the point itself, as in locally
@@ -157,7 +159,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             validate_data(self, X=X, reset=False, skip_check_array=True)
         points = checks.same_kind(checks.vectors(X, "X"), self._rows, "X", "the sample")
         near, w = between(self._rows, np.asarray(to_numpy(points), dtype=np.float64), self._near)
-        return np.einsum("nk,nkc->nc", w, self._places[near])
+        return in_kind(np.einsum("nk,nkc->nc", w, self._places[near]), X)
 
     # --- parts of a fit -----------------------------------------------------------------------
 
@@ -185,6 +187,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         _all_known(y)
         target, _ = as_target(y, self.kernel)
         points, kernel = gate(target, self.kernel, None, "y")
+        points = on_host(points)
         checks.same_length([("X", np.empty((n, 1))), ("y", points)])
         kernel = kernel.resolve(points)
         _, psi = placed(kernel, None, points, np.full(count(points), 1 / n))
@@ -197,7 +200,8 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         return _Side(n, centred, np.ones(n)), kernel
 
-    def _unfold(self, some: Distinct, side: _Side) -> None:
+    def _unfold(self, some: Distinct, side: _Side) -> tuple[np.ndarray, np.ndarray]:
+        """Find the map; the places of all rows, and the factors of K."""
         rng = check_random_state(self.random_state)
         m = len(some.rows)
         near = min(self.n_neighbors, m - 1)
@@ -228,13 +232,13 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if method == "laplacian" and self.refine:
             places = self._settled(places, graph, side, pull, unit)
             places = _columns(_principal(places, some.counts), self.n_components)
-        self.embedding_, self.factors_ = places[some.place], factors[some.place]
         self.objective_ = float(np.sum(factors * side.applied(factors))) / side.n**2
         self.stress_ = graph.stress(places)
         self.status_, self.gap_, self.n_iter_ = found.status, found.gap, found.iterations
         self.edges_, self.method_ = graph.edges, method
         self._rows, self._places, self._near = some.rows, places, near
         self._n_features_out = self.n_components
+        return places[some.place], factors[some.place]
 
     def _settled(
         self, Y: np.ndarray, graph: NeighbourGraph, side: _Side, pull: float, unit: float

@@ -11,8 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
+from meanmap.arrays import is_array, to_numpy
 from meanmap.decoding.sampling import generator
-from meanmap.embeddings import Embedding
+from meanmap.embeddings import Embedding, embed
 from meanmap.likelihood_free.learned import Learned
 from meanmap.likelihood_free.priors import Prior, inside, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
@@ -156,7 +157,7 @@ class KernelABC(BaseEstimator):
         """
         check_is_fitted(self, "model_")
         n = checks.whole(n, "n", 1, "It is the number of further simulations.")
-        posterior = self.posterior(y)
+        posterior = self.posterior(to_numpy(y) if is_array(y) else y)
         if posterior.is_batch:
             raise ValueError("y: expected one observation to refine for, got several.")
         self._start()
@@ -283,14 +284,15 @@ class KernelABC(BaseEstimator):
                 stacklevel=2,
             )
         if prior is not None:
-            return self._under(prior, method, regularization).posterior(rows, single, self.names_)
+            other = self._under(prior, method, regularization)
+            return other.posterior(rows, single, self.names_)._answering(y)
         found = self._learned.posterior(rows, single, self.names_)
         if single:
             for box, asked, region in self._regions:
                 mine = asked is not None and np.array_equal(rows, asked)
                 if mine or found.share(*box) >= INSIDE:
                     found = region.posterior(rows, single, self.names_)
-        return found
+        return found._answering(y)
 
     def _observed(self, y: Any) -> tuple[np.ndarray, bool]:
         """Observations as rows, and whether it was one."""
@@ -298,7 +300,7 @@ class KernelABC(BaseEstimator):
         assert shape is not None
         size = int(np.prod(shape))
         try:
-            array = np.asarray(checks.plain(y, "y"))
+            array = np.asarray(to_numpy(checks.plain(y, "y")))
             if array.dtype.kind == "c":
                 raise TypeError("complex numbers")
             array = array.astype(np.float64)
@@ -321,6 +323,8 @@ class KernelABC(BaseEstimator):
     def _under(self, prior: Any, method: str, regularization: Any) -> Learned:
         """What another prior makes of the simulations; the last one is remembered."""
         given = prior if isinstance(prior, Embedding) else self._draws_of(prior)
+        if isinstance(given, Embedding) and not isinstance(given.atoms, np.ndarray):
+            given = embed(to_numpy(given.atoms), given.kernel, to_numpy(given.weights))
         points = given.atoms if isinstance(given, Embedding) else given
         if points.ndim != 2 or points.shape[1] != len(self.names_):
             raise ValueError(
@@ -392,7 +396,7 @@ class KernelABC(BaseEstimator):
         >>> bool(model.check([1.0]).pvalues[0] > 0.1)
         True
         """
-        posterior = self.posterior(y)
+        posterior = self.posterior(to_numpy(y) if is_array(y) else y)
         if posterior.is_batch:
             raise ValueError("y: expected one observation to check, got several.")
         n = checks.whole(n, "n", 10, "It is the number of new simulations.")

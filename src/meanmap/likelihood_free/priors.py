@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import to_numpy
+from meanmap.arrays import is_array, to_numpy
 
 Sampler = Callable[[int, np.random.Generator], Any]
 
@@ -32,7 +32,8 @@ class Prior:
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """n draws, (n, d)."""
-        draws = np.asarray(self.draw(n, rng))
+        draws = self.draw(n, rng)
+        draws = np.asarray(to_numpy(draws) if is_array(draws) else draws)
         if draws.dtype.kind not in "fiub":
             raise TypeError(
                 f"prior: expected draws that are numbers, got {draws.dtype}. Code labels as whole "

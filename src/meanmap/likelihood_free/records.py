@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from meanmap import decoding, plots
-from meanmap.arrays import Array
+from meanmap.arrays import Array, float_like, in_kind, is_array, to_numpy
 from meanmap.decoding import quantiles, sampling
 from meanmap.embeddings import Embedding
 from meanmap.likelihood_free.shapes import Shape
@@ -27,6 +27,7 @@ class Posterior(Embedding):
 
     names: tuple[str, ...] = ()
     _shape: Shape
+    _asked: Any = None  # an empty array of the kind that answers are in; None is NumPy's
 
     @classmethod
     def of(cls, embedding: Embedding, names: tuple[str, ...], shape: Shape) -> Posterior:
@@ -41,18 +42,27 @@ class Posterior(Embedding):
         return self
 
     def _like(self, weights: Any, coordinates: Any) -> Self:
-        return super()._like(weights, coordinates)._dressed(self.names, self._shape)
+        found = super()._like(weights, coordinates)._dressed(self.names, self._shape)
+        return found._answering(self._asked)
+
+    def _answering(self, asked: Any) -> Self:
+        """The same, with answers in the kind of array that the observation was."""
+        foreign = is_array(asked) and not isinstance(asked, np.ndarray)
+        self._asked = float_like(asked) if foreign else None
+        return self
 
     def __getitem__(self, index: Any) -> Self:
         rows = np.atleast_1d(np.arange(len(self))[index])
-        return super().__getitem__(index)._dressed(self.names, self._shape[rows])
+        found = super().__getitem__(index)._dressed(self.names, self._shape[rows])
+        return found._answering(self._asked)
 
     def named(self, names: tuple[str, ...]) -> Self:
         """The same with other names for its columns."""
         if len(names) != len(self.names):
             raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")
         coordinates = self._coordinates if self._by_coordinates else None
-        return super()._like(self._weights, coordinates)._dressed(tuple(names), self._shape)
+        found = super()._like(self._weights, coordinates)._dressed(tuple(names), self._shape)
+        return found._answering(self._asked)
 
     # --- the distribution ---------------------------------------------------------------------
 
@@ -69,7 +79,8 @@ class Posterior(Embedding):
 
         Far from all simulations, where there is nothing to normalise, it is that of the prior.
         """
-        return self._shape.means if self.is_batch else self._shape.means[0]
+        means = self._shape.means
+        return in_kind(means if self.is_batch else means[0], self._asked)
 
     def std(self) -> Array:
         """The standard deviation of each parameter."""
@@ -77,7 +88,7 @@ class Posterior(Embedding):
         def deviation(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
             return np.sqrt(weights @ (points - weights @ points) ** 2)
 
-        return self._each(deviation)
+        return in_kind(self._each(deviation), self._asked)
 
     def quantile(self, q: Any) -> Any:
         """Quantiles of each parameter; an array q comes first, then the batch."""
@@ -87,12 +98,14 @@ class Posterior(Embedding):
             found = quantiles.Distribution(points, weights[None, :]).quantile(levels.ravel())
             return found.reshape(*levels.shape, points.shape[1])
 
-        return self._each(of, axis=levels.ndim)
+        return in_kind(self._each(of, axis=levels.ndim), self._asked)
 
     def sample(self, n: int, rng: Any = None) -> Any:
         """n draws (n, d); of a batch (b, n, d). `rng` is a seed or a NumPy Generator."""
-        n, random = sampling.whole(n), sampling.generator(rng)
+        return in_kind(self._draws(n, rng), self._asked)
 
+    def _draws(self, n: int, rng: Any) -> np.ndarray:
+        n, random = sampling.whole(n), sampling.generator(rng)
         found = [self._shape.sample(i, n, random) for i in range(len(self._shape))]
         return np.stack(found) if self.is_batch else found[0]
 
@@ -102,7 +115,7 @@ class Posterior(Embedding):
         values = self._each(
             lambda draws, weights: decoding.density(draws, weights, points, bandwidth)
         )
-        return values[..., 0] if single else values
+        return in_kind(values[..., 0] if single else values, self._asked)
 
     def share(self, low: Any, high: Any) -> Any:
         """The probability of a box, from `low` to `high`, numbers or one a parameter."""
@@ -115,7 +128,7 @@ class Posterior(Embedding):
 
     def _corner(self, end: Any, name: str) -> np.ndarray:
         try:
-            return np.broadcast_to(np.asarray(end, dtype=float), (len(self.names),))
+            return np.broadcast_to(np.asarray(to_numpy(end), dtype=float), (len(self.names),))
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"{name}: expected a number, or one for each of {', '.join(self.names)}; got "
@@ -147,7 +160,7 @@ class Posterior(Embedding):
             raise ImportError("to_arviz needs ArviZ: pip install arviz") from error
         draws = {
             name: column[None]
-            for name, column in zip(self.names, self.sample(n, rng).T, strict=True)
+            for name, column in zip(self.names, self._draws(n, rng).T, strict=True)
         }
         if int(arviz.__version__.split(".")[0]) < 1:  # then groups are named arguments
             return arviz.from_dict(posterior=draws)
@@ -159,12 +172,12 @@ class Posterior(Embedding):
         """A corner plot: each parameter by itself on the diagonal, each pair below it."""
         self._one("plot")
         d = len(self.names)
-        known = None if truth is None else np.asarray(truth, dtype=float).ravel()
+        known = None if truth is None else np.asarray(to_numpy(truth), dtype=float).ravel()
         if known is not None and len(known) != d:
             raise ValueError(f"truth: expected {d} numbers, {self.names}, got {len(known)}.")
         if ax is not None and np.size(ax) != d * d:
             raise ValueError(f"ax: expected {d} × {d} axes for {d} parameters, got {np.size(ax)}.")
-        return plots.corner(self.sample(n, rng), list(self.names), known, ax)
+        return plots.corner(self._draws(n, rng), list(self.names), known, ax)
 
     def __repr__(self) -> str:
         if self.is_batch:

@@ -11,6 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from meanmap import checks
+from meanmap.arrays import is_array, to_numpy
 from meanmap.likelihood_free.priors import Prior, inside
 from meanmap.progress import progress_bar
 
@@ -249,7 +250,7 @@ def _numbers(values: Any) -> np.ndarray:
     try:
         if values is None or isinstance(values, str | dict | set):
             raise TypeError(f"{values!r:.40}")
-        array = np.asarray(values)
+        array = np.asarray(to_numpy(values) if is_array(values) else values)
         if array.dtype.kind == "c":
             raise TypeError("complex numbers; give real and imaginary parts as two columns")
         return array.astype(np.float64)

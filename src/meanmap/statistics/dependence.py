@@ -12,7 +12,15 @@ from meanmap.arrays import TILE, Points, count, spans, take
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis, Space
 from meanmap.statistics.gates import paired_samples
-from meanmap.statistics.tiles import Buffers, Sums, for_each_tile
+from meanmap.statistics.tiles import (
+    Buffers,
+    Sums,
+    add_row_sums,
+    diagonal_of,
+    for_each_tile,
+    pass_over,
+    product_sum,
+)
 
 ESTIMATORS = ("U", "V", "normalized")
 ROUNDING = 1e-12  # of a sum, below which its centred part is no more than rounding
@@ -60,7 +68,8 @@ def hsic(
     """
     checks.option(estimator, "estimator", ESTIMATORS)
     least = 4 if estimator == "U" else 2
-    kernels, (X, Y) = paired_samples([("X", X, kernel_x), ("Y", Y, kernel_y)], least)
+    named = [("X", X, kernel_x), ("Y", Y, kernel_y)]
+    kernels, (X, Y) = paired_samples(named, least, stay=basis is None)
     kx, ky = kernels[0].resolve(X), kernels[1].resolve(Y)
     sums = hsic_sums(kx, ky, X, Y) if basis is None else coordinate_sums(kx, ky, X, Y, basis)
     return sums.estimate(estimator)
@@ -106,29 +115,28 @@ def centred_product(ab: float, a: np.ndarray, b: np.ndarray) -> float:
 
 def hsic_sums(kx: Kernel, ky: Kernel, X: Points, Y: Points) -> HsicSums:
     """One pass over both Gram matrices, tile by tile."""
+    return pass_over(X, lambda side: _exact_sums(kx, ky, X, Y, side))
+
+
+def _exact_sums(kx: Kernel, ky: Kernel, X: Points, Y: Points, side: int) -> HsicSums:
     n = count(X)
     compare_x, compare_y = kx._against(X), ky._against(Y)
     room_x, room_y = Buffers(X), Buffers(Y)
-    sums = Sums((3,), (n,), (n,))
+    sums = Sums((1,), (1,), (1,), (n,), (n,), like=X)
 
     def work(thread: int, rows: slice, columns: slice) -> None:
-        scalars, rows_x, rows_y = sums.of(thread)
+        xy, xx, yy, rows_x, rows_y = sums.of(thread)
         K = compare_x(take(X, rows), columns, room_x.of(thread, rows, columns)[0])
         L = compare_y(take(Y, rows), columns, room_y.of(thread, rows, columns)[0])
         twice = 1 if rows == columns else 2
-        flat_k, flat_l = K.ravel(), L.ravel()
-        scalars += twice * np.array([flat_k @ flat_l, flat_k @ flat_k, flat_l @ flat_l])
-        for tile, row in ((K, rows_x), (L, rows_y)):
-            row[rows] += tile.sum(axis=1)
-            if rows != columns:
-                row[columns] += tile.sum(axis=0)
+        for sum_, A, B in ((xy, K, L), (xx, K, K), (yy, L, L)):
+            sum_ += twice * product_sum(A, B)
+        add_row_sums(rows_x, K, rows, columns)
+        add_row_sums(rows_y, L, rows, columns)
 
-    for_each_tile(n, work)
-    (xy, xx, yy), rows_x, rows_y = sums.total()
-    diagonals = [
-        np.asarray(kernel._diagonal(points), dtype=np.float64)
-        for kernel, points in ((kx, X), (ky, Y))
-    ]
+    for_each_tile(n, work, side)
+    (xy,), (xx,), (yy,), rows_x, rows_y = sums.total()
+    diagonals = diagonal_of(kx, X), diagonal_of(ky, Y)
     return HsicSums(n, float(xy), float(xx), float(yy), rows_x, rows_y, *diagonals)
 
 

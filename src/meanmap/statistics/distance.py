@@ -12,7 +12,7 @@ from meanmap.arrays import Points, concatenate, count, spans, take
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis, Space
 from meanmap.statistics.gates import resolved, two_samples
-from meanmap.statistics.tiles import gram_sums
+from meanmap.statistics.tiles import diagonal_of, gram_sums
 
 ESTIMATORS = ("U", "V", "linear", "block", "incomplete")
 Five = tuple[float, float, float, float, float]
@@ -70,7 +70,8 @@ def mmd(
     4.5
     """
     checks.option(estimator, "estimator", ESTIMATORS)
-    kernel, X, Y = two_samples(X, Y, kernel, 1 if estimator == "V" else 2)
+    exact = estimator in ("U", "V") and basis is None
+    kernel, X, Y = two_samples(X, Y, kernel, 1 if estimator == "V" else 2, stay=exact)
     kernel = resolved(kernel, X, Y)
     if estimator in ("U", "V"):
         sums = _sums(kernel, X, Y) if basis is None else _coordinate_sums(kernel, X, Y, basis)
@@ -90,7 +91,7 @@ def from_sums(xx: Any, yy: Any, xy: Any, dx: Any, dy: Any, n: Any, m: Any, estim
 
 
 def _sums(kernel: Kernel, X: Points, Y: Points) -> Five:
-    dx, dy = (float(np.sum(kernel._diagonal(part), dtype=np.float64)) for part in (X, Y))
+    dx, dy = (float(diagonal_of(kernel, part).sum()) for part in (X, Y))
     return gram_sums(kernel, X), gram_sums(kernel, Y), gram_sums(kernel, X, Y), dx, dy
 
 

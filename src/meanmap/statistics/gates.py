@@ -5,19 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count
+from meanmap.arrays import Points, concatenate, count, on_accelerator
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.statistics.tiles import on_host
 
 
-def two_samples(X: Any, Y: Any, kernel: Any, least: int = 2) -> tuple[Kernel, Points, Points]:
-    """The kernel as given, and two samples of its domain with at least `least` points each."""
+def two_samples(
+    X: Any, Y: Any, kernel: Any, least: int = 2, stay: bool = False
+) -> tuple[Kernel, Points, Points]:
+    """The kernel as given, and two samples of its domain with at least `least` points each.
+
+    Those of an accelerator come to the host unless they may `stay`.
+    """
     kernel = as_kernel(kernel, X, "X")
-    X = on_host(kernel.check(X, "X"))
-    Y = on_host(kernel.check(Y, "Y", X, "X"))
+    X = kernel.check(X, "X")
+    X, Y = settled([X, kernel.check(Y, "Y", X, "X")], stay)
     for name, points in (("X", X), ("Y", Y)):
         enough(count(points), name, least)
     return kernel, X, Y
+
+
+def settled(samples: list[Points], stay: bool) -> list[Points]:
+    """The samples on the host, or all where they are on an accelerator."""
+    if stay and all(on_accelerator(points) for points in samples):
+        return samples
+    return [on_host(points) for points in samples]
 
 
 def resolved(kernel: Kernel, X: Points, Y: Points) -> Kernel:
@@ -26,14 +38,18 @@ def resolved(kernel: Kernel, X: Points, Y: Points) -> Kernel:
 
 
 def paired_samples(
-    named: list[tuple[str, Any, Any]], least: int
+    named: list[tuple[str, Any, Any]], least: int, stay: bool = False
 ) -> tuple[list[Kernel], list[Points]]:
-    """For (name, points, kernel) a variable: the kernels, and samples of one length."""
+    """For (name, points, kernel) a variable: the kernels, and samples of one length.
+
+    Those of an accelerator come to the host unless they may `stay` and all live there.
+    """
     kernels, samples = [], []
     for name, points, kernel in named:
         kernel = as_kernel(kernel, points, name)
         kernels.append(kernel)
-        samples.append(on_host(kernel.check(points, name)))
+        samples.append(kernel.check(points, name))
+    samples = settled(samples, stay)
     names = [name for name, _, _ in named]
     n = checks.same_length(list(zip(names, samples, strict=True)))
     enough(n, " and ".join([", ".join(names[:-1]), names[-1]]), least)

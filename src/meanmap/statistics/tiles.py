@@ -1,4 +1,9 @@
-"""Gram matrices read tile by tile, never stored: what every exact statistic is summed from."""
+"""Gram matrices read tile by tile, never stored: what every exact statistic is summed from.
+
+On the host tiles fit a core's cache and threads share them out, each with its own sums. Points on
+an accelerator stay there, and so do tiles, larger ones, and sums, in double precision whatever the
+tiles' is.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +17,33 @@ from typing import Any
 
 import numpy as np
 
-from meanmap import checks
+from meanmap import checks, fused
 from meanmap.arrays import (
+    DEVICE_SIDE,
     Array,
     Points,
+    asarray,
     count,
     float_like,
     for_each_thread,
+    in_blocks,
+    namespace,
+    on_accelerator,
     spans,
     take,
     to_library,
+    to_numpy,
 )
 from meanmap.kernels import Gaussian, Kernel, Laplace
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis, Space
 
 MOST_SQUARINGS = 10
+FEW = 8  # columns of labels that are summed in double precision
 SIDE = 512  # rows and columns of a tile, which fits a core's cache
 
-# (rows, columns, buffers) → the tile of every kernel in turn; each is overwritten by the next
-Tiles = Callable[[Points, Any, np.ndarray], Iterator[tuple[int, Array]]]
+# (rows, columns, buffer) → the tile of every kernel in turn; each is overwritten by the next
+Tiles = Callable[[Points, Any, Any], Iterator[tuple[int, Array]]]
 
 
 def on_host(points: Points) -> Points:
@@ -62,13 +74,13 @@ class Family:
             for i, squarings in self._plan()
         ]
 
-        def tiles(A: Points, columns: Any, buffer: np.ndarray) -> Iterator[tuple[int, Array]]:
+        def tiles(A: Points, columns: Any, buffer: Any) -> Iterator[tuple[int, Array]]:
             tile = buffer
             for i, compare, squarings in steps:
                 if compare is not None:
                     tile = compare(A, columns, buffer)
                 for _ in range(squarings):
-                    tile = np.multiply(tile, tile, out=tile)
+                    tile *= tile
                 yield i, tile
 
         return tiles
@@ -96,7 +108,12 @@ class Family:
 
     def diagonals(self, points: Points) -> np.ndarray:
         """k(x, x) of every point, a row a kernel."""
-        return np.stack([np.asarray(k._diagonal(points)) for k in self.kernels])
+        return np.stack([diagonal_of(k, points) for k in self.kernels])
+
+
+def diagonal_of(kernel: Kernel, points: Points) -> np.ndarray:
+    """k(x, x) of every point, on the host in double precision."""
+    return to_numpy(kernel._diagonal(points)).astype(np.float64, copy=False)
 
 
 def for_each_tile(
@@ -105,7 +122,10 @@ def for_each_tile(
     side: int = SIDE,
     progress: bool = False,
 ) -> None:
-    """Call `work(thread, rows, columns)` for the tiles on and above the diagonal of n × n."""
+    """Call `work(thread, rows, columns)` for the tiles on and above the diagonal of n × n.
+
+    Tiles larger than a core's cache are an accelerator's, and come one after the other.
+    """
     strips = list(spans(n, side))
 
     def share(thread: int, of: int) -> None:
@@ -115,44 +135,59 @@ def for_each_tile(
             done(1)
 
     with progress_bar(len(strips) * (len(strips) + 1) // 2, "Gram matrix", progress) as done:
-        if len(strips) == 1:
+        if len(strips) == 1 or side > SIDE:
             share(0, 1)
         else:
             for_each_thread(share)
 
 
+def pass_over(points: Points, work: Callable[[int], Any]) -> Any:
+    """`work(side)` with the side of tiles that suits where the points live."""
+    return in_blocks(work, DEVICE_SIDE) if on_accelerator(points) else work(SIDE)
+
+
 class Sums:
-    """One accumulator a thread, added up in the order of the threads."""
+    """One accumulator a thread, in double precision, added up in the order of the threads."""
 
-    def __init__(self, *shapes: tuple[int, ...]) -> None:
+    def __init__(self, *shapes: tuple[int, ...], like: Points | None = None) -> None:
         self._shapes = shapes
-        self._parts: dict[int, list[np.ndarray]] = {}
+        self._like = None if like is None or not on_accelerator(like) else float_like(like)
+        self._parts: dict[int, list[Any]] = {}
 
-    def of(self, thread: int) -> list[np.ndarray]:
+    def of(self, thread: int) -> list[Any]:
         """This thread's accumulators."""
         if thread not in self._parts:
-            self._parts[thread] = [np.zeros(shape) for shape in self._shapes]
+            self._parts[thread] = [self._zeros(shape) for shape in self._shapes]
         return self._parts[thread]
 
+    def _zeros(self, shape: tuple[int, ...]) -> Any:
+        zeros = np.zeros(shape)
+        if self._like is None:
+            return zeros
+        return asarray(zeros, self._like, namespace(self._like).float64)
+
     def total(self) -> list[np.ndarray]:
-        """The sums over threads."""
+        """The sums over threads, on the host."""
         first, *others = (self._parts[thread] for thread in sorted(self._parts))
         for other in others:
             for mine, theirs in zip(first, other, strict=True):
                 mine += theirs
-        return first
+        return [to_numpy(part) for part in first]
 
 
 class Buffers:
-    """Room for tiles, one lot a thread, in the points' precision."""
+    """Room for tiles on the host, one lot a thread, in the points' precision."""
 
     def __init__(self, like: Points, how_many: int = 1, size: int = SIDE * SIDE) -> None:
+        self._elsewhere = on_accelerator(like)
         self._dtype = float_like(like).dtype
         self._count, self._size = how_many, size
         self._parts: dict[int, list[np.ndarray]] = {}
 
-    def of(self, thread: int, rows: slice, columns: slice) -> list[np.ndarray]:
-        """This thread's buffers, in the shape of a tile."""
+    def of(self, thread: int, rows: slice, columns: slice) -> list[Any]:
+        """This thread's buffers, in the shape of a tile; an accelerator has its own ways."""
+        if self._elsewhere:
+            return [None] * self._count
         if thread not in self._parts:
             self._parts[thread] = [
                 np.empty(self._size, dtype=self._dtype) for _ in range(self._count)
@@ -161,19 +196,144 @@ class Buffers:
         return [flat[: shape[0] * shape[1]].reshape(shape) for flat in self._parts[thread]]
 
 
+def total(tile: Array, axis: int | None = None) -> Array:
+    """The sum of a tile, or of its rows or columns, in double precision."""
+    if isinstance(tile, np.ndarray):
+        return tile.sum(axis=axis, dtype=np.float64)
+    xp = namespace(tile)
+    return xp.sum(tile, axis=axis, dtype=xp.float64)
+
+
+def product_sum(A: Array, B: Array) -> Array:
+    """Σ AB of two tiles."""
+    if isinstance(A, np.ndarray):
+        return A.ravel() @ B.ravel()
+    return total(A * B)
+
+
+def labelled_sums(tile: Array, here: Array, there: Array) -> Array:
+    """aᵀ(tile)b for pairs of columns a, b of 0 and 1 (as small integers)."""
+    if isinstance(tile, np.ndarray):
+        return np.sum(here * (tile @ there.astype(np.float64)), axis=0)
+    xp = namespace(tile)
+    if here.shape[1] <= FEW or not (fused.on_cuda(tile) and is_single(tile)):
+        columns = in_double(tile) @ xp.astype(there, xp.float64)
+        return total(columns * here, 0)
+    centre = xp.mean(tile)
+    tile = tile - centre
+    scale = xp.clip(xp.max(abs(tile)), 1e-30, None)
+    columns = fused.times_labels(fused.halves(tile / scale), fused.stacked_labels(there))
+    return total(columns * here, 0) * scale + total(here, 0) * total(there, 0) * centre
+
+
+def labelled_gram(
+    family: Family, points: Points, labels: Array, rows: bool = False, progress: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """aᵀKa for every column a of 0 and 1, and the rows' sums if asked for, a row a kernel.
+
+    On CUDA a Gram matrix in single precision is cut into two halves of 11 bits each, whose products
+    with 0 and 1 tensor cores take at the speed of half precision, see `fused.times_labels`.
+    """
+    profiles = [getattr(kernel, "_fused", None) for kernel in family.kernels]
+    halved = not rows and None not in profiles and fused.fits(points, points) and is_single(points)
+    if halved and labels.shape[1] > FEW:
+        return pass_over(points, lambda side: _in_halves(family, points, labels, side, progress))
+    return pass_over(points, lambda side: _labelled(family, points, labels, rows, side, progress))
+
+
+def is_single(points: Array) -> bool:
+    """Whether numbers are in single precision."""
+    return bool(points.dtype == namespace(points).float32)
+
+
+def _labelled(
+    family: Family, points: Points, labels: Array, with_rows: bool, side: int, progress: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    n = count(points)
+    tiles, buffers = family.against(points), Buffers(points)
+    sums = Sums((len(family), labels.shape[1]), (len(family), n), like=points)
+
+    def work(thread: int, rows: slice, columns: slice) -> None:
+        quadratic, row_sums = sums.of(thread)
+        (buffer,) = buffers.of(thread, rows, columns)
+        for i, tile in tiles(take(points, rows), columns, buffer):
+            part = labelled_sums(tile, labels[rows], labels[columns])
+            quadratic[i] += part if rows == columns else 2 * part
+            if with_rows:
+                add_row_sums(row_sums[i], tile, rows, columns)
+
+    for_each_tile(n, work, side, progress)
+    quadratic, row_sums = sums.total()
+    return quadratic, row_sums
+
+
+def _in_halves(
+    family: Family, points: Points, labels: Array, side: int, progress: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    n = count(points)
+    scaled = [kernel.scaled(points) for kernel in family.kernels]
+    centres = [_typical(kernel, points) for kernel in family.kernels]
+    sums = Sums((len(family), labels.shape[1]), like=points)
+    stacked = {span.start: fused.stacked_labels(labels[span]) for span in spans(n, side)}
+
+    def work(thread: int, rows: slice, columns: slice) -> None:
+        (quadratic,) = sums.of(thread)
+        for i, (kernel, at) in enumerate(zip(family.kernels, scaled, strict=True)):
+            both = fused.gram_halves(kernel._fused, at[rows], at[columns], centres[i])
+            products = fused.times_labels(both, stacked[columns.start])
+            part = fused.labelled_columns(products, labels[rows])
+            quadratic[i] += part if rows == columns else 2 * part
+
+    for_each_tile(n, work, side, progress)
+    ones = over_labels(np.ones((1, n)), labels)
+    quadratic = sums.total()[0] + np.array(centres)[:, None] * ones**2
+    return quadratic, np.zeros((len(family), n))
+
+
+def _typical(kernel: Kernel, points: Points) -> float:
+    """About the mean of a Gram matrix, from some rows."""
+    some = take(points, slice(None, None, max(1, count(points) // 1000)))
+    return float(total(kernel._gram(some, some))) / count(some) ** 2
+
+
+def over_labels(values: np.ndarray, labels: Array) -> np.ndarray:
+    """Σᵢ vᵢ aᵢ for rows of values and columns of 0 and 1, which may be an accelerator's."""
+    xp = namespace(labels)
+    there = beside(values, labels)
+    parts = [
+        there[:, block] @ xp.astype(labels[block], xp.float64)
+        for block in spans(labels.shape[0], DEVICE_SIDE)
+    ]
+    return to_numpy(sum(parts[1:], parts[0]))
+
+
 def gram_sums(kernel: Kernel, A: Points, B: Points | None = None) -> float:
     """Σᵢⱼ k(aᵢ, bⱼ), or Σᵢⱼ k(aᵢ, aⱼ) by symmetry at half the work."""
-    if B is not None:
-        ones = np.ones(count(B), dtype=float_like(B).dtype)
-        return float(np.sum(kernel._matmul(A, B, ones), dtype=np.float64))
-    compare, sums, buffers = kernel._against(A), Sums((1,)), Buffers(A)
+    if B is None:
+        return pass_over(A, lambda side: _own_sum(kernel, A, side))
+    if on_accelerator(A):
+        return in_blocks(lambda side: _sum_across(kernel, A, B, side), DEVICE_SIDE)
+    ones = np.ones(count(B), dtype=float_like(B).dtype)
+    return float(np.sum(kernel._matmul(A, B, ones), dtype=np.float64))
+
+
+def _own_sum(kernel: Kernel, A: Points, side: int) -> float:
+    compare, sums, buffers = kernel._against(A), Sums((1,), like=A), Buffers(A)
 
     def work(thread: int, rows: slice, columns: slice) -> None:
         (buffer,) = buffers.of(thread, rows, columns)
         tile = compare(take(A, rows), columns, buffer)
-        sums.of(thread)[0] += (1 if rows == columns else 2) * tile.sum(dtype=np.float64)
+        sums.of(thread)[0] += (1 if rows == columns else 2) * total(tile)
 
-    for_each_tile(count(A), work)
+    for_each_tile(count(A), work, side)
+    return float(sums.total()[0][0])
+
+
+def _sum_across(kernel: Kernel, A: Points, B: Points, side: int) -> float:
+    compare, sums = kernel._against(B), Sums((1,), like=A)
+    for rows in spans(count(A), side):
+        for columns in spans(count(B), side):
+            sums.of(0)[0] += total(compare(take(A, rows), columns, None))
     return float(sums.total()[0][0])
 
 
@@ -197,23 +357,45 @@ def gram_moments(
         squares, mean = float(np.sum((psi.T @ psi) ** 2)), a @ psi
         rows, diagonal = psi @ psi.sum(axis=0), np.sum(psi * psi, axis=1)
         return GramMoments(squares, rows, diagonal, float(mean @ mean))
-    compare, sums, buffers = kernel._against(points), Sums((2,), (n,)), Buffers(points)
+    return pass_over(points, lambda side: _exact_moments(kernel, points, a, side))
+
+
+def _exact_moments(kernel: Kernel, points: Points, a: np.ndarray, side: int) -> GramMoments:
+    n = count(points)
+    compare, buffers = kernel._against(points), Buffers(points)
+    sums = Sums((1,), (1,), (n,), like=points)
+    weights = beside(a, points)
 
     def work(thread: int, rows: slice, columns: slice) -> None:
-        scalars, row_sums = sums.of(thread)
+        squares, quadratic, row_sums = sums.of(thread)
         (buffer,) = buffers.of(thread, rows, columns)
         tile = compare(take(points, rows), columns, buffer)
-        flat = tile.ravel()
         twice = 1 if rows == columns else 2
-        scalars += twice * np.array([flat @ flat, a[rows] @ tile @ a[columns]])
-        row_sums[rows] += tile.sum(axis=1)
-        if rows != columns:
-            row_sums[columns] += tile.sum(axis=0)
+        squares += twice * product_sum(tile, tile)
+        quadratic += twice * (weights[rows] @ in_double(tile) @ weights[columns])
+        add_row_sums(row_sums, tile, rows, columns)
 
-    for_each_tile(n, work)
-    (squares, quadratic), row_sums = sums.total()
-    diagonal = np.asarray(kernel._diagonal(points), dtype=np.float64)
-    return GramMoments(float(squares), row_sums, diagonal, float(quadratic))
+    for_each_tile(n, work, side)
+    (squares,), (quadratic,), row_sums = sums.total()
+    return GramMoments(float(squares), row_sums, diagonal_of(kernel, points), float(quadratic))
+
+
+def beside(values: np.ndarray, points: Points) -> Array:
+    """Numbers of the host where the points live, their precision kept."""
+    return to_library(values, points) if on_accelerator(points) else values
+
+
+def in_double(tile: Array) -> Array:
+    """A tile in double precision."""
+    xp = namespace(tile)
+    return xp.astype(tile, xp.float64, copy=False)
+
+
+def add_row_sums(sums: Array, tile: Array, rows: slice, columns: slice) -> None:
+    """Add a tile, and its mirror image below the diagonal, to the rows' sums of a Gram matrix."""
+    sums[rows] += total(tile, 1)
+    if rows != columns:
+        sums[columns] += total(tile, 0)
 
 
 def memory_limit(value: Any) -> int:

@@ -1,0 +1,871 @@
+"""Every public name × array library: the same numbers, in the caller's kind of array.
+
+`CASES` has a small problem for every public function and estimator that takes arrays. Each is
+solved with NumPy's double precision, and again with every library that is installed and in single
+precision: arrays that come back must be of the library, on its device, and say the same. A new
+public name is one more case, or a line in `WITHOUT_ARRAYS` that says why there is none. Kernels and
+bases have a suite of their own, `test_conformance.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import meanmap as mm
+from libraries import NAMES, Library, host, library
+from meanmap.arrays import is_array, is_floating, namespace
+from meanmap.kernels import Delta, Gaussian
+from meanmap.spaces import Nystroem
+
+Answers = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a case is posed in: a library, a precision, and what stays NumPy's (mixed input)."""
+
+    library: Library
+    precision: Any = np.float64
+    mixed: bool = False
+
+    def __call__(self, value: Any) -> Any:
+        """A NumPy array, or a list or dictionary of them, as the caller would pass it."""
+        if isinstance(value, list):
+            return [self(part) for part in value]
+        if isinstance(value, tuple):
+            return tuple(self(part) for part in value)
+        if isinstance(value, dict):
+            return {name: self(part) for name, part in value.items()}
+        value = np.asarray(value)
+        value = value.astype(self.precision) if value.dtype.kind == "f" else value
+        return self.library.asarray(value)
+
+    def second(self, value: Any) -> Any:
+        """What comes beside the points: labels, targets, weights. NumPy's in mixed input."""
+        return Given(Library("numpy"), self.precision)(value) if self.mixed else self(value)
+
+
+Solve = Callable[[Given], Answers]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem, and to what its answers are good: in double and in single precision."""
+
+    names: tuple[str, ...]
+    solve: Solve
+    rtol: float
+    single: float
+    slow: tuple[str, ...]  # libraries that are slow at it
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(
+    *names: str, rtol: float = 1e-6, single: float = 1e-3, slow: tuple[str, ...] = ()
+) -> Callable[[Solve], Solve]:
+    """Registers a case for some public names."""
+
+    def register(solve: Solve) -> Solve:
+        CASES[solve.__name__] = Case(names, solve, rtol, single, slow)
+        return solve
+
+    return register
+
+
+#: Public names that take no arrays, or give none back.
+WITHOUT_ARRAYS = {
+    "ApproximationWarning": "a warning",
+    "ConflictWarning": "a warning",
+    "RegularizationWarning": "a warning",
+    "SimulationWarning": "a warning",
+    "SelectionPath": "a record of counts and dependences, drawn by HSICSelector",
+    "ShiftReport": "a record of numbers and words",
+    "TestResult": "a record of numbers; its witness is asked in the cases of the tests",
+    "Validation": "a record of errors",
+    "kernels": "a module: see test_conformance",
+    "spaces": "a module: see test_conformance",
+    "load": "reads a file: see test_persistence and test_conformance",
+    "save": "writes a file: see test_persistence and test_conformance",
+}
+
+
+# --- problems -------------------------------------------------------------------------------------
+
+
+def pairs(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Points of the plane, and a number that depends on them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=n)
+
+
+def groups(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three groups of points, and their labels."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % 3
+    return 4.0 * np.eye(3)[labels][:, :2] + rng.normal(size=(n, 2)), labels
+
+
+def bags(n: int = 24, seed: int = 0) -> tuple[list[np.ndarray], np.ndarray]:
+    """Samples of several sizes and spreads, and their spreads."""
+    rng = np.random.default_rng(seed)
+    spread = rng.uniform(0.5, 2.0, size=n)
+    return [s * rng.normal(size=(int(rng.integers(6, 10)), 2)) for s in spread], spread
+
+
+def turning(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """States that turn, and noisy observations of them."""
+    rng = np.random.default_rng(seed)
+    angle = np.cumsum(rng.normal(0.4, 0.1, size=n))
+    states = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return states, states + 0.2 * rng.normal(size=states.shape)
+
+
+def columns(n: int = 60, seed: int = 0) -> dict[str, np.ndarray]:
+    """Three variables, each of which depends on the one before."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=n)
+    b = a + 0.5 * rng.normal(size=n)
+    return {"a": a, "b": b, "c": np.sin(b) + 0.3 * rng.normal(size=n)}
+
+
+CHAIN = nx.path_graph(["a", "b", "c"])
+
+
+# --- the core -------------------------------------------------------------------------------------
+
+
+@case("embed", "Embedding")
+def embedding(given: Given) -> Answers:
+    X, _ = pairs()
+    e = mm.embed(given(X), Gaussian(1.0))
+    other = mm.embed(given(X + 0.5), Gaussian(1.0))
+    at = given(X[:5])
+    low, high = e.interval(0.8)
+    return {
+        "weights": e.weights,
+        "at": e(at),
+        "distance": e.distance(other),
+        "mean": e.mean(),
+        "std": e.std(),
+        "quantile": e.quantile(0.3),
+        "low": low,
+        "high": high,
+        "mode": e.mode(),
+        "sample": e.sample(3, rng=0),
+        "herd": e.herd(3),
+        "support": e.support(at),
+        "density": e.density(at),
+        "expect": e.expect(lambda x: x[:, 0] ** 2),
+        "error": e.error_bound(),
+    }
+
+
+@case("JointEmbedding")
+def joint_embedding(given: Given) -> Answers:
+    X, y = pairs()
+    kernel = Gaussian(1.0) @ Gaussian(1.0)
+    e = mm.embed((given(X), given.second(y[:, None])), kernel)
+    return {"norm": e.norm(centered=True), "mean": e.marginal(1).mean(), "at": e(given((X, y[:, None])))}
+
+
+@case("ConditionalEmbedding")
+def conditional_embedding(given: Given) -> Answers:
+    X, y = pairs()
+    w = np.random.default_rng(1).uniform(0.5, 1.5, size=len(y))
+    model = mm.ConditionalEmbedding(Gaussian(1.0), Gaussian(1.0), 1e-2)
+    model.fit(given(X), given.second(y), sample_weight=given.second(w))
+    at = model.given(given(X[:4]))
+    return {
+        "predict": model.predict(given(X[:4])),
+        "std": at.std(),
+        "weights": model.weights(given(X[:4])),
+        "score": model.score(given(X), given.second(y), sample_weight=given.second(w)),
+    }
+
+
+@case("ConditionalEmbedding")
+def conditional_stream(given: Given) -> Answers:
+    X, y = pairs()
+    w = np.random.default_rng(1).uniform(0.5, 1.5, size=len(y))
+    model = mm.ConditionalEmbedding(Gaussian(1.0), Gaussian(1.0), 1e-2)
+    for rows in (slice(0, 40), slice(40, 60)):
+        model.partial_fit(given(X[rows]), given.second(y[rows]), given.second(w[rows]))
+    spectrum = mm.ConditionalEmbedding(Gaussian(1.0), Gaussian(1.0), 1e-2).fit(
+        given(X[:-1]), given(X[1:])
+    )
+    return {
+        "predict": model.predict(given(X[:4])),
+        "eigenvalues": abs(spectrum.spectrum(2).eigenvalues),
+    }
+
+
+@case("sum_rule", "chain_rule", "bayes_rule", "ConditionalOperator")
+def rules(given: Given) -> Answers:
+    X, y = pairs()
+    model = mm.ConditionalEmbedding(Gaussian(1.0), Gaussian(1.0), 1e-2)
+    model.fit(given(X), given.second(y))
+    prior = mm.embed(given(X + 0.3), Gaussian(1.0))
+    posterior = mm.bayes_rule(model, prior, regularization=1e-2)
+    return {
+        "sum": mm.sum_rule(model, prior).mean(),
+        "chain": mm.chain_rule(model, prior).norm(),
+        "posterior": posterior.predict(given(y[:3, None])),
+        "weights": posterior.weights(given(y[:3, None])),
+    }
+
+
+@case("compress", "Compression")
+def compression(given: Given) -> Answers:
+    X, _ = pairs()
+    found = mm.compress(given(X), 8, Gaussian(1.0), rng=0)
+    return {"points": found.points, "indices": found.indices, "weights": found.weights}
+
+
+# --- statistics and tests -------------------------------------------------------------------------
+
+
+@case("mmd", "hsic", "joint_hsic", "stein_discrepancy")
+def statistics(given: Given) -> Answers:
+    X, y = pairs()
+    return {
+        "mmd": mm.mmd(given(X), given.second(X + 0.5), Gaussian(1.0)),
+        "hsic": mm.hsic(given(X), given.second(y[:, None])),
+        "joint": mm.joint_hsic(given(X), given.second(y[:, None]), given.second(y[::-1, None])),
+        "stein": mm.stein_discrepancy(given(X), lambda x: -x, Gaussian(1.0)),
+    }
+
+
+@case("conditional_mmd", "hscic")
+def conditional_statistics(given: Given) -> Answers:
+    X, y = pairs()
+    options = {"kernel_x": Gaussian(1.0), "kernel_y": Gaussian(1.0), "regularization": 1e-2}
+    at = given(X[:4])
+    Y = y[:, None]
+    return {
+        "mmd": mm.conditional_mmd(
+            given(X), given.second(Y), given(X + 0.1), given.second(Y**2), at, **options
+        ),
+        "hscic": mm.hscic(
+            given(X[:, :1]), given.second(Y), given(X), at, kernel_z=Gaussian(1.0), **options
+        ),
+    }
+
+
+@case("two_sample_test", "independence_test", "joint_independence_test")
+def permutation_tests(given: Given) -> Answers:
+    X, y = pairs()
+    options: dict[str, Any] = {"n_permutations": 99, "rng": 0}
+    Y = y[:, None]
+    two = mm.two_sample_test(given(X), given.second(X + 0.5), Gaussian(1.0), **options)
+    dependent = mm.independence_test(
+        given(X), given.second(Y), Gaussian(1.0), Gaussian(1.0), **options
+    )
+    joint = mm.joint_independence_test(given(X), given.second(Y), given.second(Y[::-1]), **options)
+    return {
+        "two-sample": two.statistic,
+        "p": two.pvalue,
+        "witness": two.witness(given(X[:4])),
+        "independence": dependent.statistic,
+        "p-independence": dependent.pvalue,
+        "joint": joint.statistic,
+        "p-joint": joint.pvalue,
+    }
+
+
+@case(
+    "conditional_independence_test",
+    "conditional_two_sample_test",
+    "goodness_of_fit_test",
+    "counterfactual_effect",
+    "CounterfactualEffect",
+)
+def wild_tests(given: Given) -> Answers:
+    X, y = pairs()
+    Y = y[:, None]
+    options: dict[str, Any] = {
+        "n_permutations": 99,
+        "rng": 0,
+        "regularization": 1e-2,
+        "kernel_x": Gaussian(1.0),
+        "kernel_y": Gaussian(1.0),
+    }
+    given_z = mm.conditional_independence_test(
+        given(X[:, :1]),
+        given.second(Y),
+        given(X[:, 1:]),
+        kernel_z=Gaussian(1.0),
+        refit=False,
+        **options,
+    )
+    two = mm.conditional_two_sample_test(
+        given(X), given.second(Y), given(X + 0.1), given.second(Y + 1), **options
+    )
+    fit = mm.goodness_of_fit_test(
+        given(X), lambda x: -x, Gaussian(1.0), n_permutations=99, rng=0
+    )
+    effect = mm.counterfactual_effect(
+        given(X), given.second(Y), given(X + 0.1), given.second(Y + 1), **options
+    )
+    return {
+        "conditional": given_z.statistic,
+        "two": two.statistic,
+        "p-two": two.pvalue,
+        "fit": fit.statistic,
+        "p-fit": fit.pvalue,
+        "effect": effect.statistic,
+        "mean": effect.mean_effect,
+        "treated": effect.treated.mean(),
+    }
+
+
+@case("power_analysis", "PowerAnalysis")
+def power(given: Given) -> Answers:
+    X, _ = pairs()
+    found = mm.power_analysis(
+        mm.two_sample_test,
+        given(X),
+        given.second(X + 0.8),
+        sizes=[10, 20],
+        n_simulations=20,
+        n_permutations=49,
+        kernel=Gaussian(1.0),
+        rng=0,
+    )
+    return {"size": float(found.size or 0), "powers": float(found.powers[0])}
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+@case("KernelPCA")
+def kernel_pca(given: Given) -> Answers:
+    X, y = pairs()
+    model = mm.KernelPCA(2, Gaussian(1.0))
+    scores = model.fit_transform(given(X), sample_weight=given.second(1 + y**2))
+    return {
+        "scores": scores,
+        "eigenvalues": model.eigenvalues_,
+        "again": model.transform(given(X[:5])),
+        "points": model.inverse_transform(scores[:4]),
+        "score": model.score(given(X)),
+    }
+
+
+@case("KernelCCA")
+def kernel_cca(given: Given) -> Answers:
+    X, y = pairs()
+    model = mm.KernelCCA(1, Gaussian(1.0), Gaussian(1.0))
+    f, g = model.fit_transform(given(X), given.second(y))
+    return {
+        "f": f,
+        "g": g,
+        "correlations": model.correlations_,
+        "score": model.score(given(X), given.second(y)),
+    }
+
+
+@case("KernelDimensionReduction", rtol=1e-4)
+def dimension_reduction(given: Given) -> Answers:
+    X, y = pairs()
+    model = mm.KernelDimensionReduction(1, regularization=1e-2, n_init=1, random_state=0)
+    model.fit(given(X), given.second(y))
+    labels = mm.KernelDimensionReduction(
+        1, Delta(), regularization=1e-2, method="gradient", random_state=0
+    ).fit(given(X), given.second((y > 0).astype(int)))
+    return {
+        "transform": model.transform(given(X[:5])) ** 2,
+        "labels": labels.transform(given(X[:5])) ** 2,
+        "objective": model.objective_,
+    }
+
+
+@case("HSICSelector")
+def selector(given: Given) -> Answers:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    y = X[:, 1] + X[:, 3] ** 2
+    answers: Answers = {}
+    for method in ("backward", "forward", "lasso"):
+        model = mm.HSICSelector(2, method=method, random_state=0).fit(given(X), given.second(y))
+        answers[method] = model.transform(given(X[:4]))
+        answers["back " + method] = model.inverse_transform(answers[method])
+    model = mm.HSICSelector(1, random_state=0)
+    answers["labels"] = model.fit_transform(given(X), given.second((y > 0).astype(int)))
+    return answers
+
+
+@case("HSICClustering")
+def clustering(given: Given) -> Answers:
+    X, labels = groups()
+    model = mm.HSICClustering(3, Gaussian(2.0), n_init=2, random_state=0)
+    found = model.fit_predict(given(X), sample_weight=given.second(1.0 + (labels == 0)))
+    again = model.predict(given(X[:6]))
+    return {  # which points go together: the names of clusters are a matter of rounding
+        "labels": found[:, None] == found[None, :],
+        "predict": again[:, None] == found[None, :],
+        "score": model.score(given(X)),
+    }
+
+
+@case("ColoredUnfolding", rtol=1e-3, single=1e-2)
+def unfolding(given: Given) -> Answers:
+    t = np.sort(np.random.default_rng(0).uniform(0, 5, size=40))  # no two neighbours equally near
+    X = np.stack([np.cos(t), np.sin(t)], axis=1)
+    model = mm.ColoredUnfolding(1, 6, Gaussian(1.0), tol=1e-6, random_state=0)
+    places = model.fit_transform(given(X), given.second(t))
+    return {
+        "places": places,
+        "transform": model.transform(given(X[:4] + 0.01)),
+        "objective": model.objective_,
+    }
+
+
+@case("SupportMeasureClassifier", rtol=1e-3)
+def support_measures(given: Given) -> Answers:
+    X, spread = bags()
+    y = (spread > 1.2).astype(int)
+    model = mm.SupportMeasureClassifier(Gaussian(1.0), bandwidth2=0.5, tol=1e-8)
+    model.fit(given(X), given.second(y), sample_weight=given.second(1.0 + y))
+    rows, labels = groups()
+    three = mm.SupportMeasureClassifier(Gaussian(1.0), "linear", tol=1e-8)
+    three.fit(given(rows), given.second(labels))
+    return {
+        "decision": model.decision_function(given(X[:5])),
+        "predict": model.predict(given(X[:5])),
+        "score": model.score(given(X), given.second(y)),
+        "rows": three.predict(given(rows[:9])),
+        "three": three.decision_function(given(rows[:9])),
+    }
+
+
+@case("SupportMeasureRegressor", rtol=1e-3)
+def support_regression(given: Given) -> Answers:
+    X, spread = bags()
+    model = mm.SupportMeasureRegressor(Gaussian(1.0), bandwidth2=0.5, tol=1e-8)
+    model.fit(given(X), given.second(spread))
+    low = mm.SupportMeasureRegressor(
+        Gaussian(1.0), bandwidth2=0.5, tol=1e-8, basis=Nystroem(8, random_state=0)
+    ).fit(given(X), given.second(spread))
+    return {
+        "predict": model.predict(given(X[:5])),
+        "low": low.predict(given(X[:5])),
+        "score": model.score(given(X), given.second(spread)),
+    }
+
+
+@case("DistributionRidge")
+def distribution_ridge(given: Given) -> Answers:
+    X, spread = bags()
+    model = mm.DistributionRidge(Gaussian(1.0), bandwidth2=0.5, regularization=1e-2)
+    model.fit(given(X), given.second(spread))
+    vectors = mm.DistributionRidge(
+        Gaussian(1.0),
+        bandwidth2=0.5,
+        regularization=1e-2,
+        point_basis=Nystroem(10, random_state=0),
+    ).fit(given(X), given.second(np.stack([spread, spread**2], axis=1)))
+    return {
+        "predict": model.predict(given(X[:5])),
+        "several": vectors.predict(given(X[:5])),
+        "score": model.score(given(X), given.second(spread)),
+    }
+
+
+# --- densities ------------------------------------------------------------------------------------
+
+
+@case("EmbeddingDensity", rtol=1e-4)
+def density(given: Given) -> Answers:
+    X, y = pairs()
+    model = mm.EmbeddingDensity(n_candidates=20, bandwidth=1.0, epsilon=1e-2, random_state=0)
+    model.fit(given(X), sample_weight=given.second(1 + y**2))
+    return {
+        "log": model.score_samples(given(X[:5])),
+        "score": model.score(given(X)),
+        "sample": model.sample(3, random_state=0),
+    }
+
+
+# --- dynamics -------------------------------------------------------------------------------------
+
+
+def tracked(model: Any, given: Given) -> Answers:
+    """Everything that a filter on states says."""
+    states, observations = turning()
+    model.fit(given(states[:50]), given.second(observations[:50]))
+    seen = observations[50:]
+    track = model.filter(given(seen))
+    low, high = track.interval(0.8)
+    stream = model.start()
+    belief = stream.step(given(seen[0]))
+    both = model.filter([given(seen), given(seen[:5])])
+    return {
+        "mean": track.mean,
+        "std": track.std,
+        "mode": track.mode,
+        "low": low,
+        "high": high,
+        "evidence": track.log_evidence,
+        "support": track.support,
+        "beliefs": track.beliefs(given(states[:3])),
+        "smooth": model.smooth(given(seen)).mean,
+        "predict": model.predict(given(seen), 2).mean,
+        "every": model.predict(given(seen), 2, origin="every").mean,
+        "step": belief.mean(),
+        "ahead": stream.predict(2).mean,
+        "several": both.mean,
+        "several support": both.support,
+    }
+
+
+@case("KernelBayesFilter", "Stream", "Track", slow=("jax",))
+def bayes_filter(given: Given) -> Answers:
+    model = mm.KernelBayesFilter(
+        Gaussian(0.7),
+        Gaussian(0.7),
+        regularization=1e-2,
+        posterior_regularization=1e-2,
+        power=1.0,
+        validation=None,
+    )
+    return tracked(model, given)
+
+
+@case("KernelBayesFilter", slow=("jax",))
+def validated_filter(given: Given) -> Answers:
+    states, observations = turning()
+    controls = np.ones((len(states), 1)) + 0.01 * states[:, :1]
+    model = mm.KernelBayesFilter(
+        Gaussian(0.7), Gaussian(0.7), method="squared", grid={"regularization": [1e-3, 1e-1]},
+        posterior_regularization=1e-1, power=1.0, progress=False,
+    )
+    model.fit(given(states[:50]), given.second(observations[:50]), given.second(controls[:50]))
+    track = model.filter(given(observations[50:]), given.second(controls[50:]))
+    return {"mean": track.mean}
+
+
+@case("AdditiveFilter", slow=("jax",))
+def additive_filter(given: Given) -> Answers:
+    model = mm.AdditiveFilter(
+        Gaussian(0.7), Gaussian(0.7), regularization=1e-2, validation=None
+    )
+    return tracked(model, given)
+
+
+@case("SpectralFilter", slow=("jax",))
+def spectral_filter(given: Given) -> Answers:
+    _, observations = turning()
+    model = mm.SpectralFilter(
+        Gaussian(0.7), 3, window=2, regularization=1e-2, validation=None
+    ).fit(given(observations[:50]))
+    track = model.filter(given(observations[50:]))
+    stream = model.start()
+    stream.step(given(observations[50]))
+    return {
+        "mean": track.mean,
+        "predict": model.predict(given(observations[50:]), 2).mean,
+        "ahead": stream.predict(1).mean,
+        "score": model.score(given(observations[50:])),
+    }
+
+
+# --- graphical models -----------------------------------------------------------------------------
+
+
+@case("KernelGraphicalModel", slow=("jax",))
+def graphical_model(given: Given) -> Answers:
+    data = columns()
+    model = mm.KernelGraphicalModel(CHAIN, Gaussian(0.7), 1e-2).fit(given(data))
+    holes = {name: np.where(np.arange(60) % 7 == i, np.nan, v) for i, (name, v) in enumerate(data.items())}
+    filled = model.impute(given(holes))
+    drawn = model.sample(3, rng=0)
+    evidence = {"a": given(np.array([0.5, -0.5]))}
+    return {
+        "marginal": model.marginal("c", evidence).mean(),
+        "one": model.marginal("c", {"a": 0.5}).mean(),
+        "joint": model.joint("a", "c").norm(),
+        "expect": model.expect(lambda x: x[:, 0] ** 2, "b", evidence),
+        "most": model.most_probable("b", evidence),
+        "log density": model.log_density(given(data)),
+        "score": model.score(given(data)),
+        **{f"imputed {name}": filled[name] for name in data},
+        **{f"drawn {name}": drawn[name] for name in data},
+    }
+
+
+@case("chow_liu_tree")
+def tree(given: Given) -> Answers:
+    found = mm.chow_liu_tree(given(columns()), Gaussian(1.0))
+    edges = {"".join(sorted(edge)): found.edges[edge]["weight"] for edge in found.edges}
+    return {name: float(weight) for name, weight in sorted(edges.items())}
+
+
+@case("BeliefPropagation", "Beliefs", slow=("jax",))
+def propagation(given: Given) -> Answers:
+    graph = nx.Graph([("a", "b"), ("b", "c"), ("c", "a")])
+    model = mm.BeliefPropagation(graph, Gaussian(0.7), 1e-2, random_state=0).fit(given(columns()))
+    found = model.run({"a": given(np.array([0.5]))[0]})
+    soft = model.run({"a": lambda x: namespace(x).exp(-(x[:, 0] ** 2))})
+    ends = found.interval(0.8)
+    return {
+        "mean": found.mean["c"],
+        "std": found.std["c"],
+        "mode": found.mode["c"],
+        "low": ends["c"][0],
+        "belief": found.belief("c").mean(),
+        "density": found.density("c", given(np.array([[0.0], [0.3]]))),
+        "soft": soft.mean["c"],
+        "between": found.mean["b"],
+    }
+
+
+@case("BeliefPropagation", slow=("jax",))
+def grid(given: Given) -> Answers:
+    rng = np.random.default_rng(0)
+    fields = np.cumsum(rng.normal(size=(40, 3, 3)), axis=1)
+    model = mm.BeliefPropagation(nx.grid_2d_graph(3, 3), Gaussian(1.0), 1e-2, random_state=0)
+    model.fit(given(fields))
+    evidence = np.full((3, 3), np.nan)
+    evidence[0] = 0.5
+    found = model.run(given(evidence))
+    return {"mean": found.array(), "std": found.array("std")}
+
+
+# --- likelihood-free inference --------------------------------------------------------------------
+
+
+@case("KernelABC", "Posterior", "Calibration", "PredictiveCheck")
+def inference(given: Given) -> Answers:
+    def simulator(theta: Any, rng: np.random.Generator) -> Any:
+        return given(host(theta) + 0.3 * rng.normal(size=theta.shape))
+
+    model = mm.KernelABC(
+        simulator, {"place": stats.norm()}, random_state=0, regularization=1e-2, progress=False
+    ).fit(60)
+    found = model.posterior(given(np.array([0.5])))
+    low, high = found.interval(0.8)
+    checked = model.check(given(np.array([0.5])), 20)
+    return {
+        "theta": float(np.sum(host(model.theta_))),
+        "mean": found.mean(),
+        "std": found.std(),
+        "low": low,
+        "high": high,
+        "density": found.density(given(np.array([[0.2], [0.4]]))),
+        "sample": found.sample(3, rng=0),
+        "coverage": float(model.calibrate(20).coverage(0.8)[0]),
+        "p": float(checked.pvalues[0]),
+    }
+
+
+@case("bayes_update")
+def update(given: Given) -> Answers:
+    X, y = pairs()
+    found = mm.bayes_update(
+        given(X + 0.3), (given(X), given.second(y[:, None])), given.second(np.array([0.2]))
+    )
+    return {"mean": found.mean(), "std": found.std()}
+
+
+# --- domain adaptation ----------------------------------------------------------------------------
+
+
+@case("KernelMeanMatching", rtol=1e-4)
+def mean_matching(given: Given) -> Answers:
+    X, _ = pairs()
+    model = mm.KernelMeanMatching(Gaussian(1.0), ridge=1e-2, bound=10.0, random_state=0)
+    model.fit(given(X), X_test=given.second(X[:30] + 0.4))
+    return {
+        "weights": model.weights_,
+        "elsewhere": model.weights(given(X[:5] + 0.1)),
+        "score": model.ratio_score(given(X), given(X + 0.4)),
+    }
+
+
+@case("TargetShift", rtol=1e-4)
+def target_shift(given: Given) -> Answers:
+    X, labels = groups(90)
+    model = mm.TargetShift(Gaussian(2.0), ridge=1e-3, n_bootstrap=5, random_state=0)
+    model.fit(given(X), given.second(labels), X_test=given(X[labels < 2]))
+    x, y = pairs()
+    numbers = mm.TargetShift(
+        Gaussian(1.0), Gaussian(1.0), ridge=1e-2, regularization=1e-2, n_bootstrap=0, random_state=0
+    ).fit(given(x), given.second(y), X_test=given(x[y > 0]))
+    return {
+        "weights": model.weights_,
+        "proportions": model.proportions_,
+        "elsewhere": model.weights(given.second(labels[:4])),
+        "adjusted": model.adjust(given(np.full((2, 3), 1 / 3))),
+        "numbers": numbers.weights_,
+        "distribution": numbers.distribution_.mean(),
+    }
+
+
+@case("LocationScaleShift", rtol=1e-2, single=5e-2)
+def location_scale(given: Given) -> Answers:
+    X, labels = groups()
+    model = mm.LocationScaleShift(
+        Gaussian(2.0), target_shift=False, regularization=1e-2, n_init=1, random_state=0
+    )
+    model.fit(given(X), given.second(labels), X_test=given(1.2 * X + 0.5))
+    return {
+        "transform": model.transform(given(X[:5]), given.second(labels[:5])),
+        "weights": model.weights_,
+        "moved": model.X_new_,
+    }
+
+
+@case("InvariantComponents")
+def invariant(given: Given) -> Answers:
+    X, labels = groups()
+    domains = np.arange(60) // 15
+    model = mm.InvariantComponents(
+        2, Gaussian(2.0), trade_off=1.0, regularization=1e-2, random_state=0
+    )
+    Z = model.fit_transform(given(X), given.second(labels), domains=given.second(domains))
+    return {"transform": Z**2, "again": model.transform(given(X[:5])) ** 2}
+
+
+@case("distributional_variance")
+def variance(given: Given) -> Answers:
+    X, _ = pairs()
+    return {
+        "listed": mm.distributional_variance(given([X[:20], X[20:40] + 1, X[40:]]), kernel=Gaussian(1.0)),
+        "rows": mm.distributional_variance(
+            given(X), given.second(np.arange(60) % 4), kernel=Gaussian(1.0)
+        ),
+    }
+
+
+@case("Reweighted", rtol=1e-4)
+def reweighted(given: Given) -> Answers:
+    X, y = pairs()
+    weights = mm.KernelMeanMatching(Gaussian(1.0), ridge=1e-2, bound=10.0, random_state=0)
+    line = mm.Reweighted(Ridge(), weights)
+    line.fit(given(X), given.second(y), X_test=given(X + 0.4), sample_weight=given.second(1 + y**2))
+    rows, labels = groups()
+    classes = mm.Reweighted(LogisticRegression(), weights)
+    classes.fit(given(rows), given.second(labels), X_test=given(rows + 0.4))
+    return {
+        "predict": line.predict(given(X[:5])),
+        "score": line.score(given(X), given.second(y)),
+        "classes": classes.predict(given(rows[:5])),
+        "probabilities": classes.predict_proba(given(rows[:5])),
+        "decision": classes.decision_function(given(rows[:5])),
+    }
+
+
+@case("shift_report")
+def report(given: Given) -> Answers:
+    X, y = pairs(80)
+    found = mm.shift_report(
+        given(X[:40]), given(X[40:] + 1), given.second(y[:40]), given.second(y[40:]), rng=0,
+        progress=False,
+    )
+    return {
+        "effect": float(found.effect),
+        "p": found.overall.pvalue,
+        "difference": float(found.columns[0].difference),
+    }
+
+
+@pytest.fixture(autouse=True)
+def on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors that NumPy cannot read by itself, as if all of them lived on an accelerator."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise TypeError("can't convert a tensor on a device to numpy: use to_numpy")
+
+    with contextlib.suppress(ImportError):
+        monkeypatch.setattr("torch.Tensor.__array__", refuse)
+
+
+# --- the suite ------------------------------------------------------------------------------------
+
+
+@cache
+def truth(name: str) -> Answers:
+    """Answers in NumPy's double precision."""
+    return quietly(CASES[name].solve, Given(Library("numpy")))
+
+
+def quietly(solve: Solve, given: Given) -> Answers:
+    """Answers, with any warning but those that a small sample earns made an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", mm.ConflictWarning)
+        warnings.simplefilter("ignore", mm.ApproximationWarning)
+        return solve(given)
+
+
+def agree(found: Answers, expected: Answers, given: Given, rtol: float) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        reference = expected[name]
+        if type(reference) in (float, int, bool, str):
+            assert type(value) is type(reference), f"{name}: {type(value)}"
+        else:
+            assert given.library.owns(value), f"{name}: {type(value)} in {given.library.name}"
+            kept = given.precision == np.float64 or given.library.name != "numpy"
+            if kept and is_array(value) and is_floating(value):
+                right = str(np.dtype(given.precision))
+                assert right in str(value.dtype), f"{name}: {value.dtype}"
+        there, here = np.asarray(host(reference)), np.asarray(host(value))
+        assert there.shape == here.shape, name
+        if there.dtype.kind in "iub":
+            assert_array_equal(here, there, err_msg=name)
+            continue
+        scale = float(np.nanmax(np.abs(there))) if there.size else 1.0
+        assert_allclose(here, there, rtol=rtol, atol=rtol * scale, err_msg=name)
+
+
+def each_library(names: tuple[str, ...]) -> list[Any]:
+    return [
+        pytest.param(name, of, marks=[pytest.mark.slow] if of in case.slow else [])
+        for name, case in CASES.items()
+        for of in names
+    ]
+
+
+@pytest.mark.parametrize(("name", "of"), each_library(NAMES[1:]))
+def test_double_precision(name: str, of: str) -> None:
+    given = Given(library(of))
+    agree(quietly(CASES[name].solve, given), truth(name), given, CASES[name].rtol)
+
+
+@pytest.mark.parametrize(("name", "of"), each_library(("numpy", "torch", "torch-cuda", "cupy")))
+def test_single_precision(name: str, of: str) -> None:
+    given = Given(library(of), np.float32)
+    found = quietly(CASES[name].solve, given)
+    agree(found, truth(name), given, max(CASES[name].single, CASES[name].rtol))
+
+
+@pytest.mark.parametrize(("name", "of"), each_library(("torch", "torch-cuda", "cupy")))
+def test_mixed_input(name: str, of: str) -> None:
+    """Points of the library, and NumPy arrays beside them."""
+    given = Given(library(of), mixed=True)
+    if "given.second" not in inspect.getsource(CASES[name].solve):
+        pytest.skip("takes one kind of input")
+    agree(quietly(CASES[name].solve, given), truth(name), given, CASES[name].rtol)
+
+
+def test_every_public_name_has_a_case() -> None:
+    covered = {name for case in CASES.values() for name in case.names}
+    assert covered.isdisjoint(WITHOUT_ARRAYS)
+    assert covered | set(WITHOUT_ARRAYS) == set(mm.__all__)
