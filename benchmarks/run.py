@@ -1,7 +1,7 @@
 """Every benchmark, or those named: `python benchmarks/run.py [--list] [--check] [name …]`.
 
-Each runs in an interpreter of its own. Tables go to standard output and, with the raw numbers, to
-`results/` as Markdown and JSON.
+Each runs in an interpreter of its own. Tables go to standard output and, with the raw numbers and a
+picture of the ratios, to `results/` as Markdown, JSON and PNG.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ NAMES = [
     "loopy",
     "selection",
     "thinning",
+    "shifts",
 ]
 
 
@@ -66,6 +67,53 @@ def write(host: dict[str, Any], reports: list[dict[str, Any]], stem: str) -> Pat
     return path
 
 
+def cut(text: str, length: int) -> str:
+    """Text of so many letters at most."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def picture(reports: list[dict[str, Any]], path: Path) -> bool:
+    """How many times the peers' time ours is, a bar a row; whether there was anything to draw."""
+    rows = [
+        (report["name"], row)
+        for report in reports
+        for row in report["rows"]
+        if row["ratio"] and row["peer_name"] and row["unit"] == "s" and not row["inverse"]
+    ]
+    if not rows:
+        return False
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    colours = {True: "#0072b2", False: "#d55e00", None: "#8a8a8a"}
+    fig, ax = plt.subplots(figsize=(9, 0.8 + 0.27 * len(rows)), layout="constrained")
+    for i, (_, row) in enumerate(rows):
+        ax.barh(i, row["ratio"] - 1, left=1, color=colours[row["holds"]], height=0.7)
+        ax.text(max(row["ratio"], 1) * 1.08, i, f"{row['ratio']:.3g}×", va="center", fontsize=7)
+    ax.set_yticks(range(len(rows)))
+    ax.set_yticklabels(
+        [f"{name}: {cut(row['work'], 52)} · {cut(row['peer_name'], 40)}" for name, row in rows],
+        fontsize=7,
+    )
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.axvline(1, color="black", linewidth=0.8)
+    ax.margins(x=0.12, y=0.01)
+    ax.set_xlabel("times as fast as the peer (log scale)")
+    names = {True: "bar holds", False: "bar does not hold", None: "no bar"}
+    ax.legend(
+        [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours.values()],
+        names.values(),
+        loc="lower right",
+        fontsize=7,
+    )
+    fig.savefig(path, dpi=110)
+    plt.close(fig)
+    return True
+
+
 def main() -> int:
     """Run, print, write; the exit status."""
     parser = argparse.ArgumentParser(description="meanmap against its peers, on this machine")
@@ -90,6 +138,7 @@ def main() -> int:
         reports.append(run(name))
         # after each, so that a long run that is stopped leaves what it has
         path = write(host, reports, "latest" if chosen == NAMES else "-".join(chosen))
+        picture(reports, path.with_suffix(".png"))
     broken = [r["name"] for r in reports if r.get("failed")]
     bars = [row for r in reports for row in r["rows"] if row["bar"]]
     missed = [row["work"] for row in bars if row["holds"] is False]
@@ -98,7 +147,7 @@ def main() -> int:
     for heading, works in (("Does not hold", missed), ("Not measured", unknown)):
         for work in works:
             print(f"{heading}: {work}")
-    print(f"Written to {path.relative_to(HERE.parent)} and .json.")
+    print(f"Written to {path.relative_to(HERE.parent)}, .json and .png.")
     return 1 if broken or (options.check and (missed or unknown)) else 0
 
 

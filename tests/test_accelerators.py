@@ -7,6 +7,9 @@ kernels need the real thing.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +18,16 @@ import pytest
 from numpy.testing import assert_allclose
 
 from libraries import INSTALLED, Library, host, library
-from meanmap import arrays, embed, fused, hsic, independence_test, mmd, two_sample_test
+from meanmap import (
+    ConditionalEmbedding,
+    arrays,
+    embed,
+    fused,
+    hsic,
+    independence_test,
+    mmd,
+    two_sample_test,
+)
 from meanmap.arrays import MemoryWarning, in_blocks
 from meanmap.kernels import Energy, Gaussian, Laplace, Matern
 from meanmap.statistics import tiles
@@ -229,3 +241,45 @@ def test_halves_keep_22_bits() -> None:
     both = fused.halves(tile)
     back = both[:, :90].double() + both[:, 90:].double() / fused.BITS
     assert float((back - tile.double()).abs().max()) < 2e-7
+
+
+def test_two_devices_meet_on_that_of_the_model() -> None:
+    there = library("torch-cuda")
+    X, Y = samples(60, 60, 2)
+    model = ConditionalEmbedding().fit(there.asarray(X), there.asarray(Y))
+    near = library("torch").asarray(X[:5])
+    assert there.owns(model.predict(near))
+    assert_allclose(host(model.predict(near)), host(model.predict(there.asarray(X[:5]))))
+    assert mmd(there.asarray(X), library("torch").asarray(Y)) == pytest.approx(mmd(X, Y))
+
+
+JAX = """
+import warnings
+warnings.simplefilter("error")
+import jax.numpy as jnp, numpy as np
+from meanmap import ConditionalEmbedding, embed, two_sample_test
+rng = np.random.default_rng(0)
+X = jnp.asarray(rng.normal(size=(60, 2)))
+Y = X[:, :1] + 0.3 * jnp.asarray(rng.normal(size=(60, 1)))
+e = embed(X)
+assert e.norm().dtype == e(X).dtype == e.mode().dtype == jnp.float32
+assert embed(jnp.arange(6).reshape(3, 2)).mean().dtype == jnp.float32
+found = ConditionalEmbedding().fit(X, Y)
+assert found.predict(X).dtype == jnp.float32
+assert found.posterior(e).given(Y[:3]).mean().dtype == jnp.float32
+wide = ConditionalEmbedding().fit(np.asarray(X, dtype=float), np.asarray(Y, dtype=float))
+assert abs(np.asarray(found.predict(X)) - wide.predict(np.asarray(X, dtype=float))).max() < 1e-3
+assert two_sample_test(X, X + 1.0, rng=0).pvalue < 0.01
+"""
+
+
+def test_jax_as_it_comes_works_in_single_precision_without_a_word() -> None:
+    library("jax")
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", JAX],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,7 +1,8 @@
 """What one CUDA device does, beside its measured ceilings: `python benchmarks/gpu/bars.py`.
 
-Prints a Markdown table a piece of work. Times are the best of a few rounds after a warm-up, which
-compiles; memory is the peak that torch allocated on the device.
+Prints a Markdown table a piece of work, and writes all of them to `results/gpu.md`. Times are the
+best of a few rounds after a warm-up, which compiles; memory is the peak that torch allocated on the
+device.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import line, say, show_seconds
+from harness import RESULTS, line, say, show_seconds
 
 COLUMNS = ["work", "seconds", "peak memory", "checked", "bar", "holds"]
 
@@ -254,16 +255,17 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("torch finds no CUDA device; these benchmarks need one.", file=sys.stderr)
         return 1
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n", flush=True)
-    missed = 0
+    head = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"
+    sections, missed = [head], 0
     for name in names:
-        print(f"## {name}: {WORK[name].__doc__}\n")
-        print(line(COLUMNS))
-        print(line(["---"] * len(COLUMNS)))
-        for cells in WORK[name]():
-            print(line(cells), flush=True)
-            missed += "**no**" in cells
-        print(flush=True)
+        found = WORK[name]()
+        table = [line(COLUMNS), line(["---"] * len(COLUMNS)), *map(line, found)]
+        sections.append("\n".join([f"## {WORK[name].__doc__}", "", *table]))
+        print(sections[-1], "\n", flush=True)
+        missed += sum("**no**" in cells for cells in found)
+        if names == list(WORK):
+            RESULTS.mkdir(exist_ok=True)
+            (RESULTS / "gpu.md").write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     return int(missed > 0)
 
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from meanmap import kernels, spaces
+from meanmap.arrays import MemoryWarning
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.linalg import ConflictWarning, RegularizationWarning
@@ -163,6 +164,7 @@ __all__ = [
     "KernelMeanMatching",
     "KernelPCA",
     "LocationScaleShift",
+    "MemoryWarning",
     "Posterior",
     "PowerAnalysis",
     "PredictiveCheck",

@@ -143,11 +143,31 @@ def is_floating(array: Array) -> bool:
     return bool(namespace(array).isdtype(array.dtype, "real floating"))
 
 
+def widest(array: Array) -> Any:
+    """The dtype of double precision, or what JAX has in its place as it is set up."""
+    xp = namespace(array)
+    if array_api_compat.is_jax_array(array):
+        from jax import config
+
+        return xp.float64 if config.jax_enable_x64 else xp.float32
+    return xp.float64
+
+
+def eigh(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues and vectors of a symmetric matrix, found in double precision, in its dtype."""
+    xp, dtype = namespace(matrix), matrix.dtype
+    if array_api_compat.is_jax_array(matrix) and widest(matrix) != xp.float64:
+        values, vectors = np.linalg.eigh(to_numpy(matrix).astype(np.float64))
+        return asarray(values, matrix), asarray(vectors, matrix)
+    values, vectors = xp.linalg.eigh(xp.astype(matrix, xp.float64, copy=False))
+    return xp.astype(values, dtype, copy=False), xp.astype(vectors, dtype, copy=False)
+
+
 def to_float(array: Array) -> Array:
     """The array in floating point: as it is if it already is, float64 otherwise."""
     xp = namespace(array)
     wide = is_floating(array) and xp.finfo(array.dtype).bits >= 32
-    return array if wide else xp.astype(array, xp.float64)
+    return array if wide else xp.astype(array, widest(array))
 
 
 def assign(array: Array, index: Any, value: Array) -> Array:
@@ -281,7 +301,7 @@ def float_like(points: Points) -> Array:
         numeric = array.dtype in (np.float32, np.float64)
         return np.empty(0, dtype=array.dtype if numeric else np.float64)
     xp = namespace(array)
-    dtype = array.dtype if is_floating(array) else xp.float64
+    dtype = array.dtype if is_floating(array) else widest(array)
     return xp.empty(0, dtype=dtype, device=device(array))
 
 

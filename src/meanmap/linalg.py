@@ -16,6 +16,7 @@ import numpy as np
 from meanmap.arrays import (
     Array,
     device,
+    eigh,
     epsilon,
     namespace,
     one_blas_thread,
@@ -61,10 +62,8 @@ class Spectrum:
         xp = namespace(matrix)
         if not bool(xp.all(xp.isfinite(matrix))):
             raise too_large()
-        dtype = matrix.dtype
         with one_blas_thread():  # two threads can take many times as long
-            values, vectors = xp.linalg.eigh(xp.astype(symmetrized(matrix), xp.float64, copy=False))
-        return cls(xp.astype(values, dtype, copy=False), xp.astype(vectors, dtype, copy=False))
+            return cls(*eigh(symmetrized(matrix)))
 
     @property
     def cutoff(self) -> float:

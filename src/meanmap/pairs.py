@@ -17,6 +17,7 @@ from meanmap.arrays import (
     take,
     to_library,
     to_numpy,
+    widest,
 )
 from meanmap.embeddings import same_kernel
 from meanmap.kernels import Delta, Kernel, TensorProduct, as_kernel, default_kernel
@@ -78,7 +79,7 @@ def double(points: Points) -> Points:
     if isinstance(points, tuple):
         return tuple(double(part) for part in points)
     xp = namespace(points)
-    return xp.astype(points, xp.float64) if is_floating(points) else points
+    return xp.astype(points, widest(points)) if is_floating(points) else points
 
 
 def reference_kernel(kernel: Kernel, points: Points) -> Kernel:

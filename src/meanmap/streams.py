@@ -226,7 +226,7 @@ def raw_total(sample_weight: Any, n: int) -> float:
     """The weight of a sample before it was scaled to one."""
     if sample_weight is None:
         return float(n)
-    return float(np.sum(to_numpy(checks.plain(sample_weight, "sample_weight"))))
+    return float(np.sum(to_numpy(checks.plain(sample_weight, "sample_weight")), dtype=np.float64))
 
 
 class RunningEmbedding(BaseEstimator):

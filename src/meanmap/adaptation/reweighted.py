@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from meanmap.adaptation.matching import KernelMeanMatching
-from meanmap.arrays import in_kind, is_array, to_numpy
+from meanmap.arrays import in_kind, is_array, is_floating, to_float, to_numpy
 
 
 def _has(name: str) -> Any:
@@ -26,7 +26,9 @@ def _has(name: str) -> Any:
 
 def hosted(value: Any) -> Any:
     """The value, as a NumPy array if it is an array of any library: what scikit-learn takes."""
-    return to_numpy(value) if is_array(value) else value
+    if not is_array(value) or isinstance(value, np.ndarray):
+        return value
+    return to_numpy(to_float(value) if is_floating(value) else value)
 
 
 class Reweighted(MetaEstimatorMixin, BaseEstimator):

@@ -20,7 +20,7 @@ from sklearn.cluster import KMeans
 from meanmap import checks
 from meanmap.arrays import float_like, in_kind, is_array, take, to_numpy
 from meanmap.decoding.densities import density, scales
-from meanmap.graphical.tables import Variable, variable
+from meanmap.graphical.tables import Variable, in_one_library, variable
 from meanmap.spaces import PivotedCholesky, Space
 
 STATES = "states"  # the attribute that marks a node as hidden, and says how many states it has
@@ -153,6 +153,7 @@ def filled_in(
     more = {column: cells(values, rows) for column, values in table.items()}
     some = next((values for values in table.values() if is_array(values)), None)
     more[name] = in_kind(np.tile(np.arange(k), n), some)
+    more = in_one_library(more)
     return more, (weights[:, None] * R).ravel()
 
 

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, in_kind, is_array, is_floating, take, to_numpy
+from meanmap.arrays import (
+    Points,
+    asarray,
+    epsilon,
+    float_like,
+    in_kind,
+    is_array,
+    is_floating,
+    take,
+    to_numpy,
+)
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.kernels.columns import default_for, is_frame
 
@@ -60,12 +70,18 @@ def columns(data: Any) -> dict[Name, Any]:
 
 
 def in_one_library(table: dict[Name, Any]) -> dict[Name, Any]:
-    """The columns; where one is an array of another library than NumPy, all numbers like it."""
+    """The columns; where one is an array of another library than NumPy, all numbers like it.
+
+    In one precision, too: libraries do not mix them as NumPy does.
+    """
     like = next((v for v in table.values() if is_array(v) and not isinstance(v, np.ndarray)), None)
     if like is None:
         return table
-    arrays = {name: v for name, v in table.items() if is_array(v)}
-    return {**table, **{name: in_kind(v, like) for name, v in arrays.items()}}
+    arrays = {name: in_kind(v, like) for name, v in table.items() if is_array(v)}
+    # labels are compared in double precision, and so is what is compared with them
+    wide = min((float_like(v) for v in arrays.values()), key=epsilon)
+    same = {name: asarray(v, wide) if is_floating(v) else v for name, v in arrays.items()}
+    return {**table, **same}
 
 
 def variable(values: Any, kernel: Kernel | None, name: str, bandwidth: str = "median") -> Variable:

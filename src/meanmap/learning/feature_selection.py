@@ -238,9 +238,9 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         if not is_array(X) or isinstance(X, np.ndarray):
             return super().transform(X)
         check_is_fitted(self)
-        points = checks.vectors(X, "X")
+        checks.vectors(X, "X")
         validate_data(self, X=X, reset=False, skip_check_array=True)
-        return take(points.T, np.flatnonzero(self.support_)).T
+        return take(X.T, np.flatnonzero(self.support_)).T
 
     def inverse_transform(self, X: Any) -> Array:
         """All features, with zeros for those that were not selected."""

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, in_kind, is_array, take, to_numpy
+from meanmap.arrays import Array, Points, in_kind, is_array, is_floating, take, to_float, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.kernels.sets import OnEmbeddings
 from meanmap.learning.bags import OnBags
@@ -251,8 +251,10 @@ def labels(y: Any) -> np.ndarray:
 
 
 def hosted(value: Any) -> Any:
-    """The value, as a NumPy array if it is an array of any library."""
-    return to_numpy(value) if is_array(value) else value
+    """The value, as a NumPy array if it is an array of any library, numbers in full precision."""
+    if not is_array(value) or isinstance(value, np.ndarray):
+        return value
+    return to_numpy(to_float(value) if is_floating(value) else value)
 
 
 def r2(found: Array, y: Any, sample_weight: Any) -> float:
