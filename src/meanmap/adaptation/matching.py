@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.adaptation.programme import Programme, Solution, solve, solve_without_ridge
-from meanmap.arrays import Points, concatenate, count, take, to_numpy
+from meanmap.arrays import Points, concatenate, count, one_blas_thread, take, to_numpy
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
@@ -26,6 +26,7 @@ PATIENCE = 3  # ρ in a row that are no better
 SEARCHED = 400  # rows of each sample that a search looks at
 RANK = 1000  # coordinates at most; what they miss is below any ρ that is of use
 LARGE, LARGE_RANK = 10_000, 500  # rows of both together beyond which there are fewer
+MANY = 10_000  # rows beyond which a threaded BLAS pays
 FEW = 10  # an effective size that is called too small, and as a share:
 SCARCE = 0.05
 FAR = 0.5  # of the distance left, or of the test rows without training rows near by
@@ -244,9 +245,10 @@ def stated(
 
 def solved(programme: Programme, max_iter: int) -> Solution:
     """The weights, with or without a ridge."""
-    if programme.ridge == 0:
-        return solve_without_ridge(programme, max_iter=max_iter)
-    return solve(programme, max_iter=max_iter)
+    with one_blas_thread(len(programme.w) < MANY):  # small products, that threads only slow down
+        if programme.ridge == 0:
+            return solve_without_ridge(programme, max_iter=max_iter)
+        return solve(programme, max_iter=max_iter)
 
 
 def outside(kernel: Kernel, train: Points, test: Points) -> float:
