@@ -3,13 +3,13 @@
 Normal points in d = 3, Gaussian kernel at their median distance. Ours is `embed(X, kernel)(Q)` from
 nothing, coordinates included; the peer is torch in an environment of its own, on the same cores and
 the same files, with the best of several shapes of chunk. Values are compared with exact float64
-sums at 1,000 of the points, relative to the largest. Half the rows have no bar: `kernel.matmul`
-itself, and a narrow bandwidth, where coordinates cannot help.
+sums at 1,000 of the points, relative to the largest. Most rows have no bar: `kernel.matmul`
+itself, a narrow bandwidth, where coordinates cannot help, and pykeops, which computes every kernel
+value as `kernel.matmul` does, on the processor.
 """
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 import time
 import warnings
@@ -17,13 +17,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Memory, Row, child, environment, imported, main, say
+from harness import (
+    Failure,
+    Memory,
+    Row,
+    child,
+    imported,
+    interpreter,
+    main,
+    say,
+    why,
+)
 
 N, D = 100_000, 3
 CHECKED = 1_000
 LIMIT = 300e6
 ROUNDS = 3
 TORCH = ("torch==2.13.0", "numpy")
+PYKEOPS = ("pykeops==2.3", "numpy")
+PRECISIONS = ("float64", "float32")
 
 
 def write_data(folder: Path, narrow: float = 1.0) -> None:
@@ -127,12 +139,51 @@ def compare(folder: Path, names: dict[str, int], python: Path | None) -> dict[st
     return {name: best_of(done) for name, done in runs.items() if done}
 
 
-def run() -> list[Row]:
+def keops(folder: Path) -> tuple[dict[str, Any], str]:
+    """pykeops in each precision, once, compiled before the clock starts; or why there is none."""
+    python, missing = interpreter("pykeops", *PYKEOPS)
+    if python is None:
+        return {}, missing
+    found = {}
     try:
-        python, missing = environment("torch", *TORCH), ""
-    except (OSError, subprocess.CalledProcessError) as error:
-        python, missing = None, f"torch could not be installed ({error})"
-        say(missing)
+        for precision in PRECISIONS:
+            done = child("peers/keops_sum.py", "sum", folder, precision, python=python)
+            found[f"pykeops_{precision}"] = done
+            say(f"pykeops {precision} {done[0]}, memory {done[1]}")
+    except Failure as error:  # it needs a C++ compiler, too
+        return {}, f"pykeops did not run: {why(error)}"
+    return found, ""
+
+
+def keops_rows(found: dict[str, Any], errors: dict[str, float], missing: str) -> list[Row]:
+    """Every kernel value by us and by pykeops, and coordinates against pykeops."""
+    pairs = {
+        "`kernel.matmul`, float64": ("blocked", "float64"),
+        "`kernel.matmul`, float32": ("blocked_single", "float32"),
+        "`embed(X)(Q)`, float64": ("embedding", "float64"),
+    }
+    rows = []
+    for work, (which, precision) in pairs.items():
+        report, memory = found[which]
+        note, name = f"error {errors[which]:.1e}", f"pykeops_{precision}"
+        peer, peer_memory = found.get(name, ({}, None))
+        rows.append(
+            Row(
+                work,
+                missing or f"pykeops {peer['pykeops']} {precision}, on the processor",
+                report["seconds"],
+                peer.get("seconds"),
+                ours_memory=memory,
+                peer_memory=peer_memory,
+                peer_threads=peer.get("threads"),
+                note=note if missing else f"{note}, peer {errors[name]:.1e}",
+            )
+        )
+    return rows
+
+
+def run() -> list[Row]:
+    python, missing = interpreter("torch", *TORCH)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_data(folder)
@@ -140,6 +191,9 @@ def run() -> list[Row]:
         truth = Truth(folder)
         counts = {"embedding": ROUNDS, "blocked": 1, "blocked_single": 1}
         found = compare(folder, counts, python)
+        say("pykeops")
+        others, no_keops = keops(folder)
+        found |= others
         errors = {name: truth.error(folder / f"{name}.npy") for name in found}
         say("a narrow bandwidth")
         write_data(folder, narrow=0.25)
@@ -198,6 +252,7 @@ def run() -> list[Row]:
         row("`kernel.matmul`, float32", "blocked_single", found, errors),
         row("`embed(X)(Q)`, a quarter of the bandwidth", "embedding", narrow, narrow_errors),
         row("`kernel.matmul`, a quarter of the bandwidth", "blocked", narrow, narrow_errors),
+        *keops_rows(found, errors, no_keops),
     ]
 
 

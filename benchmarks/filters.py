@@ -1,8 +1,9 @@
-"""One step of a filter, against the papers' dense updates and a particle filter.
+"""One step of a filter, against the papers' dense updates, a particle and a Kalman filter.
 
 The data are the rotation (b) of Fukumizu, Song and Gretton (2013, 5.3). A dense peer has its Gram
 matrices, and everything else that does not change from step to step, outside the clock; ours is
-`stream.step(o)`, input checks and all. Beliefs and predictions are normalised in both.
+`stream.step(o)`, input checks and all. Beliefs and predictions are normalised in both. The particle
+filter and the unscented Kalman filter are given the true model, ours a sample of 800 steps.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -19,19 +21,24 @@ import scipy.linalg
 from harness import (
     HERE,
     Contestant,
+    Failure,
+    Memory,
     Row,
     child,
-    environment,
     imported,
+    interpreter,
     main,
     peer_threads,
     race,
     say,
+    why,
 )
 
 EPSILON, DELTA, LAMBDA = 1e-3, 1e-6, 1e-3
 SEQUENCES, STEPS = 100, 100
-PARTICLES, RUNS, TEST = 10_000, 5, 200
+PARTICLES, RUNS, TRAINING, TEST = 10_000, 5, 800, 200
+FILTERPY = ("filterpy==2.0.0", "numpy")
+WORK = f"KernelBayesFilter: a step on (b), T = {TRAINING}"
 
 
 def simulated(n: int, seed: int, runs: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -228,56 +235,128 @@ def additive_row() -> Row:
     )
 
 
-def particle_row() -> Row:
+@dataclass(frozen=True)
+class Oscillation:
+    """Ours on the oscillation (b), trained on 800 steps, and what its peers are given."""
+
+    truth: np.ndarray  # (runs, n, 2)
+    observations: np.ndarray
+    seconds: float  # a step
+    error: float
+    memory: Memory
+
+    def save(self, folder: str) -> Path:
+        """The test runs, as the peers read them."""
+        path = Path(folder) / "runs.npz"
+        np.savez(path, truth=self.truth, observations=self.observations)
+        return path
+
+
+def oscillation() -> Oscillation:
     from meanmap import KernelBayesFilter
-    from meanmap.experiments.peers import extended_kalman
     from meanmap.experiments.systems import OSCILLATION
 
-    say("against particles")
+    say("the oscillation (b)")
     rng = np.random.default_rng(0)
-    errors: dict[str, list[float]] = {"ours": [], "EKF": []}
-    per_step = []
+    errors, per_step = [], []
+    tests = [OSCILLATION.simulate(TEST, rng) for _ in range(RUNS)]
+    for truth, observations in tests:
+        ours = KernelBayesFilter(progress=False).fit(*OSCILLATION.simulate(TRAINING, rng))
+        means = ours.filter(observations).mean
+        errors.append(float(((means - truth) ** 2).sum(axis=1).mean()))
+        stream, turns = ours.start(), cycle(observations)
+        timing = race(
+            {"ours": Contestant(lambda s=stream, o=turns: s.step(next(o)).mean(), calls=50)}, 5
+        )  # type: ignore[misc]
+        per_step.append(timing["ours"].seconds)
+    truth, observations = (np.stack(part) for part in zip(*tests, strict=True))
+    memory = child("filters.py", "oscillation")[1]
+    return Oscillation(
+        truth, observations, float(np.mean(per_step)), float(np.mean(errors)), memory
+    )
+
+
+def kalman(ours: Oscillation) -> tuple[dict[str, Any], Memory | None, str]:
+    """filterpy on the same runs: what it reports, its memory, or why there is nothing."""
+    say("against filterpy")
+    python, missing = interpreter("filterpy", *FILTERPY)
+    if python is None:
+        return {}, None, missing
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "observations.npz"
-        tests = [OSCILLATION.simulate(TEST, rng) for _ in range(RUNS)]
-        for truth, observations in tests:
-            ours = KernelBayesFilter(progress=False).fit(*OSCILLATION.simulate(800, rng))
-            means = ours.filter(observations).mean
-            errors["ours"].append(float(((means - truth) ** 2).sum(axis=1).mean()))
-            means = extended_kalman(OSCILLATION, observations)
-            errors["EKF"].append(float(((means - truth) ** 2).sum(axis=1).mean()))
-            stream, turns = ours.start(), cycle(observations)
-            timing = race(
-                {"ours": Contestant(lambda s=stream, o=turns: s.step(next(o)).mean(), calls=50)}, 5
-            )  # type: ignore[misc]
-            per_step.append(timing["ours"].seconds)
-        np.savez(path, truth=tests[0][0], observations=tests[0][1])
-        python = environment("particles", "particles==0.4", "numpy<2")
-        script = HERE / "peers" / "particle_filter.py"
-        done = subprocess.run(
-            [str(python), str(script), str(path), str(PARTICLES)], capture_output=True, text=True
-        )
-    found = json.loads(done.stdout) if done.returncode == 0 else {}
-    mine, theirs = float(np.mean(per_step)), found.get("seconds")
-    ours_error, ekf = (float(np.mean(errors[name])) for name in ("ours", "EKF"))
+        arguments = ("filters", ours.save(folder))
+        try:
+            return *child("peers/kalman_filters.py", *arguments, python=python), ""
+        except Failure as error:
+            return {}, None, f"filterpy did not run: {why(error)}"
+
+
+def kalman_row(ours: Oscillation, found: Any, peer_memory: Memory | None, missing: str) -> Row:
+    """The unscented filter, which is given the true model where ours learns it."""
+    note = f"error {ours.error:.4f}"
+    if not missing:
+        note += f", peer {found['unscented']['error']:.4f} with the true model, {RUNS} runs"
     return Row(
-        "KernelBayesFilter: a step on (b), T = 800",
-        f"particles, {PARTICLES:,} particles",
+        WORK,
+        missing or f"filterpy {found['filterpy']}, UnscentedKalmanFilter",
+        ours.seconds,
+        None if missing else found["unscented"]["seconds"],
+        ours_memory=ours.memory,
+        peer_memory=peer_memory,
+        note=note,
+    )
+
+
+def particle_row(ours: Oscillation, ekf: float | None) -> Row:
+    """The bootstrap filter; `ekf` is the error of the extended Kalman filter, for the bar."""
+    say("against particles")
+    python, missing = interpreter("particles", "particles==0.4", "numpy<2")
+    found: dict[str, Any] = {}
+    if python is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "observations.npz"
+            np.savez(path, truth=ours.truth[0], observations=ours.observations[0])
+            script = HERE / "peers" / "particle_filter.py"
+            done = subprocess.run(
+                [str(python), str(script), str(path), str(PARTICLES)],
+                capture_output=True,
+                text=True,
+            )
+        if done.returncode:
+            missing = f"particles did not run: {(done.stderr.splitlines() or ['?'])[-1]}"
+        else:
+            found = json.loads(done.stdout)
+    mine, theirs = ours.seconds, found.get("seconds")
+    known = theirs is not None and ekf is not None
+    limit = "not known (filterpy)" if ekf is None else f"{ekf:.4f}"
+    return Row(
+        WORK,
+        missing or f"particles, {PARTICLES:,} particles",
         mine,
         theirs,
-        note=f"error {ours_error:.4f}, EKF's {ekf:.4f}, {RUNS} runs",
+        ours_memory=ours.memory,
+        note=f"error {ours.error:.4f}, EKF's {limit}, {RUNS} runs",
         bar="faster, at an error below EKF's",
-        holds=None if theirs is None else bool(mine < theirs and ours_error < ekf),
+        holds=bool(mine < theirs and ours.error < ekf) if known else None,
     )
 
 
 def run() -> list[Row]:
+    return [*steps_rows(), *oscillation_rows()]
+
+
+def oscillation_rows() -> list[Row]:
+    ours = oscillation()
+    found, peer_memory, missing = kalman(ours)
+    ekf = found["extended"]["error"] if found else None
+    return [particle_row(ours, ekf), kalman_row(ours, found, peer_memory, missing)]
+
+
+def steps_rows() -> list[Row]:
     return [
         bayes_rows(1000, bar=20, rounds=5),
         bayes_rows(5000, bar=200, rounds=1),
         batch_row(),
         additive_row(),
-        particle_row(),
     ]
 
 
@@ -293,7 +372,19 @@ def memory(T: str) -> None:
         stream.step(y)
 
 
-JOBS = {"memory": memory}
+def oscillation_once() -> None:
+    """The filter of (b) with its settings chosen, and its steps, for the peak of memory."""
+    from meanmap import KernelBayesFilter
+
+    states, observations = simulated(TRAINING, seed=0)
+    _, new = simulated(TEST, seed=1)
+    imported()
+    stream = KernelBayesFilter(progress=False).fit(states, observations).start()
+    for y in new:
+        stream.step(y).mean()
+
+
+JOBS = {"memory": memory, "oscillation": oscillation_once}
 
 if __name__ == "__main__":
-    main(__file__, "a step of a filter, against dense updates and particles", run, JOBS)
+    main(__file__, "a step of a filter, against dense updates, particles and Kalman", run, JOBS)

@@ -7,19 +7,39 @@ sample from 1,000 landmarks drawn uniformly.
 
 The row with the bar does the peer's work and no more: `kernel_y=Linear()` makes the embedding of
 P(y|x) the mean of y. The rows below it fit the whole conditional distribution, and choose λ too.
+gpytorch's exact GP, without a bar, has the same kernel and its noise given: the posterior mean is
+kernel ridge regression's with noise nλ.
 """
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Contestant, Row, child, imported, main, peer_threads, race, say
+from harness import (
+    Contestant,
+    Failure,
+    Memory,
+    Row,
+    child,
+    imported,
+    interpreter,
+    main,
+    peer_threads,
+    race,
+    say,
+    why,
+)
 
 D, QUERIES, LANDMARKS = 10, 1_000, 1_000
 LAMBDA = 1e-6
 DENSE = 2_000  # up to this size the peer is KernelRidge, and ours chooses its own basis
 SPEED, MEMORY = 2.0, 300e6  # the bars
+GPYTORCH = ("torch==2.13.0", "gpytorch==1.15.2", "numpy")
+SOLVERS = {"cholesky": "by Cholesky", "default": "as it comes (conjugate gradients)"}
+SAME = 1e-6  # of the largest mean
 
 TASKS = {
     "mean": f"conditional mean only, λ = {LAMBDA:g}",
@@ -121,6 +141,49 @@ def compare(n: int, rounds: int) -> list[Row]:
                 holds=fast and small if barred else None,
             )
         )
+    if n <= DENSE:
+        rows += gp_rows(n, rounds, best["mean"].seconds, memory["mean"], values["peer"])
+    return rows
+
+
+def gp_rows(n: int, rounds: int, seconds: float, memory: Memory, ridge: np.ndarray) -> list[Row]:
+    """The mean only, against gpytorch's exact GP, whose means are compared with KernelRidge's."""
+    work = f"fit + {QUERIES:,} predictions, n = {n:,}, d = {D}, {TASKS['mean']}"
+    python, missing = interpreter("gpytorch", *GPYTORCH)
+    if python is None:
+        return [Row(work, missing, seconds, ours_memory=memory)]
+    X, y, Q, bandwidth = data(n)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "data.npz"
+        np.savez(file, X=X, y=y, Q=Q, bandwidth=bandwidth, noise=n * LAMBDA)
+        for solver, words in SOLVERS.items():
+            arguments = ("peers/exact_gp.py", "mean", file, solver)
+            try:
+                found, _ = child(*arguments, rounds, python=python)
+                peer_memory = child(*arguments, 0, python=python)[1]  # of doing it once
+            except Failure as error:
+                name = f"gpytorch, {words}, did not run: {why(error)}"
+                rows.append(Row(work, name, seconds, ours_memory=memory))
+                continue
+            say(f"gpytorch {solver} {found}, memory {peer_memory}")
+            means = np.load(f"{file}.{solver}.npy")
+            gap = float(abs(means - ridge).max() / abs(ridge).max())
+            verb = "equal" if gap <= SAME else "do not equal"
+            error = float(np.mean((means - truth(Q)) ** 2))
+            note = f"peer's means {verb} KernelRidge's to {SAME:g}: {gap:.1e} of the largest"
+            rows.append(
+                Row(
+                    work,
+                    f"gpytorch {found['gpytorch']} exact GP, noise nλ, {words}",
+                    seconds,
+                    found["seconds"],
+                    peer_threads=found["threads"],
+                    ours_memory=memory,
+                    peer_memory=peer_memory,
+                    note=f"{note}; its MSE {error:.4f}",
+                )
+            )
     return rows
 
 

@@ -200,6 +200,26 @@ def environment(name: str, *requirements: str) -> Path:
     return python
 
 
+Failure = (OSError, subprocess.CalledProcessError)
+
+
+def why(error: Exception) -> str:
+    """A reason for a table's cell: no command lines, no paths; those are among the messages."""
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"exit status {error.returncode}, its messages are on stderr"
+    return getattr(error, "strerror", None) or type(error).__name__
+
+
+def interpreter(name: str, *requirements: str) -> tuple[Path | None, str]:
+    """The interpreter of a peer's environment, or None and why there is none."""
+    try:
+        return environment(name, *requirements), ""
+    except Failure as error:
+        missing = f"{name} not installed: {why(error)}"
+        say(missing)
+        return None, missing
+
+
 # --- results --------------------------------------------------------------------------------------
 
 

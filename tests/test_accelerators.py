@@ -273,6 +273,7 @@ assert two_sample_test(X, X + 1.0, rng=0).pvalue < 0.01
 """
 
 
+@pytest.mark.slow
 def test_jax_as_it_comes_works_in_single_precision_without_a_word() -> None:
     library("jax")
     path = os.pathsep.join(sys.path)

@@ -128,9 +128,11 @@ def in_kind(value: Array, asked: Any) -> Array:
     host = to_numpy(value)
     if not is_array(like) or isinstance(like, np.ndarray) or host.dtype.kind not in "fiub":
         return value
-    both = is_floating(like) and host.dtype.kind == "f"
     xp = namespace(like)
-    return xp.asarray(host, dtype=like.dtype if both else None, device=device(like))
+    # half precision was promoted on the way in, and is not asked for back
+    wide = is_floating(like) and xp.finfo(like.dtype).bits >= 32
+    kept = like.dtype if wide and host.dtype.kind == "f" else None
+    return xp.asarray(host, dtype=kept, device=device(like))
 
 
 def epsilon(array: Array) -> float:
@@ -273,7 +275,7 @@ def take(points: Points, index: Any) -> Points:
     if isinstance(points, tuple):
         return tuple(take(part, index) for part in points)
     if isinstance(index, np.ndarray) and not isinstance(points, np.ndarray):
-        index = np.flatnonzero(index) if index.dtype == bool else index
+        index = np.flatnonzero(index) if index.dtype == bool else np.ascontiguousarray(index)
         xp = namespace(points)
         index = xp.asarray(index, device=device(points))
     return points[index]

@@ -91,6 +91,12 @@ def _numbers(value: Any, name: str) -> Array:
         if array.dtype == np.longdouble:
             array = array.astype(np.float64)
     array = to_float(array)
+    finite(array, name)
+    return array
+
+
+def finite(array: Array, name: str) -> None:
+    """Refuse NaN and infinities, by the rows that have them."""
     xp = namespace(array)
     if not bool(xp.all(xp.isfinite(array))):
         bad = ~np.isfinite(to_numpy(array))
@@ -99,7 +105,6 @@ def _numbers(value: Any, name: str) -> Array:
             f"{name} contains NaN or infinity in {rows.size} of {len(bad) if bad.ndim else 1} "
             f"rows (the first is row {rows[0]}). Drop or impute those rows before."
         )
-    return array
 
 
 def _not_empty(array: Array, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from inspect import signature
 from itertools import pairwise
 from typing import Any, Self, cast
@@ -22,6 +23,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.chunks import Chunks, answered, is_chunked
 from meanmap.embeddings import Deferred, Embedding, JointEmbedding
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.kernels.base import same_value
@@ -50,7 +52,15 @@ from meanmap.selection import (
 from meanmap.spaces import Space
 from meanmap.spaces.cholesky import Pivots
 from meanmap.spectra import OperatorSpectrum, operator_spectrum
-from meanmap.streams import Frame, Reservoir, Sums, raw_total, require_same_space, value_columns
+from meanmap.streams import (
+    Frame,
+    Seen,
+    raw_total,
+    require_same_space,
+    seen_of,
+    seen_of_chunk,
+    value_columns,
+)
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
 LARGE = 1 << 23  # coordinates of a sample that are more than this are not kept
@@ -99,9 +109,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     (array([1.]), array([0.2]))
     """
 
-    _batches: int
     _frame: Frame
-    _reservoir: Reservoir
 
     def __init__(
         self,
@@ -127,6 +135,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
                 "This estimator requires y to be passed, but the target y is None: "
                 "fit(X, Y) takes pairs."
             )
+        if is_chunked(X, Y):
+            return self._fit_chunks(X, Y, sample_weight)
         given: float | str = self.regularization
         if isinstance(given, str):
             checks.option(given, "regularization", ["auto", *SCHEDULES])
@@ -178,7 +188,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         self._flat = flat
         self._sides = Side(space_x, points_x, psi_x), Side(space_y, points_y, psi_y)
         self._reverse: tuple[Spectrum, LeaveOneOut] | None = None
-        self._sums: Sums | None = None
+        self._seen: Seen | None = None
         self._raw_total = raw_total(sample_weight, rows_given)
         arguments = (space_x, space_y, points_y, psi_y)
         if sums is None:
@@ -249,17 +259,26 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         if Y is None:
             raise ValueError("partial_fit(X, Y) takes pairs; got no Y.")
         self._start_stream()
-        x, y = self._sides
-        points_x = x.space.kernel_.check(self._counted(X), "X", x.space._sample)
-        target, _ = as_target(Y, self.kernel_y)
-        points_y = y.space.kernel_.check(target, "y", y.space._sample)
-        checks.same_length([("X", points_x), ("y", points_y)])
-        checks.sample_weights(sample_weight, points_x, float_like(points_x))
-        w = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        batch = Sums.over(x.space, y.space, points_x, points_y, w)
-        rows = Reservoir.of((points_x, points_y), w, seed=self._batches)
-        self._frame = self._frame.extended(y.space, points_y)
-        self._absorb(batch, rows, 1)
+        if is_chunked(X, Y):
+            chunks = Chunks.of(X=X, y=Y, sample_weight=sample_weight)
+            self._absorb(chunks.reduce(seen_of_chunk, *self._reader(), self._batches))
+            return self
+        self._absorb(seen_of(self._counted(X), Y, sample_weight, *self._reader(), self._batches))
+        return self
+
+    def _reader(self) -> tuple[Space, Space, Any]:
+        """What it takes to read a batch."""
+        return self.space_x_, self.space_y_, self.kernel_y
+
+    def _fit_chunks(self, X: Any, Y: Any, sample_weight: Any) -> Self:
+        """Kernels, spaces and λ from a sample of all chunks, then sums over every one of them."""
+        chunks = Chunks.of(X=X, y=Y, sample_weight=sample_weight)
+        model = copy(self).fit(*chunks.sample())
+        found = chunks.reduce(seen_of_chunk, *model._reader(), 0)
+        model._frame = Frame.of(model.space_y_, model._sides[1].points)
+        model._seen = None
+        model._absorb(found)
+        self.__dict__.update(model.__dict__)
         return self
 
     def merge(self, other: ConditionalEmbedding) -> Self:
@@ -279,30 +298,30 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         require_same_space(self.space_y_, other.space_y_, "Y")
         for model in (self, other):
             model._start_stream()
-        assert other._sums is not None
+        assert other._seen is not None
         self._frame = self._frame.extended(self.space_y_, other._frame.points)
-        self._absorb(other._sums, other._reservoir, other._batches)
+        self._absorb(other._seen)
         return self
 
     def _start_stream(self) -> None:
         """From a fit on rows to sums over them."""
-        if self._sums is not None:
+        if self._seen is not None:
             return
         x, y = self._sides
         w = to_numpy(self.weights_) * self._raw_total
-        self._sums = Sums.over(x.space, y.space, x.points, y.points, w)
-        self._reservoir = Reservoir.of((x.points, y.points), w, seed=0)
+        self._seen = Seen.of(x.points, y.points, w, (x.space, y.space), seed=0)
         self._frame = Frame.of(y.space, y.points)
-        self._batches = 1
 
-    def _absorb(self, sums: Sums, rows: Reservoir, batches: int) -> None:
-        assert self._sums is not None
-        self._sums = self._sums + sums
-        self._reservoir = self._reservoir + rows
-        self._batches += batches
+    @property
+    def _batches(self) -> int:
+        return 0 if self._seen is None else self._seen.batches
+
+    def _absorb(self, new: Seen) -> None:
+        self._seen = new if self._seen is None else self._seen + new
+        self._frame = self._frame.extended(self.space_y_, new.rows.points[1])
         self._operator = self._reverse = None
         x, y = self._sides
-        points_x, points_y = self._reservoir.points
+        points_x, points_y = self._seen.rows.points
         self._sides = (
             Side(x.space, points_x, x.space._transform(points_x)),
             Side(y.space, points_y, y.space._transform(points_y)),
@@ -319,8 +338,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         return self._operator
 
     def _streamed(self) -> StreamedOperator:
-        sums = self._sums
-        assert sums is not None
+        assert self._seen is not None
+        sums = self._seen.sums
         xp, total = namespace(sums.xx), sums.total
         mu, C_XX, C_YX = sums.x / total, sums.xx / total, sums.yx / total
         if self.centered:
@@ -369,8 +388,13 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """`E[Y|x]` at each row, shaped like Y: kernel ridge regression with alpha = nλ."""
-        operator = self.fitted_operator()
-        means = operator.predict(self._counted(X))
+        if is_chunked(X):
+            example = self._means(take(self.sides()[0].points, slice(0, 1)))
+            return answered(X, self.predict, example)
+        return self._means(self._counted(X))
+
+    def _means(self, X: Any) -> Array:
+        means = self.fitted_operator().predict(X)
         return means[:, 0] if self._flat else means
 
     def expect(self, f: Callable[[Points], Array] | Embedding, x: Any) -> Array:
@@ -503,7 +527,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             truth = np.asarray(to_numpy(y) if hasattr(y, "shape") else y)
             from sklearn.metrics import r2_score
 
-            return float(r2_score(truth, predicted, sample_weight=sample_weight))
+            w = None if sample_weight is None else to_numpy(sample_weight)
+            return float(r2_score(truth, predicted, sample_weight=w))
         return -self.loss(X, y, sample_weight)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
@@ -30,11 +30,14 @@ from meanmap.arrays import (
     solve_triangular,
     spans,
     take,
+    to_float,
     to_numpy,
 )
+from meanmap.chunks import Chunks, is_chunked
 from meanmap.embeddings import Embedding, embedding_of, numeric, same_kernel
 from meanmap.kernels import Kernel, TensorProduct, as_kernel
 from meanmap.linalg import Spectrum
+from meanmap.pairs import as_target
 from meanmap.spaces import Space
 from meanmap.spaces.cholesky import Pivots
 
@@ -168,6 +171,43 @@ class Reservoir:
         return Reservoir(points, np.concatenate([self.keys, other.keys])).trimmed()
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What a conditional keeps of the rows that it has seen."""
+
+    sums: Sums
+    rows: Reservoir
+    batches: int = 1
+
+    @classmethod
+    def of(cls, X: Points, Y: Points, w: Any, spaces: tuple[Space, Space], seed: int) -> Seen:
+        """Of one batch of checked rows."""
+        return cls(Sums.over(*spaces, X, Y, w), Reservoir.of((X, Y), w, seed))
+
+    def __add__(self, other: Seen) -> Seen:
+        return Seen(self.sums + other.sums, self.rows + other.rows, self.batches + other.batches)
+
+
+def seen_of(
+    X: Any, Y: Any, sample_weight: Any, space_x: Space, space_y: Space, kernel_y: Any, seed: int
+) -> Seen:
+    """What is kept of a batch of rows, of the kind that the spaces were fitted to."""
+    points_x = space_x.kernel_.check(X, "X", space_x._sample)
+    points_y = space_y.kernel_.check(as_target(Y, kernel_y)[0], "y", space_y._sample)
+    checks.same_length([("X", points_x), ("y", points_y)])
+    checks.sample_weights(sample_weight, points_x, float_like(points_x))
+    w = None if sample_weight is None else to_numpy(to_float(checks.plain(sample_weight, "w")))
+    return Seen.of(points_x, points_y, w, (space_x, space_y), seed)
+
+
+def seen_of_chunk(number: int, rows: tuple[Any, ...], *reader: Any) -> Seen:
+    """The same of a chunk, whose rows may have weights beside them."""
+    X, Y, *weights = rows
+    space_x, space_y, kernel_y, seed = reader
+    w = weights[0] if weights else None
+    return seen_of(X, Y, w, space_x, space_y, kernel_y, seed + number)
+
+
 def _fingerprint(points: Points) -> int:
     """A number that differs from batch to batch, so that streams draw apart before they merge."""
     array = to_numpy(first_array(points))
@@ -226,7 +266,52 @@ def raw_total(sample_weight: Any, n: int) -> float:
     """The weight of a sample before it was scaled to one."""
     if sample_weight is None:
         return float(n)
-    return float(np.sum(to_numpy(checks.plain(sample_weight, "sample_weight")), dtype=np.float64))
+    weights = to_numpy(to_float(checks.plain(sample_weight, "sample_weight")))
+    return float(np.sum(weights, dtype=np.float64))
+
+
+def sum_over(spaces: tuple[Space, ...], points: Points, w: Array) -> Array:
+    """`Σ w ψ(x)`, or `Σ w ψ(x) ψ(y)ᵀ` for pairs, a block at a time."""
+    if len(spaces) == 1:
+        return spaces[0]._mean(points, w)
+    sums = []
+    for block in spans(count(points), BLOCK):
+        pairs = zip(spaces, take(points, block), strict=True)
+        left, right = (space._transform(part) for space, part in pairs)
+        sums.append(left.T @ (w[block][:, None] * right))
+    return sum(sums[1:], sums[0])
+
+
+@dataclass(frozen=True)
+class Total:
+    """What a running embedding keeps of some rows, and a few of them, to span spaces with."""
+
+    sum: Array
+    total: float
+    points: tuple[Points, ...]
+
+    def __add__(self, other: Total) -> Total:
+        pairs = zip(self.points, other.points, strict=True)
+        points = tuple(
+            take(concatenate(pair), slice(0, max(count(part) for part in pair))) for pair in pairs
+        )
+        return Total(self.sum + other.sum, self.total + other.total, points)
+
+
+def _total_of_chunk(
+    number: int, rows: tuple[Any, ...], kernel: Kernel, spaces: tuple[Space, ...], paired: bool
+) -> Total:
+    parts, w = rows[: len(spaces)], rows[len(spaces) :]
+    like = tuple(space._sample for space in spaces)
+    points = kernel.check(parts if paired else parts[0], "X", like if paired else like[0])
+    given = w[0] if w else None
+    weights = checks.sample_weights(given, points, float_like(points))
+    total = raw_total(given, count(points))
+    few = tuple(
+        take(part, slice(0, space.rank_))
+        for part, space in zip(points if paired else (points,), spaces, strict=True)
+    )
+    return Total(total * sum_over(spaces, points, weights), total, few)
 
 
 class RunningEmbedding(BaseEstimator):
@@ -268,12 +353,15 @@ class RunningEmbedding(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Start anew with this batch."""
-        fresh = clone(self).partial_fit(X, sample_weight=sample_weight)
+        settings = self.get_params(deep=False)
+        fresh = type(self)(**settings).partial_fit(X, sample_weight=sample_weight)
         self.__dict__.update(fresh.__dict__)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add a batch: points, or a tuple of samples for a covariance operator."""
+        if is_chunked(*(X if isinstance(X, tuple) else (X,))):
+            return self._add_chunks(X, sample_weight)
         first = not hasattr(self, "total_")
         kernel = as_kernel(self._given_kernel(), X, "X") if first else self.kernel_
         points = kernel.check(X, "X", None if first else self._frame_points())
@@ -284,14 +372,41 @@ class RunningEmbedding(BaseEstimator):
             spaces = self._placed(kernel, points, w)
             pairs = zip(spaces, self._parts(kernel, points), strict=True)
             frames = tuple(Frame.of(space, part) for space, part in pairs)
-            added = total * self._sum_over(kernel, spaces, points, w)
+            added = total * sum_over(spaces, points, w)
             self.kernel_, self.spaces_, self._frames = kernel, spaces, frames
             self._sum, self.total_ = added, total
             return self
-        added = total * self._sum_over(kernel, self.spaces_, points, w)
+        added = total * sum_over(self.spaces_, points, w)
         triples = zip(self._frames, self.spaces_, self._parts(kernel, points), strict=True)
         self._frames = tuple(frame.extended(space, part) for frame, space, part in triples)
         self._sum, self.total_ = self._sum + added, self.total_ + total
+        return self
+
+    def _add_chunks(self, X: Any, sample_weight: Any) -> Self:
+        """Add every chunk of Dask; the first time spaces are fitted to a sample of them all."""
+        parts = X if isinstance(X, tuple) else (X,)
+        names = [f"X[{i}]" for i in range(len(parts))] if len(parts) > 1 else ["X"]
+        given = dict(zip(names, parts, strict=True))
+        chunks = Chunks.of(**given, sample_weight=sample_weight)
+        reader = self
+        if not hasattr(self, "total_"):
+            drawn = chunks.sample()
+            rows, w = drawn[: len(parts)], drawn[len(parts) :]
+            reader = type(self)(**self.get_params(deep=False))
+            reader.partial_fit(
+                rows if len(parts) > 1 else rows[0], sample_weight=w[0] if w else None
+            )
+        found = chunks.reduce(_total_of_chunk, reader.kernel_, reader.spaces_, len(parts) > 1)
+        if reader is not self:
+            self.kernel_, self.spaces_, self._frames = (
+                reader.kernel_,
+                reader.spaces_,
+                reader._frames,
+            )
+            self._sum, self.total_ = 0 * reader._sum, 0.0
+        self._sum, self.total_ = self._sum + found.sum, self.total_ + found.total
+        triples = zip(self._frames, self.spaces_, found.points, strict=True)
+        self._frames = tuple(frame.extended(space, part) for frame, space, part in triples)
         return self
 
     def _bases(self) -> tuple[Any, ...]:
@@ -335,18 +450,6 @@ class RunningEmbedding(BaseEstimator):
     def _frame_points(self) -> Points:
         points = tuple(take(frame.points, slice(0, 1)) for frame in self._frames)
         return points if len(points) > 1 else points[0]
-
-    def _sum_over(
-        self, kernel: Kernel, spaces: tuple[Space, ...], points: Points, w: Array
-    ) -> Array:
-        if len(spaces) == 1:
-            return spaces[0]._mean(points, w)
-        sums = []
-        for block in spans(count(points), BLOCK):
-            pairs = zip(spaces, take(points, block), strict=True)
-            left, right = (space._transform(part) for space, part in pairs)
-            sums.append(left.T @ (w[block][:, None] * right))
-        return sum(sums[1:], sums[0])
 
     def merge(self, other: RunningEmbedding) -> Self:
         """Add what another stream has seen, given the same coordinates."""

@@ -12,7 +12,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.adaptation.programme import Programme, Solution, solve, solve_without_ridge
-from meanmap.arrays import Points, concatenate, count, one_blas_thread, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    concatenate,
+    count,
+    float_like,
+    in_kind,
+    one_blas_thread,
+    take,
+    to_numpy,
+)
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
@@ -162,10 +172,11 @@ class KernelMeanMatching(BaseEstimator):
         self.kernel_, self.space_ = space.kernel_, space
         self.ridge_, self.bound_, self.slack_ = ridge, bound, slack
         self._programme, self._solution = programme, found
-        self.weights_ = self._scaled(found.beta)
+        weights = self._scaled(found.beta)
+        self.weights_ = in_kind(weights, train)
         self.held_out_, self.n_iter_ = held_out, found.steps
-        self.effective_size_ = effective_size(self.weights_ / self.weights_.sum())
-        self.distance_ = float(np.linalg.norm(self.weights_ @ psi / n - mean))
+        self.effective_size_ = effective_size(weights / weights.sum())
+        self.distance_ = float(np.linalg.norm(weights @ psi / n - mean))
         self.distance_before_ = float(np.linalg.norm(psi.mean(axis=0) - mean))
         self._warn(found, test, train)
         return self
@@ -186,15 +197,18 @@ class KernelMeanMatching(BaseEstimator):
         if scarce or share > FAR:
             warnings.warn(
                 f"the weights rest on about {self.effective_size_:.0f} of {n} training rows "
-                f"(largest weight {self.weights_.max():.3g}); {share:.0%} of the test rows lie "
-                "where there is hardly any training row. A weighted estimate will be noisy: raise "
-                "ridge, or look for training rows there.",
+                f"(largest weight {float(self.weights_.max()):.3g}); {share:.0%} of the test rows "
+                "lie where there is hardly any training row. A weighted estimate will be noisy: "
+                "raise ridge, or look for training rows there.",
                 ConflictWarning,
                 stacklevel=3,
             )
 
-    def weights(self, X: Any) -> np.ndarray:
+    def weights(self, X: Any) -> Array:
         """β of other rows: the estimated ratio of the densities of test and training there."""
+        return in_kind(self._ratio(X), X)
+
+    def _ratio(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "weights_")
         if self.ridge_ == 0:
             raise ValueError(
@@ -214,12 +228,12 @@ class KernelMeanMatching(BaseEstimator):
         Half of it, up to a constant, is minus the squared error of β on average over training
         (Kanamori, Hido and Sugiyama 2009, eq. 3). Equal weights have 1/2.
         """
-        return -fit_of_ratio(self.weights(X), self.weights(X_test))
+        return -fit_of_ratio(self._ratio(X), self._ratio(X_test))
 
     def plot(self, ax: Any = None) -> Any:
         """The weights, largest first."""
         check_is_fitted(self, "weights_")
-        return plots.ranked(self.weights_, "weight", ax)
+        return plots.ranked(to_numpy(self.weights_), "weight", ax)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "weights_")
@@ -230,9 +244,8 @@ def placed(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndar
     space = Space(kernel, basis)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)
-        return space, to_numpy(
-            space._place(kernel, points, np.full(count(points), 1 / count(points)))
-        )
+        uniform = checks.weights(None, points, float_like(points))
+        return space, to_numpy(space._place(kernel, points, uniform))
 
 
 def stated(

@@ -167,7 +167,7 @@ class Numbers(Mixture):
         return (w * found.beta) @ to_numpy(self.targets).reshape(n, -1)
 
     def elsewhere(self, found: Solution, y: Points, ridge: float, bound: float) -> np.ndarray:
-        images = np.asarray(self.model.predict(y))
+        images = to_numpy(self.model.predict(y))
         programme = Programme(self.images, self.w, images[0], ridge, bound, 1.0, 1.0)
         return programme.elsewhere(found, images)
 
@@ -189,7 +189,7 @@ def mixed(
         return Classes(images, share, row, targets, classes, features)
     model = ConditionalEmbedding(kernel_y, Linear(), regularization, centered=True)
     model.fit(targets, features)
-    images = np.asarray(model.predict(targets))
+    images = to_numpy(model.predict(targets))
     coordinates = to_numpy(model.space_x_.transform(targets))
     w = np.full(n, 1 / n)
     return Numbers(images, w, np.arange(n), targets, model, features, coordinates)

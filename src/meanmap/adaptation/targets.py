@@ -14,7 +14,7 @@ from meanmap import checks, plots
 from meanmap.adaptation.matching import RANK, placed
 from meanmap.adaptation.mixtures import Classes, Mixture, Numbers, Ridges, mixed, predicted
 from meanmap.adaptation.programme import Solution
-from meanmap.arrays import concatenate, to_numpy
+from meanmap.arrays import Array, concatenate, in_kind, is_array, to_numpy
 from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import as_kernel
@@ -22,6 +22,7 @@ from meanmap.linalg import ConflictWarning
 from meanmap.pairs import as_target, read_target
 from meanmap.selection import effective_size
 from meanmap.spaces import Basis, PivotedCholesky
+from meanmap.statistics.tiles import on_host
 
 METRICS = ("predictive", "embedding")
 FAR = 0.5  # of ‖μ_test - μ_train‖ left, above which no change of targets explains the test rows
@@ -131,7 +132,8 @@ class TargetShift(BaseEstimator):
         kernel_x = as_kernel(self.kernel_x, X, "X")
         train = kernel_x.check(X, "X")
         test = kernel_x.check(X_test, "X_test", train, "X")
-        kernel_y, targets, flat = read_target(y, self.kernel_y)
+        kernel_y, asked, flat = read_target(y, self.kernel_y)
+        train, test, targets = (on_host(part) for part in (train, test, asked))
         n = checks.same_length([("X", train), ("y", targets)])
         both = concatenate([train, test])
         basis = self.basis if self.basis is not None else PivotedCholesky(1e-5, max_rank=RANK)
@@ -159,8 +161,9 @@ class TargetShift(BaseEstimator):
         self.kernel_x_, self.kernel_y_ = space.kernel_, kernel_y
         self.ridge_, self.bound_, self._mix, self._solution = ridge, bound, mixture, found
         self._flat = flat
-        self.weights_ = found.beta[mixture.row]
-        self.effective_size_ = effective_size(self.weights_ / self.weights_.sum())
+        weights = found.beta[mixture.row]
+        self.weights_ = in_kind(weights, X)
+        self.effective_size_ = effective_size(weights / weights.sum())
         self.distance_ = float(np.linalg.norm((mixture.w * found.beta) @ mixture.images - mean))
         self.distance_before_ = float(np.linalg.norm(mixture.w @ mixture.images - mean))
         self.draws_ = np.array(resampled)
@@ -169,7 +172,8 @@ class TargetShift(BaseEstimator):
             self.proportions_train_ = mixture.w
             self.proportions_ = mixture.w * found.beta
             self._moved = mixture.w * (found.beta - plain.beta)
-        self.distribution_: Embedding = embed(targets, kernel_y, self.weights_ / n)
+        asked = asked if isinstance(asked, tuple) else in_kind(asked, X)
+        self.distribution_: Embedding = embed(asked, kernel_y, weights / n)
         self._warn(found, Z[n:])
         return self
 
@@ -206,14 +210,14 @@ class TargetShift(BaseEstimator):
         noise = float(test.var(axis=0).sum()) * (1 / len(test) + 1 / self.effective_size_)
         return self.distance_ > 4 * noise**0.5
 
-    def weights(self, y: Any) -> np.ndarray:
+    def weights(self, y: Any) -> Array:
         """β at other targets; for a class that was not seen an error."""
         check_is_fitted(self, "weights_")
         target = as_target(y, self.kernel_y_)[0] if self._flat else y
         points = self.kernel_y_.check(target, "y", self._mix.targets, "the training targets")
-        return self._mix.elsewhere(self._solution, points, self.ridge_, self.bound_)
+        return in_kind(self._mix.elsewhere(self._solution, points, self.ridge_, self.bound_), y)
 
-    def adjust(self, probabilities: Any) -> np.ndarray:
+    def adjust(self, probabilities: Any) -> Array:
         """P_test(y|x) ∝ P_train(y|x) β(y), from a classifier's probabilities.
 
         Columns are in the order of `classes_`. A classifier that is fitted to the training rows as
@@ -223,7 +227,8 @@ class TargetShift(BaseEstimator):
         check_is_fitted(self, "weights_")
         if not hasattr(self, "classes_"):
             raise ValueError("adjust is for classes, and y was numbers. Use weights(y) for these.")
-        table = np.asarray(probabilities, dtype=float)
+        given = to_numpy(probabilities) if is_array(probabilities) else probabilities
+        table = np.asarray(given, dtype=float)
         if table.ndim != 2 or table.shape[1] != len(self.classes_) or not (table >= 0).all():
             raise ValueError(
                 f"probabilities: expected rows of {len(self.classes_)} numbers ≥ 0, as "
@@ -231,7 +236,8 @@ class TargetShift(BaseEstimator):
             )
         scaled = table * self._solution.beta
         total = scaled.sum(axis=1, keepdims=True)
-        return np.where(total > 0, scaled / np.where(total > 0, total, 1.0), self.proportions_)
+        found = np.where(total > 0, scaled / np.where(total > 0, total, 1.0), self.proportions_)
+        return in_kind(found, probabilities)
 
     def interval(self, level: float = 0.9) -> np.ndarray:
         """Bootstrap intervals, rows (low, high): of each class's proportion, or of E_test[y].
@@ -265,7 +271,9 @@ class TargetShift(BaseEstimator):
                 self.classes_, self.proportions_train_, self.proportions_, span, ax
             )
         values = to_numpy(self._mix.targets)
-        return plots.against(values.reshape(len(values), -1)[:, 0], self.weights_, ("y", "β"), ax)
+        return plots.against(
+            values.reshape(len(values), -1)[:, 0], to_numpy(self.weights_), ("y", "β"), ax
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "weights_")

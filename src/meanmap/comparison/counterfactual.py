@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import concatenate, count, take
+from meanmap.arrays import Points, concatenate, count, in_kind, take, to_numpy
 from meanmap.comparison.conditional import LEAST, constant, nothing_to_see
 from meanmap.comparison.nulls import how_many
 from meanmap.comparison.quadratic import Hadamard
@@ -61,9 +61,14 @@ class CounterfactualEffect(TestResult):
         text = super().__repr__()
         if self.mean_effect is None:
             return text
-        shown = ", ".join(f"{value:.3g}" for value in np.ravel(self.mean_effect)[:6])
-        more = ", …" if np.size(self.mean_effect) > 6 else ""
+        shown = ", ".join(f"{value:.3g}" for value in np.ravel(to_numpy(self.mean_effect))[:6])
+        more = ", …" if np.size(to_numpy(self.mean_effect)) > 6 else ""
         return f"{text} Mean effect: {shown}{more}."
+
+
+def like(points: Points, asked: Any) -> Points:
+    """Points on the host, in the kind of array that was asked about."""
+    return points if isinstance(points, tuple) else in_kind(points, asked)
 
 
 def counterfactual_effect(
@@ -136,13 +141,13 @@ def counterfactual_effect(
     phi = placed(ky, Y, bases[1])[1]
     weights = control_weights(conditioning, phi, n0, given)
     a = np.concatenate([-weights, np.full(n1, 1 / n1)])
-    treated = embed(Y1, ky)
-    counterfactual = embed(Y0, ky, weights=weights)
+    treated = embed(like(Y1, X_treated), ky)
+    counterfactual = embed(like(Y0, X_control), ky, weights=weights)
     vectors = not isinstance(Y, tuple) and Y.ndim == 2 and Y.dtype.kind == "f"
     extra: dict[str, Any] = {
         "treated": treated,
         "counterfactual": counterfactual,
-        "mean_effect": a @ Y if vectors else None,
+        "mean_effect": in_kind(a @ Y, X_treated) if vectors else None,
     }
     if not varies(phi):
         flat = nothing_to_see(constant("Y"), kernels, METHOD, HYPOTHESIS, sizes)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from meanmap import checks, plots
+from meanmap.arrays import in_kind
 from meanmap.kernels import Kernel
 
 ALTERNATIVES = ("greater", "less", "two-sided")
@@ -184,7 +185,7 @@ class TestResult:
         """
         if self.explanation is None:
             raise TypeError(f"a {self.method.split(',')[0]} test has no witness function.")
-        return self.explanation(*points)
+        return in_kind(self.explanation(*points), points)
 
     def plot(self, axes: Any = None) -> Any:
         """The null distribution with the statistic and, where it can be drawn, the witness.

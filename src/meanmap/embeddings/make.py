@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, float_like, is_array, namespace
+from meanmap.arrays import Array, Points, count, float_like, is_array, namespace, to_library
 from meanmap.embeddings.joint import JointEmbedding
 from meanmap.embeddings.single import Embedding, same_kernel
 from meanmap.embeddings.values import FactoredWeights
@@ -60,6 +60,8 @@ def embed(
     kernel = as_kernel(kernel, points, "points")
     like_space = None if space is None else space._sample
     points = kernel.check(points, "points", like_space, "the space")
+    if isinstance(points, tuple):
+        points = to_library(points, points)  # all variables in the library of the first
     like = float_like(points)
     n = count(points)
     if weights is None:

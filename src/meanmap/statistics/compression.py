@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks, decoding, plots
-from meanmap.arrays import Points, count, one_blas_thread, take, to_numpy
+from meanmap.arrays import Points, count, in_kind, one_blas_thread, take, to_numpy
 from meanmap.decoding import sampling
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Kernel, as_kernel
@@ -46,14 +46,15 @@ class Compression:
 
     @cached_property
     def mmd(self) -> float:
-        w, v = self.sample_weights, self.weights
+        w, v = self.sample_weights, to_numpy(self.weights)
+        points = on_host(self.points)
         # few points' sums as a weighted Gram matrix; the sample's own never stored
         if np.ptp(w) == 0:
             own = gram_sums(self.kernel, self.sample) / len(w) ** 2
         else:
             own = float(w @ to_numpy(self.kernel._matmul(self.sample, self.sample, w)))
-        across = float(v @ to_numpy(self.kernel._matmul(self.points, self.sample, w)))
-        inside = float(v @ to_numpy(self.kernel._matmul(self.points, self.points, v)))
+        across = float(v @ to_numpy(self.kernel._matmul(points, self.sample, w)))
+        inside = float(v @ to_numpy(self.kernel._matmul(points, points, v)))
         return max(own - 2 * across + inside, 0.0)
 
     def __len__(self) -> int:
@@ -73,8 +74,8 @@ class Compression:
             )
         ax = plots.axes(ax)
         flat = host.shape[1] == 1
-        few = host[self.indices]
-        size = 20 * len(self) * self.weights
+        few = host[to_numpy(self.indices)]
+        size = 20 * len(self) * to_numpy(self.weights)
         if flat:
             ax.hist(host[:, 0], bins=50, weights=self.sample_weights, color=plots.GREY, alpha=0.6)
             ax.scatter(
@@ -151,7 +152,8 @@ def compress(
     """
     checks.option(method, "method", METHODS)
     kernel = as_kernel(kernel, points, "points")
-    sample = on_host(kernel.check(points, "points"))
+    checked = kernel.check(points, "points")
+    sample = on_host(checked)
     size = count(sample)
     w = to_numpy(checks.sample_weights(weights, sample, np.empty(0), "weights"))
     m = max(1, round(size**0.5)) if n is None else sampling.whole(n)
@@ -174,7 +176,9 @@ def compress(
         v = np.full(m, 1 / m)
         if reweight:
             v = _reweighted(kernel, sample, w, index)
-    return Compression(take(sample, index), index, v, kernel, method, sample, w)
+    chosen = take(checked, index)
+    parts = in_kind(index, chosen), in_kind(v, chosen)
+    return Compression(chosen, *parts, kernel, method, sample, w)
 
 
 def _reweighted(kernel: Kernel, sample: Points, w: np.ndarray, index: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import TILE, Points, concatenate, count, spans
+from meanmap.arrays import TILE, Points, concatenate, count, in_kind, spans
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
@@ -81,7 +81,7 @@ def conditional_mmd(
     if at is None:
         return float(np.mean(values(concatenate([X1, X2]))))
     points, single = kernel_x.rows(at, X1, "at")
-    return float(values(points)[0]) if single else values(points)
+    return float(values(points)[0]) if single else in_kind(values(points), at)
 
 
 def paired_conditionals(
@@ -162,7 +162,7 @@ def hscic(
     values = covariance_norms(np.asarray(model.weights(points)), phi_x, phi_y)
     if at is None:
         return float(np.mean(values))
-    return float(values[0]) if single else values
+    return float(values[0]) if single else in_kind(values, at)
 
 
 def three(basis: Any) -> tuple[Any, Any, Any]:

@@ -1,0 +1,223 @@
+"""Chunks of Dask: the same sums as on one machine, workers that die, chunks that are broken."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from meanmap import ConditionalEmbedding, embed
+from meanmap.chunks import Chunks, answered
+from meanmap.kernels import Columns, Delta, Gaussian
+from meanmap.spaces import Nystroem, RandomFourier, Space
+from meanmap.streams import RunningEmbedding
+
+WHY = "dask is not installed: pip install 'meanmap[dask]' to test data in chunks"
+da = pytest.importorskip("dask.array", reason=WHY)
+dd = pytest.importorskip("dask.dataframe", reason=WHY)
+distributed = pytest.importorskip("distributed", reason=WHY)
+
+N = 6000
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 3))
+Y = np.sin(X[:, :1]) + 0.1 * RNG.normal(size=(N, 1))
+W = RNG.uniform(0.2, 2.0, size=N)
+AT = RNG.normal(size=(20, 3))
+SPACE_X = Space(Gaussian(2.0), Nystroem(60, random_state=0)).fit(X[:1000])
+SPACE_Y = Space(Gaussian(1.0), Nystroem(30, random_state=0)).fit(Y[:1000])
+
+
+def model(**options: Any) -> ConditionalEmbedding:
+    kernels = SPACE_X.kernel_, SPACE_Y.kernel_
+    return ConditionalEmbedding(*kernels, 1e-4, basis=(SPACE_X, SPACE_Y), **options)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two worker processes."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as made:
+        yield made
+
+
+@pytest.mark.parametrize("centered", [False, True])
+@pytest.mark.parametrize("cuts", [(1500, 1500), (1700, 1100), (N, 900)])
+def test_a_conditional_of_chunks_is_that_of_all_rows(cuts: tuple[int, int], centered: bool) -> None:
+    D, E = da.from_array(X, chunks=(cuts[0], 2)), da.from_array(Y, chunks=(cuts[1], 1))
+    found, truth = model(centered=centered).fit(D, E), model(centered=centered).fit(X, Y)
+    assert_allclose(found.predict(AT), truth.predict(AT), atol=1e-10)
+    assert_allclose(found.given(AT).coordinates, truth.given(AT).coordinates, atol=1e-10)
+    more = found.partial_fit(D, E)
+    assert_allclose(more.predict(AT), truth.predict(AT), atol=1e-10)
+
+
+def test_weights_and_one_dimensional_targets() -> None:
+    D, E, V = (da.from_array(part, chunks=1000) for part in (X, Y[:, 0], W))
+    found = model().fit(D.rechunk((1000, 3)), E, sample_weight=V)
+    truth = model().fit(X, Y[:, 0], sample_weight=W)
+    assert found.predict(AT).shape == (20,)
+    assert_allclose(found.predict(AT), truth.predict(AT), atol=1e-10)
+
+
+def test_predictions_are_lazy() -> None:
+    D, E = da.from_array(X, chunks=(1500, 3)), da.from_array(Y, chunks=(1500, 1))
+    found = model().fit(D, E)
+    answers = found.predict(D)
+    assert isinstance(answers, da.Array) and answers.shape == (N, 1)
+    assert answers.chunks[0] == D.chunks[0]
+    assert_allclose(answers.compute(), found.predict(X), atol=1e-9)
+
+
+def test_everything_is_chosen_on_a_sample() -> None:
+    D, E = da.from_array(X, chunks=(1500, 3)), da.from_array(Y, chunks=(1500, 1))
+    found = ConditionalEmbedding().fit(D, E)
+    assert abs(found.predict(AT)[:, 0] - np.sin(AT[:, 0])).mean() < 0.05
+    again = ConditionalEmbedding().fit(D, E)
+    assert np.array_equal(found.predict(AT), again.predict(AT))
+
+
+def test_data_frames_and_mixed_columns() -> None:
+    table = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "up", "down"), "y": Y[:, 0]})
+    frame = dd.from_pandas(table, npartitions=4)
+    kernel = Columns({"a": Gaussian(1.0), "b": Delta()})
+    made = ConditionalEmbedding(kernel, Gaussian(1.0), 1e-4)
+    found = made.fit(frame[["a", "b"]], frame["y"])
+    numbers = ConditionalEmbedding().fit(frame[["a"]], frame["y"])
+    assert list(numbers.feature_names_in_) == ["a"]
+    lazy = found.predict(frame[["a", "b"]]).compute()
+    assert_allclose(lazy, found.predict(table[["a", "b"]]), atol=1e-9)
+    assert np.corrcoef(lazy, np.sin(X[:, 0]))[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("basis", [SPACE_X, Space(Gaussian(2.0), RandomFourier(20)).fit(X[:50])])
+def test_running_embeddings(basis: Space) -> None:
+    D, V = da.from_array(X, chunks=(1700, 3)), da.from_array(W, chunks=1700)
+    found = RunningEmbedding(basis=basis).partial_fit(D, sample_weight=V)
+    truth = embed(X, weights=W / W.sum(), basis=basis)
+    assert found.total_ == pytest.approx(W.sum())
+    assert_allclose(found.embedding_.coordinates, truth.coordinates, atol=1e-10)
+    twice = found.partial_fit(D, sample_weight=V)
+    assert_allclose(twice.embedding_.coordinates, truth.coordinates, atol=1e-10)
+
+
+def test_running_operators() -> None:
+    D, E = da.from_array(X, chunks=(1700, 3)), da.from_array(Y, chunks=(900, 1))
+    found = RunningEmbedding(basis=(SPACE_X, SPACE_Y)).fit((D, E))
+    truth = RunningEmbedding(basis=(SPACE_X, SPACE_Y)).fit((X, Y))
+    assert_allclose(found.operator_, truth.operator_, atol=1e-12)
+
+
+def test_samples_are_even() -> None:
+    """Every row is as likely as any other, whatever its chunk."""
+    D = da.from_array(np.arange(1000.0)[:, None], chunks=((900, 50, 50), 1))
+    rows = np.concatenate([Chunks.of(X=D).sample(100, seed)[0][:, 0] for seed in range(300)])
+    late = (rows >= 900).mean()  # a tenth; the deviation is below .002
+    assert abs(late - 0.1) < 0.012
+    assert len(np.unique(Chunks.of(X=D).sample(100)[0])) == 100
+    assert len(Chunks.of(X=D).sample(5000)[0]) == 1000
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+
+def test_worker_processes_give_the_same_answer(cluster: Any) -> None:
+    D, E = da.from_array(X, chunks=(500, 3)), da.from_array(Y, chunks=(500, 1))
+    truth = model().fit(X, Y).predict(AT)
+    with distributed.Client(cluster):
+        assert_allclose(model().fit(D, E).predict(AT), truth, atol=1e-10)
+        lazy = model().fit(D, E).predict(D)
+        assert_allclose(lazy[:100].compute(), model().fit(X, Y).predict(X[:100]), atol=1e-9)
+
+
+def _kill_once(rows: np.ndarray, flag: str) -> np.ndarray:
+    """The worker that comes here first dies."""
+    path = Path(flag)
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return rows
+    os.kill(os.getpid(), signal.SIGKILL)
+    return rows
+
+
+def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path) -> None:
+    flag = str(tmp_path / "dead")
+    truth = model().fit(X, Y).predict(AT)
+    D, E = da.from_array(X, chunks=(500, 3)), da.from_array(Y, chunks=(500, 1))
+    deadly = D.map_blocks(_kill_once, flag, dtype=float, meta=np.empty((0, 3)))
+    with distributed.Client(cluster):
+        found = model().fit(deadly, E)
+    assert Path(flag).exists()
+    assert_allclose(found.predict(AT), truth, atol=1e-10)
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_a_chunk_with_nan_is_named() -> None:
+    bad = X.copy()
+    bad[4321, 1] = np.nan
+    D, E = da.from_array(bad, chunks=(1000, 3)), da.from_array(Y, chunks=(1000, 1))
+    with pytest.raises(ValueError, match=r"chunk 4 of X and y: X contains NaN .* row 321"):
+        model().fit(D, E)
+
+
+def test_chunks_of_other_widths_are_refused() -> None:
+    parts = [
+        da.from_array(X[:500], chunks=(500, 3)),
+        da.from_array(X[500:900, :2], chunks=(400, 2)),
+    ]
+    uneven = da.Array(
+        {("uneven", i, 0): (part.name, 0, 0) for i, part in enumerate(parts)}
+        | {key: value for part in parts for key, value in dict(part.dask).items()},
+        "uneven",
+        chunks=((500, 400), (3,)),
+        dtype=float,
+    )
+    with pytest.raises(ValueError, match="chunk 1 has rows of shape \\(2,\\), chunk 0 of shape"):
+        RunningEmbedding(basis=SPACE_X).partial_fit(uneven)
+
+
+def test_empty_chunks_and_unknown_lengths() -> None:
+    table = pd.DataFrame(np.column_stack([X, Y]), columns=list("abcy"))
+    frame = dd.from_pandas(table, npartitions=6)
+    some = frame[frame["a"] > 0.5]
+    kept = table[table["a"] > 0.5]
+    found = model().fit(some[["a", "b", "c"]].to_dask_array(), some[["y"]].to_dask_array())
+    truth = model().fit(kept[["a", "b", "c"]].to_numpy(), kept[["y"]].to_numpy())
+    assert_allclose(found.predict(AT), truth.predict(AT), atol=1e-10)
+    sorted_table = dd.from_pandas(table.sort_values("a").reset_index(drop=True), npartitions=6)
+    few = sorted_table[sorted_table["a"] > 1.5]  # only the last partition has rows
+    assert RunningEmbedding(basis=SPACE_X).partial_fit(few[["a", "b", "c"]].to_dask_array()).total_
+    with pytest.raises(ValueError, match="all chunks are empty"):
+        nothing = frame[frame["a"] > 1e9][["a", "b", "c"]].to_dask_array()
+        RunningEmbedding(basis=SPACE_X).partial_fit(nothing)
+
+
+def test_rows_that_do_not_fit_together() -> None:
+    D, E = da.from_array(X, chunks=(1000, 3)), da.from_array(Y, chunks=(1000, 1))
+    with pytest.raises(TypeError, match="y is ndarray and X is a collection of Dask"):
+        model().fit(D, Y)
+    with pytest.raises(ValueError, match="X has 6000 rows and y 5000"):
+        model().fit(D, E[:5000])
+    table = dd.from_pandas(pd.DataFrame(X, columns=list("abc")), npartitions=3)
+    with pytest.raises(ValueError, match=r"3 chunks and y 6|6 chunks and y 3"):
+        model().fit(table, E)
+    import dask.bag
+
+    with pytest.raises(TypeError, match="array, data frame or series of Dask, got Bag"):
+        Chunks.of(X=dask.bag.from_sequence([1, 2]))
+
+
+def test_answers_keep_their_shape() -> None:
+    D = da.from_array(X, chunks=(1700, 3))
+    cube = answered(D, lambda x: np.ones((len(x), 2, 4)), np.ones((1, 2, 4)))
+    assert cube.shape == (N, 2, 4) and cube.compute().shape == (N, 2, 4)
