@@ -13,10 +13,17 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from meanmap import ConditionalEmbedding, embed
+from meanmap import (
+    ConditionalEmbedding,
+    embed,
+    independence_test,
+    mmd,
+    two_sample_test,
+)
 from meanmap.chunks import Chunks, answered
-from meanmap.kernels import Columns, Delta, Gaussian
-from meanmap.spaces import Nystroem, RandomFourier, Space
+from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
+from meanmap.kernels import Columns, Delta, Gaussian, Polynomial
+from meanmap.spaces import Explicit, Nystroem, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
 
 WHY = "dask is not installed: pip install 'meanmap[dask]' to test data in chunks"
@@ -123,6 +130,70 @@ def test_samples_are_even() -> None:
     assert abs(late - 0.1) < 0.012
     assert len(np.unique(Chunks.of(X=D).sample(100)[0])) == 100
     assert len(Chunks.of(X=D).sample(5000)[0]) == 1000
+
+
+# --- tests ----------------------------------------------------------------------------------------
+
+
+def test_streams_have_the_gamma_null_of_all_rows() -> None:
+    """With a kernel whose features are few nothing is approximated."""
+    kernel, A, B = Polynomial(2), X[:2500], 1.02 * X[2500:]
+    space = Space(kernel, Explicit()).fit(A)
+    truth = two_sample_test(A, B, kernel, null="gamma")
+    stream = RunningTwoSampleTest(basis=space)
+    for part in (slice(0, 1000), slice(1000, 2500)):
+        stream.partial_fit(A[part], B[part])
+    stream.partial_fit(Y=B[2500:])
+    found = stream.result()
+    assert stream.sizes_ == (2500, 3500)
+    assert found.statistic == pytest.approx(truth.statistic, rel=1e-9)
+    assert found.pvalue == pytest.approx(truth.pvalue, rel=1e-6)
+    assert stream.mmd("U") == pytest.approx(mmd(A, B, kernel, "U"), rel=1e-8)
+    lazy = two_sample_test(da.from_array(A, chunks=(800, 3)), da.from_array(B, chunks=(900, 3)))
+    assert lazy.pvalue == pytest.approx(two_sample_test(A, B, null="gamma").pvalue, rel=0.05)
+    assert "stream" in repr(lazy) and "moments" in repr(lazy)
+
+
+def test_dependence_of_streams() -> None:
+    kernel, B = Polynomial(2), X[:, :1] + 30 * RNG.normal(size=(N, 1))
+    spaces = Space(kernel, Explicit()).fit(X), Space(kernel, Explicit()).fit(B)
+    truth = independence_test(X, B, kernel, kernel, null="gamma")
+    left, right = (RunningIndependenceTest(basis=spaces) for _ in range(2))
+    left.partial_fit(X[:1000], B[:1000])
+    found = left.merge(right.partial_fit(X[1000:], B[1000:])).result()
+    assert found.statistic == pytest.approx(truth.statistic, rel=1e-8)
+    assert found.pvalue == pytest.approx(truth.pvalue, rel=1e-6)
+    D, E = da.from_array(X, chunks=(800, 3)), da.from_array(Y, chunks=(700, 1))
+    assert independence_test(D, E).pvalue < 1e-6
+
+
+def test_level_of_streams() -> None:
+    """Under the null p-values of many streams are even enough."""
+    rng = np.random.default_rng(8)
+    found = []
+    for _ in range(200):
+        stream = RunningTwoSampleTest(Gaussian(1.5))
+        for _ in range(3):
+            stream.partial_fit(rng.normal(size=(40, 2)), rng.normal(size=(50, 2)))
+        found.append(stream.result().pvalue)
+    assert 0.01 <= np.mean(np.array(found) < 0.05) <= 0.13  # 10 of 200 expected
+
+
+def test_streams_refuse_in_words() -> None:
+    stream = RunningTwoSampleTest()
+    with pytest.raises(ValueError, match="the first batch needs rows of X and of Y"):
+        stream.partial_fit(X)
+    with pytest.raises(ValueError, match="different coordinates"):
+        RunningTwoSampleTest().partial_fit(X[:50], X[50:90]).merge(
+            RunningTwoSampleTest().partial_fit(X[100:150], X[:40])
+        )
+    with pytest.raises(ValueError, match="50 rows and Y 40"):
+        RunningIndependenceTest().partial_fit(X[:50], X[:40])
+    D = da.from_array(X, chunks=(2000, 3))
+    with pytest.raises(ValueError, match="tested by sums over them"):
+        two_sample_test(D, D, null="full")
+    with pytest.raises(ValueError, match="tested by sums over them"):
+        independence_test(D, D, kernel_x="median")
 
 
 # --- workers --------------------------------------------------------------------------------------

@@ -7,10 +7,14 @@ is pytest's.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
+
+# JAX would take most of the device's memory for every process that runs tests
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 TESTS = Path(__file__).resolve().parent.parent.parent / "tests"
 SUITES = ("test_conformance.py", "test_libraries.py", "test_accelerators.py")

@@ -504,7 +504,8 @@ def test_moments_over_all_permutations(n: int) -> None:
     A, B = H @ K @ H, H @ L @ H
     values = [np.sum(A * B[np.ix_(order, order)]) for order in permutations(range(n))]
     moments = [
-        nulls.CentredMoments(n, float((M**2).sum()), M.sum(axis=1), np.diag(M)) for M in (K, L)
+        nulls.CentredMoments.of_sums(n, float((M**2).sum()), M.sum(axis=1), np.diag(M))
+        for M in (K, L)
     ]
     mean, variance = nulls.permutation_moments(*moments)
     assert_allclose(mean, np.mean(values), rtol=1e-11)

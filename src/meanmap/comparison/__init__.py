@@ -10,11 +10,14 @@ from meanmap.comparison.independence import independence_test
 from meanmap.comparison.joint import joint_independence_test
 from meanmap.comparison.power import PowerAnalysis, power_analysis
 from meanmap.comparison.results import TestResult
+from meanmap.comparison.running import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.comparison.two_sample import two_sample_test
 
 __all__ = [
     "CounterfactualEffect",
     "PowerAnalysis",
+    "RunningIndependenceTest",
+    "RunningTwoSampleTest",
     "TestResult",
     "conditional_independence_test",
     "conditional_two_sample_test",

@@ -11,8 +11,16 @@ from meanmap.arrays import Points
 from meanmap.comparison.bins import BinnedGram, Layout, pair_sums
 from meanmap.comparison.nulls import Source
 from meanmap.statistics.distance import Terms, from_sums
-from meanmap.statistics.tiles import Family, beside, labelled_gram, over_labels
+from meanmap.statistics.tiles import (
+    Family,
+    beside,
+    in_double,
+    is_single,
+    labelled_gram,
+    over_labels,
+)
 
+NEAR = 1e-6  # of a kernel's mean: as near as this single precision cannot tell two statistics apart
 MANY = 1 << 24  # labels beyond which permutations would take seconds
 
 
@@ -123,7 +131,8 @@ class StreamedExchange(Source):
     """The same where the sums between bins would be too many to be kept.
 
     aᵀKa is summed tile by tile for a batch of exchanges at a time; how many fit in memory changes
-    the number of passes, and nothing else.
+    the number of passes, and nothing else. Points in single precision give statistics in it; that
+    of the samples as they are, and those too near to be told apart from it, are found in double.
     """
 
     def __init__(
@@ -139,11 +148,12 @@ class StreamedExchange(Source):
         self.kind = kind
         self._family, self._layout = family, layout
         self._points = layout.arranged(points)
+        self._wide = in_double(self._points) if is_single(self._points) else self._points
         self._bins = layout.bin_of_each
         self._estimator, self._memory, self._progress = estimator, memory, progress
-        self._diagonals = family.diagonals(self._points)
+        self._diagonals = family.diagonals(self._wide)
         self._rows: np.ndarray | None = None
-        self._first = self._pass(layout.labels[:, None].astype(np.uint8))
+        self._first = self._pass(self._wide, layout.labels[:, None].astype(np.uint8))
         assert self._rows is not None
         self.scales = np.abs(self._rows).sum(axis=1) / len(self._bins) ** 2
 
@@ -156,21 +166,27 @@ class StreamedExchange(Source):
         given = self._layout.labels[:, None].astype(np.uint8)
         while left > 0:
             drawn = relabelled(self._layout, min(batch, left), rng)
-            # zeros, so that columns come in eights, which tensor cores ask for
-            spare = np.zeros((len(given), -(drawn.shape[1] + 1) % 8), dtype=np.uint8)
-            values = self._pass(np.concatenate([given, drawn, spare], axis=1))
+            # columns come in eights, which tensor cores ask for
+            spare = np.repeat(given, -(drawn.shape[1] + 1) % 8, axis=1)
+            values = self._pass(self._points, np.concatenate([given, drawn, spare], axis=1))
             # what rounding does to all labellings alike it does to the given one too
             values += self._first - values[:, :1]
-            parts.append(values[:, 1 : 1 + drawn.shape[1]])
+            values = values[:, 1 : 1 + drawn.shape[1]]
+            if self._wide is not self._points:
+                near = np.abs(values - self._first) <= NEAR * self.scales[:, None]
+                again = np.flatnonzero(near.any(axis=0))
+                if len(again):
+                    values[:, again] = self._pass(self._wide, drawn[:, again])
+            parts.append(values)
             left -= batch
         return np.concatenate(parts, axis=1)
 
-    def _pass(self, labels: np.ndarray) -> np.ndarray:
+    def _pass(self, points: Points, labels: np.ndarray) -> np.ndarray:
         """MMD of every labelling of the bins; the first pass finds the rows' sums as well."""
         single = self._layout.bins == len(self._bins)
-        of_points = beside(labels if single else labels[self._bins], self._points)
+        of_points = beside(labels if single else labels[self._bins], points)
         quadratic, row_sums = labelled_gram(
-            self._family, self._points, of_points, self._rows is None, self._progress
+            self._family, points, of_points, self._rows is None, self._progress
         )
         if self._rows is None:
             self._rows = row_sums

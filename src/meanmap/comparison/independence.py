@@ -8,10 +8,19 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count
+from meanmap.chunks import is_chunked
 from meanmap.comparison import nulls, shifts
 from meanmap.comparison.candidates import Candidates, paired_handicaps
 from meanmap.comparison.pairings import Coordinates, Permutations, Shifts, Signs
-from meanmap.comparison.results import ALTERNATIVES, Draws, Null, TestResult, describe
+from meanmap.comparison.results import (
+    ALTERNATIVES,
+    DEPENDENT,
+    Draws,
+    Null,
+    TestResult,
+    describe,
+)
+from meanmap.comparison.running import RunningIndependenceTest, in_sums
 from meanmap.comparison.two_sample import length_of_block
 from meanmap.comparison.witness import Dependence, plain
 from meanmap.decoding.sampling import generator
@@ -22,7 +31,6 @@ from meanmap.statistics.gates import paired_samples
 from meanmap.statistics.tiles import Family, memory_limit
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
-HYPOTHESIS = "the two variables depend on each other"
 APART = "the two variables are less alike than chance allows"
 WEIGHTS = 300  # eigenvalues of each variable that the limit distribution is made of
 FEW_BLOCKS = 256  # below so many, whole blocks are permuted one permutation at a time
@@ -54,6 +62,7 @@ def independence_test(
     Parameters
     ----------
     X, Y : samples of n points each, of any kinds; row i of one goes with row i of the other
+        Collections of Dask are tested in coordinates, see `RunningIndependenceTest`.
     kernel_x, kernel_y : None, Kernel, callable, list of Kernel, "median" or "collection"
         None is "collection" for rows of numbers: the energy kernel, a Gaussian at the median
         distance, whitened so that several directions count, and a narrow one, in pairs for the two
@@ -112,6 +121,11 @@ def independence_test(
     >>> independence_test(X, rng.permutation(Y), rng=0).pvalue > 0.05
     True
     """
+    if is_chunked(X, Y):
+        for kernel in (kernel_x, kernel_y):
+            others = block_length, groups, n_bins
+            in_sums(null, ("permutation", "gamma"), kernel, alternative, others)
+        return RunningIndependenceTest(kernel_x, kernel_y, basis).partial_fit(X, Y).result()
     checks.option(null, "null", NULLS)
     checks.option(alternative, "alternative", ALTERNATIVES)
     checks.option(combine, "combine", nulls.COMBINATIONS)
@@ -168,7 +182,7 @@ def independence_test(
         null=found,
         kernel=chosen,
         method=f"Independence test by {statistics}, {estimator} estimate, {describe(found)}",
-        hypothesis=HYPOTHESIS if alternative != "less" else APART,
+        hypothesis=DEPENDENT if alternative != "less" else APART,
         sizes={"n": n},
         notes=tuple(notes),
         explanation=Dependence((plain(chosen[0]), plain(chosen[1])), X, Y),
@@ -273,8 +287,8 @@ def _limit(
     else:
         sums = dependence.coordinate_sums(kx, ky, X, Y, basis)
     mean, variance = nulls.permutation_moments(
-        nulls.CentredMoments(n, sums.xx, sums.rows_x, sums.diagonal_x),
-        nulls.CentredMoments(n, sums.yy, sums.rows_y, sums.diagonal_y),
+        nulls.CentredMoments.of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x),
+        nulls.CentredMoments.of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y),
     )
     mean, variance = mean / n**2, variance / n**4
     scale = float(np.sqrt(sums.xx * sums.yy)) / n**2

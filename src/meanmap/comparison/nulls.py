@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,24 +112,32 @@ def permutation_moments(a: CentredMoments, b: CentredMoments) -> tuple[float, fl
     return float(mean), max(float(variance), 0.0)
 
 
+@dataclass(frozen=True)
 class CentredMoments:
-    """Tr A, Tr A² and Σ Aᵢᵢ² of a centred Gram matrix, from sums over the matrix itself."""
+    """Tr A, Tr A² and Σ Aᵢᵢ² of a centred Gram matrix of n points."""
 
-    def __init__(self, n: int, squares: float, rows: np.ndarray, diagonal: np.ndarray) -> None:
+    n: int
+    trace: float
+    squares: float
+    diagonal: float
+
+    @classmethod
+    def of_sums(
+        cls, n: int, squares: float, rows: np.ndarray, diagonal: np.ndarray
+    ) -> CentredMoments:
+        """From Σ K², the rows' sums and the diagonal of the Gram matrix itself."""
         total = rows.sum()
         centred = diagonal - 2 / n * rows + total / n**2
-        self.n = n
-        # what is left of a constant is rounding
-        constant = centred.sum() <= TIE * np.abs(diagonal).sum()
-        self.trace = 0.0 if constant else float(centred.sum())
-        self.squares = 0.0 if constant else float(squares - 2 / n * (rows @ rows) + total**2 / n**2)
-        self.diagonal = 0.0 if constant else float(centred @ centred)
+        if centred.sum() <= TIE * np.abs(diagonal).sum():
+            return cls(n, 0.0, 0.0, 0.0)  # what is left of a constant is rounding
+        squares = float(squares - 2 / n * (rows @ rows) + total**2 / n**2)
+        return cls(n, float(centred.sum()), squares, float(centred @ centred))
 
     @classmethod
     def of_labels(cls, n: int, m: int) -> CentredMoments:
         """Those of aaᵀ, a = 1/n on one sample and -1/m on the other: MMD is Σ K aaᵀ."""
-        a = np.repeat([1 / n, -1 / m], [n, m])
-        return cls(n + m, float((a @ a) ** 2), np.zeros(n + m), a * a)
+        one = 1 / n + 1 / m
+        return cls(n + m, one, one**2, 1 / n**3 + 1 / m**3)
 
 
 def gamma_null(moments: tuple[float, float], scale: float) -> Gamma:

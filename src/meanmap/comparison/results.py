@@ -14,6 +14,8 @@ from meanmap import checks, plots
 from meanmap.arrays import in_kind
 from meanmap.kernels import Kernel
 
+DIFFERENT = "the two samples come from different distributions"
+DEPENDENT = "the two variables depend on each other"
 ALTERNATIVES = ("greater", "less", "two-sided")
 TINY = float(np.finfo(float).tiny)
 TIE = 1e-9  # relative: a permuted statistic this near to the observed one counts as equal to it

@@ -8,10 +8,20 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count
+from meanmap.chunks import is_chunked
 from meanmap.comparison import bins, nulls
 from meanmap.comparison.candidates import Candidates, optimized
 from meanmap.comparison.exchanges import Exchange, Signs, StreamedExchange, Swaps
-from meanmap.comparison.results import ALTERNATIVES, Draws, Normal, Null, TestResult, describe
+from meanmap.comparison.results import (
+    ALTERNATIVES,
+    DIFFERENT,
+    Draws,
+    Normal,
+    Null,
+    TestResult,
+    describe,
+)
+from meanmap.comparison.running import RunningTwoSampleTest, in_sums
 from meanmap.comparison.witness import Difference, plain
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
@@ -21,7 +31,6 @@ from meanmap.statistics.gates import two_samples
 from meanmap.statistics.tiles import Family, gram_moments, memory_limit
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral", "normal")
-HYPOTHESIS = "the two samples come from different distributions"
 ALIKE = "the two samples are more alike than chance allows"
 
 
@@ -49,6 +58,7 @@ def two_sample_test(
     Parameters
     ----------
     X, Y : samples of one kind of points, of any sizes from 2
+        Collections of Dask are tested in coordinates, see `RunningTwoSampleTest`.
     kernel : None, Kernel, callable, list of Kernel, "median", "collection" or "optimized"
         None is "collection" for rows of numbers: a Gaussian at the median distance, whitened so
         that several directions count, and two narrow ones, which together lose little against the
@@ -109,6 +119,9 @@ def two_sample_test(
     >>> pvalue > 0.05
     True
     """
+    if is_chunked(X, Y):
+        in_sums(null, ("permutation", "gamma"), kernel, alternative, (block_length, groups, n_bins))
+        return RunningTwoSampleTest(kernel, basis).partial_fit(X, Y).result()
     checks.option(null, "null", NULLS)
     checks.option(alternative, "alternative", ALTERNATIVES)
     checks.option(combine, "combine", nulls.COMBINATIONS)
@@ -167,7 +180,7 @@ def two_sample_test(
         null=found,
         kernel=kernels[best],
         method=f"Two-sample test by {statistics}, {estimator} estimate, {describe(found)}",
-        hypothesis=HYPOTHESIS if alternative != "less" else ALIKE,
+        hypothesis=DIFFERENT if alternative != "less" else ALIKE,
         sizes={"n": n, "m": m},
         notes=tuple(notes),
         explanation=Difference(plain(kernels[best]), X, Y),
@@ -278,7 +291,7 @@ def _limit(
     a = np.repeat([1 / n, -1 / m], [n, m])
     sums = gram_moments(kernel, pooled, a, basis)
     mean, variance = nulls.permutation_moments(
-        nulls.CentredMoments(N, sums.squares, sums.rows, sums.diagonal),
+        nulls.CentredMoments.of_sums(N, sums.squares, sums.rows, sums.diagonal),
         nulls.CentredMoments.of_labels(n, m),
     )
     scale = float(np.abs(sums.rows).sum()) / N**2

@@ -27,6 +27,7 @@ from meanmap.arrays import (
     float_like,
     for_each_thread,
     in_blocks,
+    is_floating,
     namespace,
     on_accelerator,
     spans,
@@ -241,9 +242,11 @@ def labelled_gram(
     return pass_over(points, lambda side: _labelled(family, points, labels, rows, side, progress))
 
 
-def is_single(points: Array) -> bool:
-    """Whether numbers are in single precision."""
-    return bool(points.dtype == namespace(points).float32)
+def is_single(points: Points) -> bool:
+    """Whether points are numbers in single precision, alone or among others."""
+    if isinstance(points, tuple):
+        return any(is_single(part) for part in points)
+    return is_floating(points) and bool(points.dtype == namespace(points).float32)
 
 
 def _labelled(
@@ -385,10 +388,12 @@ def beside(values: np.ndarray, points: Points) -> Array:
     return to_library(values, points) if on_accelerator(points) else values
 
 
-def in_double(tile: Array) -> Array:
-    """A tile in double precision."""
-    xp = namespace(tile)
-    return xp.astype(tile, xp.float64, copy=False)
+def in_double(points: Points) -> Points:
+    """Numbers in double precision; what is none stays as it is."""
+    if isinstance(points, tuple):
+        return tuple(in_double(part) for part in points)
+    xp = namespace(points)
+    return xp.astype(points, xp.float64, copy=False) if is_floating(points) else points
 
 
 def add_row_sums(sums: Array, tile: Array, rows: slice, columns: slice) -> None:
