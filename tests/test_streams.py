@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 
-from meanmap import ConditionalEmbedding, conditional, embed
+from meanmap import ConditionalEmbedding, conditional, embed, load, save
 from meanmap.embeddings import Deferred
 from meanmap.kernels import Delta, Gaussian, Linear, Polynomial, Trace
 from meanmap.spaces import Nystroem, PivotedCholesky, Space
-from meanmap.streams import RunningEmbedding
+from meanmap.streams import RunningEmbedding, feed
 
 BATCHES = 5
 
@@ -202,3 +206,44 @@ def test_a_fit_that_keeps_no_coordinates_is_the_same(
         assert_allclose(mine.weights, theirs.weights, atol=1e-7)
     more = large.partial_fit(X[:20], Y[:20])
     assert_allclose(more.predict(at), kept.partial_fit(X[:20], Y[:20]).predict(at), atol=1e-8)
+
+
+# --- feeding --------------------------------------------------------------------------------------
+
+
+def _batches(n: int = 12, stop: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(3)
+    for i in range(n):
+        if i == stop:
+            raise KeyboardInterrupt
+        X = rng.normal(size=(40, 2))
+        yield X, np.sin(X[:, :1]) + 0.1 * rng.normal(size=(40, 1))
+
+
+def test_an_interrupted_stream_goes_on_from_its_file(tmp_path: Path) -> None:
+    model = ConditionalEmbedding(Gaussian(1.0), Gaussian(1.0), 1e-3)
+    at = np.zeros((1, 2))
+    whole = feed(clone(model), _batches()).predict(at)
+    path = tmp_path / "stream.npz"
+    with pytest.raises(KeyboardInterrupt):
+        feed(clone(model), _batches(stop=8), save_to=path, every=3)
+    assert load(path)["seen"] == 6
+    found = feed(clone(model), _batches(), save_to=path, every=3)
+    assert_allclose(found.predict(at), whole, rtol=1e-12)
+    again = feed(clone(model), _batches(), save_to=path)  # nothing is left to do
+    assert_allclose(again.predict(at), whole, rtol=1e-12)
+
+
+def test_feeding_refuses_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "stream.npz"
+    feed(RunningEmbedding(), [np.zeros((3, 1)) + np.arange(3)[:, None]], save_to=path)
+    with pytest.raises(ValueError, match="holds a RunningEmbedding, not a ConditionalEmbedding"):
+        feed(ConditionalEmbedding(), _batches(), save_to=path)
+    save({"a": 1}, path)
+    with pytest.raises(ValueError, match="holds no stream"):
+        feed(RunningEmbedding(), [], save_to=path)
+    bad = [np.ones((4, 2)), np.array([[1.0, np.nan]])]
+    with pytest.raises(ValueError, match="batch 1: X contains NaN"):
+        feed(RunningEmbedding(Gaussian(1.0)), bad)
+    with pytest.raises(ValueError, match="batch 1: X has 3 features"):
+        feed(RunningEmbedding(Gaussian(1.0)), [np.eye(2), np.eye(3)])

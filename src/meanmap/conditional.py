@@ -52,7 +52,7 @@ from meanmap.selection import (
 from meanmap.spaces import Space
 from meanmap.spaces.cholesky import Pivots
 from meanmap.spectra import OperatorSpectrum, operator_spectrum
-from meanmap.streams import (
+from meanmap.sums import (
     Frame,
     Seen,
     raw_total,

@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def progress_bar(
-    total: int, what: str, shown: bool | None, unit: str = "tile"
+    total: int | None, what: str, shown: bool | None, unit: str = "tile"
 ) -> Iterator[Callable[[int], Any]]:
     """A function to call when so many steps are done; a bar on standard error if it is shown.
 

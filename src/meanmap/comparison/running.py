@@ -17,7 +17,7 @@ from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.statistics.gates import enough
 from meanmap.statistics.tiles import on_host
-from meanmap.streams import BLOCK, require_same_space
+from meanmap.sums import BLOCK, require_same_space
 
 RANK = 500  # coordinates at most, where no basis is given
 NOTE = "Permutations of all rows are approximated by the first two moments of the statistic."
