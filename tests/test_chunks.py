@@ -15,6 +15,8 @@ from numpy.testing import assert_allclose
 
 from meanmap import (
     ConditionalEmbedding,
+    KernelMeanMatching,
+    TargetShift,
     embed,
     independence_test,
     mmd,
@@ -194,6 +196,33 @@ def test_streams_refuse_in_words() -> None:
         two_sample_test(D, D, null="full")
     with pytest.raises(ValueError, match="tested by sums over them"):
         independence_test(D, D, kernel_x="median")
+
+
+# --- shifts ---------------------------------------------------------------------------------------
+
+
+def test_weights_of_chunks() -> None:
+    T = RNG.normal(0.5, 0.7, size=(3000, 3))
+    ratio = np.exp((X**2 - ((X - 0.5) / 0.7) ** 2).sum(axis=1) / 2) / 0.7**3
+    D, E = da.from_array(X, chunks=(1000, 3)), da.from_array(T, chunks=(900, 3))
+    found = KernelMeanMatching(random_state=0).fit(D, X_test=E)
+    assert isinstance(found.weights_, da.Array) and found.weights_.shape == (N,)
+    assert np.corrcoef(found.weights_.compute(), ratio)[0, 1] > 0.8
+    assert_allclose(found.weights(D).compute(), found.weights(X), atol=1e-9)
+    whole = KernelMeanMatching(random_state=0).fit(X, X_test=E)
+    assert isinstance(whole.weights_, np.ndarray)
+    with pytest.raises(ValueError, match="ridge=0 weights belong to training rows"):
+        KernelMeanMatching(ridge=0).fit(D[:500], X_test=E[:500])
+
+
+def test_targets_of_chunks() -> None:
+    y = (X[:, 0] > 0).astype(int)
+    kept = np.concatenate([np.flatnonzero(y)[:1200], np.flatnonzero(1 - y)[:400]])
+    D, labels = da.from_array(X, chunks=(1000, 3)), da.from_array(y, chunks=1000)
+    found = TargetShift(n_bootstrap=20, random_state=0).fit(D, labels, X_test=X[kept])
+    assert_allclose(found.proportions_, [0.25, 0.75], atol=0.05)
+    assert isinstance(found.weights_, da.Array)
+    assert_allclose(found.weights_.compute(), found.weights(y), atol=1e-12)
 
 
 # --- workers --------------------------------------------------------------------------------------

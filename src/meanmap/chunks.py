@@ -111,6 +111,11 @@ class Chunks:
         return self.reduce(_drawn, self.names, size, seed).rows
 
 
+def sampled(value: Any) -> Any:
+    """Rows of a collection, drawn evenly; anything else as it is."""
+    return Chunks.of(rows=value).sample()[0] if is_chunked(value) else value
+
+
 def _whole_rows(value: Any, name: str) -> Any:
     """A collection cut between rows only."""
     if hasattr(value, "rechunk"):

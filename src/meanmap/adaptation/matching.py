@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.chunks import answered, is_chunked, sampled
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
@@ -70,6 +72,9 @@ class KernelMeanMatching(BaseEstimator):
         Steps of the solver.
     random_state : int, Generator or None
         Of the rows that a search looks at, if there are more than 400.
+
+    Collections of Dask are weighted by what a sample of 20,000 rows of each tells; `weights_` is
+    then an array of Dask that computes nothing yet.
 
     Attributes
     ----------
@@ -124,6 +129,8 @@ class KernelMeanMatching(BaseEstimator):
                 "fit(X, X_test=T) needs the rows that training rows are to look like, got "
                 "X_test=None. Their targets are not needed."
             )
+        if is_chunked(X, X_test):
+            return self._fit_chunks(X, X_test)
         ridge = _given(self.ridge, "ridge", checks.not_negative, 1e-2)
         given_bound = _given(self.bound, "bound", checks.positive, 100)
         given_slack = _given(self.slack, "slack", checks.not_negative, 0.1)
@@ -181,6 +188,14 @@ class KernelMeanMatching(BaseEstimator):
         self._warn(found, test, train)
         return self
 
+    def _fit_chunks(self, X: Any, X_test: Any) -> Self:
+        """The weights as a function, from samples of both; those of chunks are not computed yet."""
+        model = copy(self).fit(sampled(X), X_test=sampled(X_test))
+        if is_chunked(X):
+            model.weights_ = model.weights(X)
+        self.__dict__.update(model.__dict__)
+        return self
+
     def _warn(self, found: Solution, test: Points, train: Points) -> None:
         if not found.converged:
             warnings.warn(
@@ -206,6 +221,8 @@ class KernelMeanMatching(BaseEstimator):
 
     def weights(self, X: Any) -> Array:
         """β of other rows: the estimated ratio of the densities of test and training there."""
+        if is_chunked(X):
+            return answered(X, self.weights, self._ratio(take(self.space_._sample, slice(0, 1))))
         return in_kind(self._ratio(X), X)
 
     def _ratio(self, X: Any) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from meanmap.adaptation.matching import RANK, placed
 from meanmap.adaptation.mixtures import Classes, Mixture, Numbers, Ridges, mixed, predicted
 from meanmap.adaptation.programme import Solution
 from meanmap.arrays import Array, concatenate, in_kind, is_array, to_numpy
+from meanmap.chunks import Chunks, answered, is_chunked, sampled
 from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import as_kernel
@@ -121,6 +123,8 @@ class TargetShift(BaseEstimator):
                 "fit(X, y, X_test=T) needs rows without targets whose targets are asked about, got "
                 "X_test=None."
             )
+        if is_chunked(X, y, X_test):
+            return self._fit_chunks(X, y, X_test)
         ridge: Any = self.ridge
         if isinstance(ridge, str):
             checks.option(ridge, "ridge", ["auto"])
@@ -177,6 +181,15 @@ class TargetShift(BaseEstimator):
         self._warn(found, Z[n:])
         return self
 
+    def _fit_chunks(self, X: Any, y: Any, X_test: Any) -> Self:
+        """From a sample of all; the weights of chunks are not computed yet."""
+        rows = Chunks.of(X=X, y=y).sample() if is_chunked(X, y) else (X, y)
+        model = copy(self).fit(*rows, X_test=sampled(X_test))
+        if is_chunked(y):
+            model.weights_ = model.weights(y)
+        self.__dict__.update(model.__dict__)
+        return self
+
     def _bound(self, n: int, mixture: Mixture) -> float:
         if not isinstance(self.bound, str):
             bound = checks.positive(self.bound, "bound", 'Use "auto" or a number like 100.')
@@ -213,6 +226,8 @@ class TargetShift(BaseEstimator):
     def weights(self, y: Any) -> Array:
         """β at other targets; for a class that was not seen an error."""
         check_is_fitted(self, "weights_")
+        if is_chunked(y):
+            return answered(y, self.weights, np.ones(1))
         target = as_target(y, self.kernel_y_)[0] if self._flat else y
         points = self.kernel_y_.check(target, "y", self._mix.targets, "the training targets")
         return in_kind(self._mix.elsewhere(self._solution, points, self.ridge_, self.bound_), y)
