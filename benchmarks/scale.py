@@ -41,7 +41,7 @@ def model(landmarks: int) -> Any:
         Space(Gaussian(4.0), Nystroem(landmarks, random_state=0)).fit(X),
         Space(Gaussian(1.0), Nystroem(50, random_state=0)).fit(Y),
     )
-    return ConditionalEmbedding(Gaussian(4.0), Gaussian(1.0), 1e-6, basis=bases)
+    return ConditionalEmbedding(Gaussian(4.0), Gaussian(1.0), 1e-4, basis=bases)
 
 
 def answers(fitted: Any) -> np.ndarray:
