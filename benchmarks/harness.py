@@ -383,4 +383,4 @@ def _version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
+        return "from a checkout" if name == "meanmap" else "(not installed)"
