@@ -32,6 +32,7 @@ NAMES = [
     "selection",
     "thinning",
     "shifts",
+    "scale",
 ]
 
 
