@@ -9,11 +9,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, spans, take, to_numpy
 from meanmap.chunks import SAMPLE, Chunks, is_chunked
 from meanmap.comparison import nulls
 from meanmap.comparison.results import DEPENDENT, DIFFERENT, TestResult, describe
 from meanmap.kernels import Kernel, as_kernel
+from meanmap.pairs import placed
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.statistics.gates import enough
 from meanmap.statistics.tiles import on_host
@@ -109,6 +111,7 @@ def _of_paired_chunk(number: int, rows: tuple[Any, ...], spaces: tuple[Space, Sp
         on_host(space.kernel_.check(part, name, space._sample))
         for space, part, name in zip(spaces, rows, ("X", "Y"), strict=True)
     )
+    checks.same_length([("X", X), ("Y", Y)])
     return paired_over(*spaces, X, Y)
 
 
@@ -125,13 +128,10 @@ def in_sums(
         )
 
 
-def placed(kernel: Kernel, basis: Any, points: Points) -> Space:
-    """Coordinates fitted to a sample, or those that were given."""
-    if isinstance(basis, Space):
-        check_is_fitted(basis)
-        return basis
-    found = Space(kernel, basis if basis is not None else PivotedCholesky(1e-6, max_rank=RANK))
-    return found.fit(points)
+def fitted(kernel: Kernel, basis: Any, points: Points) -> Space:
+    """Coordinates fitted to a sample, or those that were given, of the same kernel."""
+    basis = basis if basis is not None else PivotedCholesky(1e-6, max_rank=RANK)
+    return placed(kernel, basis, points, np.full(count(points), 1 / count(points)))[0]
 
 
 class RunningTwoSampleTest(BaseEstimator):
@@ -195,7 +195,7 @@ class RunningTwoSampleTest(BaseEstimator):
         kernel = self._given(rows[0])
         first = on_host(kernel.check(rows[0], "X"))
         pooled = concatenate([first, on_host(kernel.check(rows[1], "Y", first, "X"))])
-        space = placed(kernel.resolve(pooled), self.basis, pooled)
+        space = fitted(kernel.resolve(pooled), self.basis, pooled)
         return space, (self._read(space, X), self._read(space, Y))
 
     def _given(self, X: Any) -> Kernel:
@@ -322,7 +322,7 @@ class RunningIndependenceTest(BaseEstimator):
             known = basis.kernel_ if given is None and isinstance(basis, Space) else given
             kernel = as_kernel(known, part, name)
             points = on_host(kernel.check(part, name))
-            spaces.append(placed(kernel.resolve(points), basis, points))
+            spaces.append(fitted(kernel.resolve(points), basis, points))
         pair = spaces[0], spaces[1]
         found = self._read(pair, X, Y)
         (self.space_x_, self.space_y_), self._sums = pair, found
@@ -332,8 +332,6 @@ class RunningIndependenceTest(BaseEstimator):
     def _read(spaces: tuple[Space, Space], X: Any, Y: Any) -> Paired:
         if is_chunked(X, Y):
             return Chunks.of(X=X, Y=Y).reduce(_of_paired_chunk, spaces)
-        if len(X) != len(Y):
-            raise ValueError(f"X has {len(X)} rows and Y {len(Y)}; they come in pairs.")
         return _of_paired_chunk(0, (X, Y), spaces)
 
     def merge(self, other: RunningIndependenceTest) -> Self:

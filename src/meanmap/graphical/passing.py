@@ -241,7 +241,7 @@ class Passing:
         ]
         if damping:
             pairs = zip(state, fresh, strict=True)
-            fresh = [(1 - damping) * new + damping * old for old, new in pairs]
+            fresh = [mixed(old, new, damping) for old, new in pairs]
         moved = xp.stack(squares) if squares else xp.zeros_like(self._one)[None]
         return [*fresh, moved]
 
@@ -265,6 +265,11 @@ class Passing:
 
         self.each_block(work)
         return found, strain
+
+
+def mixed(old: Array, new: Array, damping: float) -> Array:
+    """What is said now with some of what was said before."""
+    return new if damping == 0 else (1 - damping) * new + damping * old
 
 
 def all_but_one(first: Array, factors: list[Array], deep: bool) -> Iterator[tuple[int, Array]]:

@@ -7,15 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from meanmap.arrays import Array, Repeated, State, assign, to_numpy
+from meanmap.arrays import Repeated, State, assign, to_numpy
 from meanmap.graphical.field import NONE
-from meanmap.graphical.passing import Passing
+from meanmap.graphical.passing import Passing, mixed
 
 SHARE = 64  # of the messages, the part that the residual schedule sends at a time
-
-
-def mixed(old: Array, new: Array, damping: float) -> Array:
-    return new if damping == 0 else (1 - damping) * new + damping * old
 
 
 def synchronous(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
