@@ -41,6 +41,7 @@ def _installed() -> set[str]:
     jax = _module("jax")
     if jax is not None:
         jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_default_matmul_precision", "highest")
         found.add("jax")
     return found
 

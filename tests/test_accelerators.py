@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,7 +29,7 @@ from meanmap import (
     mmd,
     two_sample_test,
 )
-from meanmap.arrays import MemoryWarning, in_blocks
+from meanmap.arrays import MemoryWarning, PrecisionWarning, in_blocks
 from meanmap.kernels import Energy, Gaussian, Laplace, Matern
 from meanmap.statistics import tiles
 
@@ -253,11 +254,41 @@ def test_two_devices_meet_on_that_of_the_model() -> None:
     assert mmd(there.asarray(X), library("torch").asarray(Y)) == pytest.approx(mmd(X, Y))
 
 
+def test_products_cut_to_ten_bits_are_told() -> None:
+    there = library("torch-cuda")
+    torch = sys.modules["torch"]
+    X = there.asarray(samples(20, 20, 2)[0].astype(np.float32))
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        with pytest.warns(PrecisionWarning, match="allow_tf32 = False"):
+            mmd(X, X + 1.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            mmd(X.double(), X.double() + 1.0)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def test_jax_with_cut_products_on_a_device_is_told() -> None:
+    there = library("jax")
+    jax = sys.modules["jax"]
+    X = there.asarray(samples(20, 20, 2)[0].astype(np.float32))
+    if next(iter(X.devices())).platform == "cpu":
+        pytest.skip("jax finds no accelerator, and on the CPU it keeps every bit")
+    with (
+        jax.default_matmul_precision("default"),
+        pytest.warns(PrecisionWarning, match="matmul_precision"),
+    ):
+        mmd(X, X + 1.0)
+
+
 JAX = """
 import warnings
 warnings.simplefilter("error")
-import jax.numpy as jnp, numpy as np
+import jax, jax.numpy as jnp, numpy as np
 from meanmap import ConditionalEmbedding, embed, two_sample_test
+jax.config.update("jax_default_matmul_precision", "highest")
 rng = np.random.default_rng(0)
 X = jnp.asarray(rng.normal(size=(60, 2)))
 Y = X[:, :1] + 0.3 * jnp.asarray(rng.normal(size=(60, 1)))

@@ -109,6 +109,7 @@ WITHOUT_ARRAYS = {
     "ApproximationWarning": "a warning",
     "ConflictWarning": "a warning",
     "MemoryWarning": "a warning",
+    "PrecisionWarning": "a warning",
     "RegularizationWarning": "a warning",
     "SimulationWarning": "a warning",
     "SelectionPath": "a record of counts and dependences, drawn by HSICSelector",

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from meanmap import kernels, spaces
-from meanmap.arrays import MemoryWarning
+from meanmap.arrays import MemoryWarning, PrecisionWarning
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.linalg import ConflictWarning, RegularizationWarning
@@ -167,6 +167,7 @@ __all__ = [
     "MemoryWarning",
     "Posterior",
     "PowerAnalysis",
+    "PrecisionWarning",
     "PredictiveCheck",
     "RegularizationWarning",
     "Reweighted",

@@ -169,7 +169,41 @@ def to_float(array: Array) -> Array:
     """The array in floating point: as it is if it already is, float64 otherwise."""
     xp = namespace(array)
     wide = is_floating(array) and xp.finfo(array.dtype).bits >= 32
-    return array if wide else xp.astype(array, widest(array))
+    array = array if wide else xp.astype(array, widest(array))
+    if not isinstance(array, np.ndarray) and array.dtype == xp.float32:
+        _expect_full_products(array)
+    return array
+
+
+class PrecisionWarning(RuntimeWarning):
+    """An array library is set to multiply with fewer digits than its arrays hold."""
+
+
+FULL = {"highest", "float32", "F32_F32_F32"}  # JAX's names of products that round once
+
+
+def _expect_full_products(array: Array) -> None:
+    """Warn where products of float32 arrays would keep ten bits, too few for distances."""
+    if array_api_compat.is_jax_array(array):
+        from jax import config
+
+        cut = next(iter(array.devices())).platform != "cpu"
+        cut = cut and config.jax_default_matmul_precision not in FULL
+        remedy = 'jax.config.update("jax_default_matmul_precision", "highest")'
+    elif array_api_compat.is_torch_array(array):
+        from torch.backends import cuda
+
+        cut = on_accelerator(array) and cuda.matmul.allow_tf32
+        remedy = "torch.backends.cuda.matmul.allow_tf32 = False"
+    else:
+        return
+    if cut:
+        warnings.warn(
+            "float32 arrays are multiplied in TensorFloat-32 as this library is set up: three "
+            f"digits, too few for kernels. Call {remedy}, or pass float64.",
+            PrecisionWarning,
+            stacklevel=3,
+        )
 
 
 def assign(array: Array, index: Any, value: Array) -> Array:
