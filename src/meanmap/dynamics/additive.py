@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from meanmap.arrays import Array, device, namespace, take, to_numpy
+from meanmap import checks
+from meanmap.arrays import Array, Points, device, namespace, take, to_numpy
 from meanmap.dynamics.base import StateFilter, open_setting
 from meanmap.dynamics.model import Model
 from meanmap.dynamics.motion import STEADY, Belief, Motion
+from meanmap.dynamics.tallies import Stream, Tally, joined
 from meanmap.dynamics.training import Placed
 from meanmap.embeddings import FactoredWeights
 from meanmap.operators import CONFLICT
@@ -33,6 +36,7 @@ class AdditiveModel(Model):
     mass: Array | None  # the functional of ω that gives an update's mass; None if there is none
     centered: bool
     regularization: float
+    steps: Array  # Σ v vᵀ of v = (ψ(s), ψ(o))
 
     begins_before = True  # Algorithm 2: the first belief is about the state before
 
@@ -60,14 +64,6 @@ class AdditiveModel(Model):
 
     def _weights(self, vector: Array) -> FactoredWeights:
         return FactoredWeights(self.motion.scale, self.rows, vector)
-
-
-def joined(source: Array, features: Array, centered: bool) -> Array:
-    """ω = (s, o'), its constant last if there is one."""
-    xp = namespace(source)
-    if not centered:
-        return xp.concat([source, features], axis=-1)
-    return xp.concat([source[..., :-1], features, source[..., -1:]], axis=-1)
 
 
 class AdditiveFilter(StateFilter):
@@ -116,6 +112,7 @@ class AdditiveFilter(StateFilter):
     """
 
     _initials = ("uniform",)
+    _stream: Stream | None
 
     def __init__(
         self,
@@ -147,6 +144,105 @@ class AdditiveFilter(StateFilter):
     def _settings(self) -> dict[str, list[Any]]:
         return {"regularization": open_setting(self.regularization, "regularization", LAMBDAS)}
 
+    # --- more sequences -----------------------------------------------------------------------
+
+    def partial_fit(self, states: Any, observations: Any, controls: Any = None) -> Self:
+        """Add sequences; kernels, spaces and λ are those of the first call, which is a `fit`.
+
+        Sums over steps are kept in place of them. Operators, and with them the means and standard
+        deviations of beliefs, are those of one fit on all sequences given the same spaces and λ;
+        atoms are a random sample of 2,000 transitions, on which quantiles and `smooth` stand.
+
+        Parameters
+        ----------
+        states, observations, controls : as in `fit`
+            Whole sequences: no transition is seen between the last step of one and the next.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import AdditiveFilter
+        >>> rng = np.random.default_rng(0)
+        >>> def runs(length):
+        ...     angle = np.cumsum(rng.normal(0.3, 0.1, size=length))
+        ...     states = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        ...     return states, states + 0.3 * rng.normal(size=states.shape)
+        >>> model = AdditiveFilter().fit(*runs(400))
+        >>> for _ in range(5):
+        ...     model = model.partial_fit(*runs(400))
+        >>> states, observations = runs(200)
+        >>> error = ((model.filter(observations).mean - states) ** 2).sum(axis=1).mean()
+        >>> bool(error < 0.5 * 2 * 0.3**2)
+        True
+        """
+        if not hasattr(self, "kernel_state_"):
+            return self.fit(states, observations, controls)
+        stream = self._streamed()
+        if (controls is None) != (self._control is None):
+            fitted = "without" if controls is not None else "with"
+            raise ValueError(f"controls: the filter was fitted {fitted} them; go on likewise.")
+        given = None if stream.control is None else stream.control.like
+        like = stream.states._sample, stream.observations._sample, given
+        kernels = self.kernel_state_, self.kernel_observation_, self._control
+        training, _ = self._training(states, observations, controls, kernels, like)
+        placed = training.placed(*kernels[:2], (stream.states, stream.observations))
+        first, second = placed.pairs
+        before: Points = take(placed.sample.atoms, first)
+        if training.controls is not None:
+            before = (before, take(training.controls[0].points, first))
+            source = stream.conditional.space_x_._transform(before)
+        else:
+            source = take(placed.sample.psi, first)
+        xp, features = namespace(source), take(placed.phi, second)
+        omega = xp.concat([source, features], axis=1)
+        omega = xp.concat([omega, xp.ones_like(omega[:, :1])], axis=1) if self.centered else omega
+        tally = Tally.of(placed.steps, placed.sample, omega, second)
+        self._keep(stream.added(tally, before, take(placed.sample.atoms, second)))
+        return self
+
+    def merge(self, other: AdditiveFilter) -> Self:
+        """Add what another filter of the same spaces and λ has seen."""
+        if not isinstance(other, AdditiveFilter):
+            raise TypeError(f"expected an AdditiveFilter, got {checks.describe(other)}.")
+        for model in (self, other):
+            check_is_fitted(model)
+        if bool(self.centered) != bool(other.centered):
+            raise ValueError("one filter is centered and the other is not. Give both the same.")
+        self._keep(self._streamed().merged(other._streamed()))
+        return self
+
+    def _streamed(self) -> Stream:
+        """What was seen as sums; a fit on rows becomes one."""
+        if self._stream is not None:
+            return self._stream
+        model: AdditiveModel = self._model
+        motion, sample = model.motion, model.sample
+        tally = Tally.of(model.steps, sample, take(model.rows, motion.second), motion.second)
+        spaces = sample.space, model.observations
+        return Stream(tally, motion.conditional, *spaces, motion.control, model.regularization)
+
+    def _keep(self, stream: Stream) -> None:
+        self._stream, self._current = stream, None
+        self.transition_ = stream.conditional
+
+    def _renewed(self) -> AdditiveModel:
+        assert self._stream is not None
+        stream = self._stream
+        found = stream.learned()
+        return AdditiveModel(
+            found.sample,
+            found.motion,
+            stream.observations,
+            found.evidence,
+            found.matrix,
+            found.inverse,
+            found.rows,
+            found.mass,
+            bool(self.centered),
+            stream.regularization,
+            stream.tally.steps,
+        )
+
     def _learned(self, placed: Placed, settings: dict[str, Any]) -> AdditiveModel:
         given = settings["regularization"]
         sample, centered = placed.sample, bool(self.centered)
@@ -176,6 +272,7 @@ class AdditiveFilter(StateFilter):
             mass if steady else None,
             centered,
             regularization,
+            placed.steps,
         )
 
     @staticmethod
@@ -187,3 +284,4 @@ class AdditiveFilter(StateFilter):
 
     def _fitted(self, model: Any) -> None:
         self.regularization_ = model.regularization
+        self._stream = None

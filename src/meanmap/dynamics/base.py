@@ -60,7 +60,7 @@ class StateFilter(BaseEstimator):
     n_jobs: int | None
     progress: bool | None
 
-    _model: Model
+    _current: Model | None  # None after more sequences came: made anew when somebody asks
     _initials: ClassVar[tuple[str, ...]] = ("first", "uniform")
 
     # --- what a filter must say ---------------------------------------------------------------
@@ -115,7 +115,7 @@ class StateFilter(BaseEstimator):
         model = self._learned(training.placed(*pair, self._bases()), chosen)
 
         # nothing is set before everything has worked
-        self._model = model
+        self._current = model
         self.kernel_state_ = model.sample.kernel
         self.kernel_observation_ = model.observations.kernel_
         self.transition_ = model.motion.conditional
@@ -127,6 +127,17 @@ class StateFilter(BaseEstimator):
     def _fitted(self, model: Any) -> None:
         """Set the attributes that tell what was chosen."""
 
+    @property
+    def _model(self) -> Any:
+        """What was learned."""
+        if self._current is None:
+            self._current = self._renewed()
+        return self._current
+
+    def _renewed(self) -> Model:
+        """The model of all sequences so far, for a filter that takes more of them."""
+        raise TypeError(f"{type(self).__name__} does not say how to learn more.")
+
     def _bases(self) -> tuple[Any, Any]:
         bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
         if len(bases) != 2:
@@ -136,15 +147,22 @@ class StateFilter(BaseEstimator):
         return bases
 
     def _training(
-        self, states: Any, observations: Any, controls: Any
+        self,
+        states: Any,
+        observations: Any,
+        controls: Any,
+        kernels: tuple[Any, Any, Any] | None = None,
+        like: tuple[Any, Any, Any] = (None, None, None),
     ) -> tuple[Training, tuple[Kernel, Kernel]]:
-        """Everything through the gate."""
-        s, kernel_state = read(states, self.kernel_state, "states")
-        o, kernel_observation = read(observations, self.kernel_observation, "observations")
+        """Everything through the gate; `kernels` and points `like` these come from a fit before."""
+        if kernels is None:
+            kernels = self.kernel_state, self.kernel_observation, self.kernel_control
+        s, kernel_state = read(states, kernels[0], "states", like[0])
+        o, kernel_observation = read(observations, kernels[1], "observations", like[1])
         named = [("states", s), ("observations", o)]
         c = None
         if controls is not None:
-            rows, kernel = read(controls, self.kernel_control, "controls")
+            rows, kernel = read(controls, kernels[2], "controls", like[2])
             named.append(("controls", rows))
             c = rows, kernel
         same_lengths(named)
@@ -368,7 +386,7 @@ class StateFilter(BaseEstimator):
         return model.sample.belief(prior)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_model")
+        return hasattr(self, "_current")
 
 
 def _flat_weights(passage: Passage, total: int) -> Any:

@@ -322,7 +322,7 @@ class KernelBayesFilter(StateFilter):
     @property
     def observation_(self) -> ConditionalEmbedding:
         """P(o|s), a ConditionalEmbedding."""
-        if not hasattr(self, "_model"):
+        if not hasattr(self, "_current"):
             raise AttributeError("this KernelBayesFilter is not fitted yet: call fit.")
         model = self._model
         assert isinstance(model, BayesModel)

@@ -67,6 +67,7 @@ class Sample:
     space: Space
     atoms: Points
     psi: Array  # (n, r)
+    whole: Belief | None = None  # about all states, where the atoms are a part of them
 
     @property
     def kernel(self) -> Kernel:
@@ -75,6 +76,8 @@ class Sample:
     @cached_property
     def marginal(self) -> Belief:
         """All training states alike."""
+        if self.whole is not None:
+            return self.whole
         xp = namespace(self.psi)
         n = self.psi.shape[0]
         w = xp.full((1, n), 1.0 / n, dtype=self.psi.dtype, device=device(self.psi))
@@ -147,6 +150,11 @@ class Control:
         typical = kernel._matmul(at, controls, asarray(uniform, sample.psi))
         return cls(space, kernel, sample.space._transform(states), typical)
 
+    @property
+    def like(self) -> Points:
+        """What a control looks like."""
+        return self.space._sample[1]
+
     def source(self, m: Array, controls: Points | None) -> Array:
         """Belief b beside control b in coordinates, a row each; None is the training's average."""
         pivots = self.space._coordinates
@@ -211,7 +219,7 @@ class Motion:
     def controls_like(self) -> Points:
         """What a control looks like."""
         assert self.control is not None
-        return self.control.space._sample[1]
+        return self.control.like
 
     @cached_property
     def matrix(self) -> Array:
@@ -224,14 +232,24 @@ class Motion:
         return self.conditional.operator_._inverse
 
     @cached_property
+    def sources(self) -> Array:
+        """The source's coordinates, a row for each transition."""
+        return self.conditional.operator_._rows
+
+    @cached_property
+    def shares(self) -> Array:
+        """The weights of the transitions."""
+        return self.conditional.operator_._scale
+
+    @cached_property
     def rows(self) -> Array:
         """The source's coordinates, beside the training states that it led to; 0 beside others."""
-        return self._beside_successors(self.conditional.operator_._rows)
+        return self._beside_successors(self.sources)
 
     @cached_property
     def scale(self) -> Array:
         """The weights of the transitions, beside the states that they led to."""
-        return self._beside_successors(self.conditional.operator_._scale)
+        return self._beside_successors(self.shares)
 
     def _beside_successors(self, values: Array) -> Array:
         xp = namespace(values)
@@ -245,9 +263,8 @@ class Motion:
 
         A kernel without constants, such as the trace kernel, gives weights of any total.
         """
-        operator = self.conditional.operator_
-        on_sample = to_numpy(operator._rows @ operator._mass)
-        return operator._mass if np.std(on_sample) < STEADY else None
+        mass = self.conditional.operator_._mass
+        return mass if np.std(to_numpy(self.sources @ mass)) < STEADY else None
 
     def source(self, m: Array, controls: Points | None) -> Array:
         """Beliefs (and controls) in the coordinates that the operator takes."""
@@ -274,11 +291,10 @@ class Motion:
     def transition_weights(self, belief: Belief, source: Array, transfer: str) -> Array:
         """Beliefs of the state before, as weights on the training transitions."""
         xp = namespace(source)
-        operator = self.conditional.operator_
         if transfer == "two-step":
-            return operator._scale * ((source @ self.inverse.T) @ operator._rows.T)
+            return self.shares * ((source @ self.inverse.T) @ self.sources.T)
         u = take(belief.dense().T, self.first).T
-        return settled(u, xp.broadcast_to(operator._scale, u.shape))
+        return settled(u, xp.broadcast_to(self.shares, u.shape))
 
     @cached_property
     def _before(self) -> Array:

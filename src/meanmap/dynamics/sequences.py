@@ -110,16 +110,22 @@ def _is_sample(item: Any, kernel: Kernel | None, name: str, like: Points | None)
     return True
 
 
-def read(value: Any, kernel: Any, name: str) -> tuple[Sequences, Kernel]:
-    """Training sequences that passed their kernel's gate, and the kernel."""
-    parts, single = listed(value, kernel if isinstance(kernel, Kernel) else None, name)
+def read(
+    value: Any, kernel: Any, name: str, like: Points | None = None
+) -> tuple[Sequences, Kernel]:
+    """Training sequences that passed their kernel's gate, and the kernel.
+
+    `like` are points of sequences that were read before.
+    """
+    parts, single = listed(value, kernel if isinstance(kernel, Kernel) else None, name, like)
     if not parts:
         raise ValueError(f"{name}: expected a sequence or a list of sequences, got {value!r:.60}.")
     kernel = as_kernel(kernel, parts[0], name)
     checked: list[Points] = []
     for i, part in enumerate(parts):
         called = name if single else f"{name}[{i}]"
-        checked.append(kernel.check(part, called, checked[0] if checked else None, f"{name}[0]"))
+        other = (checked[0], f"{name}[0]") if checked and like is None else (like, "the training data")
+        checked.append(kernel.check(part, called, *other))
     points = concatenate(checked) if len(checked) > 1 else checked[0]
     return Sequences(points, tuple(count(part) for part in checked), single), kernel
 

@@ -134,6 +134,12 @@ class Placed:
         return self.training.states.transitions()
 
     @cached_property
+    def steps(self) -> Array:
+        """Σ v vᵀ over all steps, of v = (ψ(s), ψ(o))."""
+        v = namespace(self.phi).concat([self.sample.psi, self.phi], axis=1)
+        return v.T @ v
+
+    @cached_property
     def reverse(self) -> Spectrum:
         """C_OO factorised, for every δ."""
         phi = self.phi

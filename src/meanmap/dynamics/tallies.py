@@ -1,0 +1,240 @@
+"""Sequences that are not kept: what the additive filter needs of them are sums over their steps."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+
+from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace, take, to_numpy
+from meanmap.conditional import ConditionalEmbedding
+from meanmap.dynamics.motion import STEADY, Belief, Control, Motion, Sample
+from meanmap.linalg import Spectrum, with_constant
+from meanmap.spaces import Space
+from meanmap.sums import require_same_space, value_columns
+
+DEPENDENT = 1e-8  # of its norm: what is left of a column that those before it span
+
+
+def described(points: Points, psi: Array) -> Array:
+    """1, the states' numbers, their squares and ψ: what a belief's mean of is known exactly."""
+    xp = namespace(psi)
+    columns = [asarray(part, psi) for part in value_columns(points)]
+    squares = [part * part for part in columns]
+    return xp.concat([xp.ones_like(psi[:, :1]), *columns, *squares, psi], axis=1)
+
+
+def joined(source: Array, features: Array, centered: bool) -> Array:
+    """ω = (s, o'), its constant last if there is one."""
+    xp = namespace(source)
+    if not centered:
+        return xp.concat([source, features], axis=-1)
+    return xp.concat([source[..., :-1], features, source[..., -1:]], axis=-1)
+
+
+def source_part(omega: Array, features: int, centered: bool) -> Array:
+    """The columns of s in those of ω."""
+    end = omega.shape[1] - features - centered
+    if not centered:
+        return omega[:, :end]
+    return namespace(omega).concat([omega[:, :end], omega[:, -1:]], axis=1)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Sums over all steps, and over all transitions."""
+
+    steps: Array  # Σ v vᵀ of v = (ψ(s), ψ(o))
+    states: Array  # Σ of `described` states
+    squares: Array  # Σ ω ωᵀ
+    cross: Array  # Σ of `described` successors times ωᵀ
+    moves: float
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.steps + other.steps,
+            self.states + other.states,
+            self.squares + other.squares,
+            self.cross + other.cross,
+            self.moves + other.moves,
+        )
+
+    @classmethod
+    def of(cls, steps: Array, sample: Sample, omega: Array, second: np.ndarray) -> Tally:
+        """Of a sample of states whose successors are the rows `second`."""
+        told = described(sample.atoms, sample.psi)
+        xp = namespace(told)
+        after = take(told, second)
+        return cls(
+            steps, xp.sum(told, axis=0), omega.T @ omega, after.T @ omega, float(len(second))
+        )
+
+
+def steadily(mass: Array, second_moment: Array, mean: Array) -> Array | None:
+    """The functional `mass`, unless what it says of the sample varies too much to be one."""
+    variance = float(mass @ second_moment @ mass) - float(mass @ mean) ** 2
+    return mass if max(variance, 0.0) ** 0.5 < STEADY else None
+
+
+def ridge(C: Array, regularization: float) -> Array:
+    """`(C + λI)⁻¹`."""
+    spectrum = Spectrum.of(C)
+    return spectrum.inverse(spectrum.sufficient(regularization))
+
+
+def centred_ridge(squares: Array, mean: Array, regularization: float) -> Array:
+    """The same where the last coordinate is a constant, which is not regularised."""
+    mu = mean[:-1]
+    return with_constant(ridge(squares[:-1, :-1] - mu[:, None] * mu[None, :], regularization), mu)
+
+
+class Balance:
+    """The least weights on atoms under which their descriptions have given means.
+
+    The first columns, of numbers and their squares, are met to rounding; ψ up to directions that
+    hardly any atom has.
+    """
+
+    def __init__(self, told: Array) -> None:
+        self._like = told
+        host = to_numpy(told)
+        sizes = np.linalg.norm(host, axis=0)
+        columns = host / np.where(sizes > 0, sizes, 1.0)
+        (R,) = scipy.linalg.qr(columns, mode="r")[:1]
+        own = np.zeros(len(sizes))
+        own[: min(R.shape)] = abs(np.diagonal(R))
+        self._kept = np.flatnonzero((own > DEPENDENT) & (sizes > 0))
+        self._sizes = sizes[self._kept]
+        self._Q, self._R = scipy.linalg.qr(columns[:, self._kept], mode="economic")
+
+    def weights(self, means: Array) -> Array:
+        """A column of weights for each column of means."""
+        asked = (to_numpy(means)[self._kept].T / self._sizes).T
+        solved = scipy.linalg.solve_triangular(self._R, asked, trans="T")
+        return asarray(self._Q @ solved, self._like)
+
+
+@dataclass(frozen=True)
+class StreamedMotion(Motion):
+    """A transition whose training states were not kept, but for a sample of them."""
+
+    onto: Array  # weights on the atoms, a column for each coordinate of the source
+    steady: Array | None
+
+    @cached_property
+    def sources(self) -> Array:
+        before = self.conditional.sides()[0]
+        return self.conditional.operator_._with_intercept(before.coordinates, None)
+
+    @cached_property
+    def shares(self) -> Array:
+        xp = namespace(self.sources)
+        return xp.ones_like(self.sources[:, 0]) / self.sources.shape[0]
+
+    @cached_property
+    def rows(self) -> Array:
+        return self.onto
+
+    @cached_property
+    def scale(self) -> Array:
+        return namespace(self.onto).ones_like(self.onto[:, 0])
+
+    @cached_property
+    def mass(self) -> Array | None:
+        return self.steady
+
+
+@dataclass(frozen=True)
+class Learned:
+    """An additive model's parts, from sums."""
+
+    sample: Sample
+    motion: StreamedMotion
+    evidence: Array
+    matrix: Array
+    inverse: Array
+    rows: Array
+    mass: Array | None
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Everything that is kept of the sequences seen so far."""
+
+    tally: Tally
+    conditional: ConditionalEmbedding  # P(s'|s), with a sample of the transitions
+    states: Space
+    observations: Space
+    control: Control | None
+    regularization: float
+
+    def added(self, tally: Tally, before: Points, after: Points) -> Stream:
+        """With sums over more sequences, and their transitions."""
+        conditional = copy(self.conditional).partial_fit(before, after)
+        return self._with(self.tally + tally, conditional)
+
+    def merged(self, other: Stream) -> Stream:
+        """With all that another stream has seen."""
+        require_same_space(self.states, other.states, "the states")
+        require_same_space(self.observations, other.observations, "the observations")
+        if self.regularization != other.regularization:
+            raise ValueError(
+                f"the two filters have different regularization_, {self.regularization!r} and "
+                f"{other.regularization!r}. Give both the same settings and spaces."
+            )
+        conditional = copy(self.conditional).merge(copy(other.conditional))
+        return self._with(self.tally + other.tally, conditional)
+
+    def _with(self, tally: Tally, conditional: ConditionalEmbedding) -> Stream:
+        spaces = self.states, self.observations
+        return Stream(tally, conditional, *spaces, self.control, self.regularization)
+
+    def learned(self) -> Learned:
+        """The operators, and beliefs on a sample of the states seen."""
+        tally, centered = self.tally, bool(self.conditional.centered)
+        n, m = float(tally.states[0]), tally.moves
+        before, after = (side.points for side in self.conditional.sides())
+        atoms = concatenate([after, before if self.control is None else before[0]])
+        psi = self.states._transform(atoms)
+        told = described(atoms, psi)
+        balance = Balance(told)
+        r = self.states.rank_
+
+        whole = tally.states / n
+        marginal = Belief(whole[None, -r:], balance.weights(whole[:, None]).T)
+        sample = Sample(self.states, atoms, psi, marginal)
+
+        squares, cross = tally.squares / m, tally.cross / m
+        mean = cross[0]
+        inverse = (
+            centred_ridge(squares, mean, self.regularization)
+            if centered
+            else ridge(squares, self.regularization)
+        )
+        rows = balance.weights(cross)
+        features = self.observations.rank_
+        part = source_part(source_part(squares, features, centered).T, features, centered)
+        middle = source_part(mean[None, :], features, centered)[0]
+        motion = StreamedMotion(
+            self.conditional,
+            sample,
+            np.arange(count(after), count(atoms)),
+            np.arange(count(after)),
+            self.control,
+            source_part(rows, features, centered),
+            steadily(middle @ self.conditional.operator_._inverse, part, middle),
+        )
+        steps = tally.steps / n
+        seen = ridge(steps[r:, r:], self.regularization)
+        return Learned(
+            sample,
+            motion,
+            seen @ steps[r:, :r] @ ridge(steps[:r, :r], self.regularization),
+            cross[-r:] @ inverse,
+            inverse,
+            rows,
+            steadily(mean @ inverse, squares, mean),
+        )
