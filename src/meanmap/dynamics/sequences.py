@@ -124,7 +124,9 @@ def read(
     checked: list[Points] = []
     for i, part in enumerate(parts):
         called = name if single else f"{name}[{i}]"
-        other = (checked[0], f"{name}[0]") if checked and like is None else (like, "the training data")
+        other = (
+            (checked[0], f"{name}[0]") if checked and like is None else (like, "the training data")
+        )
         checked.append(kernel.check(part, called, *other))
     points = concatenate(checked) if len(checked) > 1 else checked[0]
     return Sequences(points, tuple(count(part) for part in checked), single), kernel
