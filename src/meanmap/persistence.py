@@ -10,9 +10,10 @@ name among the classes of this package, its attributes are set one by one, and t
 Members are stored uncompressed, so that nothing can unfold to more than the file's own size.
 
 What a class must do to be stored: nothing, if it is a dataclass or a scikit-learn estimator of this
-package; else its name, or its base's, goes into `PLAIN`. Its state is its `__dict__` without cached
-properties, or what its own `__getstate__` says. When a change makes older files unreadable, raise
-`FORMAT`, and translate the older manifests where `load` reads their version.
+package; else its name, or its base's, goes into `PLAIN`. Attributes that its `_functions` names may
+be functions of the user's: a file has `LeftOut` in their place. Its state is its `__dict__` without
+cached properties, or what its own `__getstate__` says. When a change makes older files unreadable,
+raise `FORMAT`, and translate the older manifests where `load` reads their version.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import types
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property, partial
 from inspect import getattr_static
@@ -38,7 +39,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
+import sklearn
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import InconsistentVersionWarning
 
 from meanmap import checks
 from meanmap.arrays import is_array, namespace, to_numpy
@@ -58,9 +61,22 @@ PLAIN = {
     f"{PACKAGE}.embeddings.single.Embedding",
     f"{PACKAGE}.operators.ConditionalOperator",
     f"{PACKAGE}.operators.Functional",
+    f"{PACKAGE}.dynamics.stream.Stream",
 }
-#: Classes of others: a module, and the base that they derive from.
-FOREIGN = {"sklearn.gaussian_process.kernels": "Kernel"}
+#: Classes of others: a module, and the base that they derive from. Of scikit-learn those whose
+#: answers are NumPy's arithmetic: what compiled code would do with numbers of a file's choice,
+#: nobody knows.
+FOREIGN = {
+    "sklearn.gaussian_process.kernels": "Kernel",
+    "sklearn.decomposition": "BaseEstimator",
+    "sklearn.discriminant_analysis": "BaseEstimator",
+    "sklearn.dummy": "BaseEstimator",
+    "sklearn.kernel_ridge": "BaseEstimator",
+    "sklearn.linear_model": "BaseEstimator",
+    "sklearn.naive_bayes": "BaseEstimator",
+    "sklearn.pipeline": "BaseEstimator",
+    "sklearn.preprocessing": "BaseEstimator",
+}
 #: Array libraries, and the module that makes their arrays from NumPy's.
 LIBRARIES = {
     "torch": "array_api_compat.torch",
@@ -70,6 +86,21 @@ LIBRARIES = {
 GRAPHS = ("Graph", "DiGraph", "MultiGraph", "MultiDiGraph")
 _METHODS = types.FunctionType, property, classmethod, staticmethod, type
 KINDS = "biufcSUMm"  # NumPy's plain types: booleans, numbers, text, dates
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a file does not hold, in the place of a function of the user's."""
+
+    owner: str
+    name: str
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        raise TypeError(
+            f"{self.name}: this {self.owner} was read from a file, and a file holds data, no "
+            f"functions. Give it again: set_params({self.name}=...)."
+        )
+
 
 _AGAIN = "Copy it again from where it came, or save the object again with meanmap.save(obj, path)."
 _DISTRUST = "It was not written by meanmap.save: do not use it unless you know who made it."
@@ -349,9 +380,10 @@ def _shown(value: Any) -> str:
 
 def _storable(cls: type) -> bool:
     """Whether objects of this class go into files: the whitelist, for writing and reading."""
-    if cls.__module__ in FOREIGN:
-        base = getattr(sys.modules.get(cls.__module__), FOREIGN[cls.__module__], None)
-        return isinstance(base, type) and issubclass(cls, base)
+    shown = (_name_of(cls) or "").partition(":")[0]
+    if shown in FOREIGN:
+        own = getattr(sys.modules[shown], FOREIGN[shown], BaseEstimator)
+        return issubclass(cls, own)
     if cls.__module__.partition(".")[0] != PACKAGE:
         return False
     if issubclass(cls, (tuple, list, dict, str, int, float, np.ndarray, Enum, BaseException)):
@@ -388,7 +420,9 @@ def _class_of(name: Any) -> type:
             f"asks for an object of class {name!r:.80}, which meanmap {_version()} does not have. "
             "Load it with the version that wrote it, or upgrade."
         ) from None
-    cls = vars(module).get(class_name)
+    # this package imports some of its names when they are asked for
+    own = module_name == PACKAGE
+    cls = getattr(module, class_name, None) if own else vars(module).get(class_name)
     if not isinstance(cls, type) or not _storable(cls):
         raise refusal
     return cls
@@ -422,6 +456,23 @@ def _check_attribute(cls: type, name: str) -> None:
     hides = isinstance(getattr_static(cls, name, None), _METHODS)
     if not name.isidentifier() or name.startswith("__") or hides:
         raise _Refused(f"gives {cls.__name__} an attribute {name!r:.60}. {_DISTRUST}")
+
+
+def _check_foreign(made: Any) -> None:
+    """An estimator of scikit-learn's, of another version told, and none that reads other files."""
+    if getattr(made, "memory", None) is not None:
+        # a cache is a folder of pickles, which run what they please
+        raise _Refused(f"gives {type(made).__name__} a folder to cache in. {_DISTRUST}")
+    version = getattr(made, "_sklearn_version", sklearn.__version__)
+    if version != sklearn.__version__:
+        warnings.warn(
+            InconsistentVersionWarning(
+                estimator_name=type(made).__name__,
+                current_sklearn_version=sklearn.__version__,
+                original_sklearn_version=version,
+            ),
+            stacklevel=2,
+        )
 
 
 # --- from objects to nodes ------------------------------------------------------------------------
@@ -603,7 +654,10 @@ class _Writer:
         if name is None:
             raise _refusal(obj, where)
         state: dict[str, Any] = {}
+        functions = getattr(type(obj), "_functions", ())
         for attribute, value in _state(obj).items():
+            if attribute in functions and not (value is None or is_array(value)):
+                value = LeftOut(type(obj).__name__, attribute)
             if _is_delayed(value):
                 value = value()
                 # the object keeps what the file holds, so that the two agree to the last bit
@@ -833,6 +887,8 @@ class _Reader:
         for name, value in state.items():
             _check_attribute(cls, name)
             object.__setattr__(made, name, self._value(value))
+        if not _is_ours(cls):
+            _check_foreign(made)
         return made
 
 

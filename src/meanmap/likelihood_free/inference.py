@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -27,6 +27,7 @@ from meanmap.likelihood_free.simulation import (
     Simulations,
 )
 from meanmap.linalg import ConflictWarning
+from meanmap.persistence import LeftOut
 from meanmap.rules import METHODS
 
 MARGIN, EDGE = 0.25, 0.001  # the box of a round: quantiles of the posterior, and more on each side
@@ -90,6 +91,7 @@ class KernelABC(BaseEstimator):
     True
     """
 
+    _functions: ClassVar[tuple[str, ...]] = ("simulator", "prior", "summary", "_made_by")
     _simulations: Simulations
     _made_by: tuple[Any, ...]  # prior, summary and simulator of the simulations
     _complete: bool  # whether the last fit was
@@ -197,6 +199,11 @@ class KernelABC(BaseEstimator):
                 f"{checks.describe(self.summary)}."
             )
         made_by = (self.prior, self.summary, self.simulator)
+        if isinstance(getattr(self, "_made_by", None), LeftOut):
+            # read from a file: what is given now is taken for what there was
+            self._given_again()
+            self._made_by, self._complete = made_by, False
+            return
         if hasattr(self, "_simulations"):
             # a simulator that was replaced after an error is taken for the same one, mended
             same = zip(self._made_by[: 3 if self._complete else 2], made_by, strict=False)
@@ -208,8 +215,16 @@ class KernelABC(BaseEstimator):
         d = prior.rows(0, 1, lambda i: seeds(DRAWS, 0, i)).shape[1]
         names = prior.names or tuple(f"θ{i + 1}" for i in range(d))
         self._simulations = Simulations(seeds, prior, d)
-        self.names_ = names
+        self.names_, self._named = names, prior.names is not None
         self._made_by, self._complete = made_by, False
+
+    def _given_again(self) -> None:
+        """Refuse to simulate, after reading a file, before its functions are given again."""
+        for function in (self.simulator, self.summary):
+            if isinstance(function, LeftOut):
+                function()
+        if isinstance(self._simulations.prior, LeftOut):
+            self._simulations.prior = prior_of(self.prior)
 
     def _runner(self) -> Runner:
         return Runner(self.simulator, self.vectorized, self.summary, self.n_jobs)
@@ -348,7 +363,7 @@ class KernelABC(BaseEstimator):
         n = max(2000, len(self._learned.theta))
         draws = prior.sample(n, self._simulations.seeds.generator(OTHER))
         mine = self.names_
-        if prior.names is not None and self._simulations.prior.names is not None:
+        if prior.names is not None and self._named:
             if set(prior.names) != set(mine):
                 raise ValueError(
                     f"prior: expected the parameters {', '.join(mine)}, got "
@@ -375,6 +390,7 @@ class KernelABC(BaseEstimator):
         """
         check_is_fitted(self, "model_")
         n = checks.whole(n, "n", 10, "It is the number of new simulations.")
+        self._given_again()
         seeds = self._simulations.seeds
         theta = self._simulations.prior.sample(n, seeds.generator(CALIBRATION, 0))
         runs = self._runner().run(theta, seeds, (CALIBRATION, 1), 0, self._shape_of_output)
@@ -400,6 +416,7 @@ class KernelABC(BaseEstimator):
         if posterior.is_batch:
             raise ValueError("y: expected one observation to check, got several.")
         n = checks.whole(n, "n", 10, "It is the number of new simulations.")
+        self._given_again()
         seeds = self._simulations.seeds
         draws = posterior.sample(n, seeds.generator(CHECK, 0))
         runs = self._runner().run(draws, seeds, (CHECK, 1), 0, self._shape_of_output)

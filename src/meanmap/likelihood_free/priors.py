@@ -10,6 +10,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
+from meanmap.persistence import LeftOut
 
 Sampler = Callable[[int, np.random.Generator], Any]
 
@@ -170,12 +171,14 @@ def prior_of(value: Any) -> Prior:
     """A prior from what a user passed."""
     if isinstance(value, Prior):
         return value
+    if isinstance(value, LeftOut):
+        value()
     if isinstance(value, Mapping):
         return _columns(value)
     if hasattr(value, "rvs"):  # a frozen distribution of scipy.stats
         if known(value):
-            return Independent(_rvs(value), None, (value,))
-        return Prior(_rvs(value), None)
+            return Independent(Rvs(value), None, (value,))
+        return Prior(Rvs(value), None)
     if hasattr(value, "to_numpy"):  # pandas, polars
         names = getattr(value, "columns", None)
         named = None if names is None else tuple(map(str, names))
@@ -197,13 +200,45 @@ def known(value: Any) -> bool:
     return np.ndim(value.ppf(0.5)) == 0
 
 
-def _rvs(value: Any) -> Sampler:
-    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
-        draws = np.asarray(value.rvs(size=n, random_state=rng))
+@dataclass(frozen=True)
+class Rvs:
+    """Draws of a distribution of scipy.stats. A class, so that pickle finds it."""
+
+    of: Any
+
+    def __call__(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        draws = np.asarray(self.of.rvs(size=n, random_state=rng))
         # a single draw of several numbers, or of one, comes without its axis
         return draws.reshape(n, -1) if n == 1 or draws.ndim < 2 else draws
 
-    return draw
+
+@dataclass(frozen=True)
+class Beside:
+    """Draws of several distributions, side by side."""
+
+    samplers: Mapping[Any, Sampler]
+
+    def __call__(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        columns = {name: sampler(n, rng) for name, sampler in self.samplers.items()}
+        for name, column in columns.items():
+            if column.shape != (n, 1):
+                raise ValueError(
+                    f"prior[{name!r}]: expected a distribution of one number, got draws of shape "
+                    f"{column.shape[1:]}. Several numbers at once go as prior=, not in a dict."
+                )
+        return np.hstack(list(columns.values()))
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Rows of a sample, all of them before any comes again."""
+
+    values: np.ndarray
+
+    def __call__(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        turns = -(-n // len(self.values))
+        order = np.concatenate([rng.permutation(len(self.values)) for _ in range(turns)])
+        return self.values[order[:n]]
 
 
 def _columns(parts: Mapping[Any, Any]) -> Prior:
@@ -216,18 +251,7 @@ def _columns(parts: Mapping[Any, Any]) -> Prior:
                 f"prior[{name!r}]: expected a frozen distribution with rvs, such as "
                 f"scipy.stats.norm(0, 1), got {checks.describe(part)}."
             )
-    samplers = {name: _rvs(part) for name, part in parts.items()}
-
-    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
-        columns = {name: sampler(n, rng) for name, sampler in samplers.items()}
-        for name, column in columns.items():
-            if column.shape != (n, 1):
-                raise ValueError(
-                    f"prior[{name!r}]: expected a distribution of one number, got draws of shape "
-                    f"{column.shape[1:]}. Several numbers at once go as prior=, not in a dict."
-                )
-        return np.hstack(list(columns.values()))
-
+    draw = Beside({name: Rvs(part) for name, part in parts.items()})
     names = tuple(map(str, parts))
     if all(known(part) for part in parts.values()):
         return Independent(draw, names, tuple(parts.values()))
@@ -238,10 +262,4 @@ def sample_of(values: np.ndarray, names: tuple[str, ...] | None) -> Sample:
     """A sample to be drawn from."""
     # a copy: what its owner does with it later is not our prior
     values = checks.vectors(values[:, None] if values.ndim == 1 else values, "prior").copy()
-
-    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
-        turns = -(-n // len(values))
-        order = np.concatenate([rng.permutation(len(values)) for _ in range(turns)])
-        return values[order[:n]]
-
-    return Sample(draw, names, values)
+    return Sample(Turns(values), names, values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -140,6 +140,8 @@ class Simulations:
     Rounds are the prior itself, then the prior truncated to a box each. What a draw is depends on
     its round and its number alone, so that simulating in several calls gives the draws of one.
     """
+
+    _functions: ClassVar[tuple[str, ...]] = ("prior",)
 
     seeds: Seeds
     prior: Prior
