@@ -18,8 +18,12 @@ from meanmap import (
     KernelMeanMatching,
     TargetShift,
     embed,
+    hsic,
     independence_test,
+    load,
     mmd,
+    save,
+    shift_report,
     two_sample_test,
 )
 from meanmap.chunks import Chunks, answered
@@ -181,6 +185,14 @@ def test_level_of_streams() -> None:
     assert 0.01 <= np.mean(np.array(found) < 0.05) <= 0.13  # 10 of 200 expected
 
 
+def test_streams_go_on_from_a_file(tmp_path: Path) -> None:
+    for made in (RunningTwoSampleTest, RunningIndependenceTest):
+        stream = made().partial_fit(X[:200], X[200:400] + 0.1)
+        save(stream, tmp_path / "stream.npz")
+        again = load(tmp_path / "stream.npz").partial_fit(X[400:500], X[500:600])
+        assert again.result().pvalue == stream.partial_fit(X[400:500], X[500:600]).result().pvalue
+
+
 def test_streams_refuse_in_words() -> None:
     stream = RunningTwoSampleTest()
     with pytest.raises(ValueError, match="the first batch needs rows of X and of Y"):
@@ -198,6 +210,79 @@ def test_streams_refuse_in_words() -> None:
         two_sample_test(D, D, null="full")
     with pytest.raises(ValueError, match="tested by sums over them"):
         independence_test(D, D, kernel_x="median")
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["U", "V"])
+def test_mmd_of_chunks_is_that_of_all_rows(estimator: str) -> None:
+    A, B = X[:2500], 1.1 * X[2500:]
+    D, E = da.from_array(A, chunks=(700, 2)), da.from_array(B, chunks=(900, 3))
+    found = mmd(D, E, estimator=estimator, basis=SPACE_X)
+    assert type(found) is float
+    truth = mmd(A, B, estimator=estimator, basis=SPACE_X)
+    assert found == pytest.approx(truth, abs=1e-10)
+    assert mmd(D, B, estimator=estimator, basis=SPACE_X) == pytest.approx(truth, abs=1e-10)
+    psi, phi = SPACE_X.transform(A), SPACE_X.transform(B)
+    K, L, M = psi @ psi.T, phi @ phi.T, psi @ phi.T
+    if estimator == "U":
+        for gram in (K, L):
+            gram *= (gram.shape[0] / (gram.shape[0] - 1)) * (1 - np.eye(len(gram)))
+    assert found == pytest.approx(K.mean() + L.mean() - 2 * M.mean(), abs=1e-10)
+    # where features are few nothing is approximated
+    kernel = Polynomial(2)
+    few = mmd(D, E, kernel, estimator, basis=Space(kernel, Explicit()).fit(A))
+    assert few == pytest.approx(mmd(A, B, kernel, estimator), rel=1e-8)
+    # without a basis coordinates are good to about 1e-6
+    by_itself = mmd(D, E, Gaussian(2.0), estimator)
+    assert by_itself == pytest.approx(mmd(A, B, Gaussian(2.0), estimator), abs=1e-4)
+
+
+@pytest.mark.parametrize("estimator", ["U", "V", "normalized"])
+def test_hsic_of_chunks_is_that_of_all_rows(estimator: str) -> None:
+    noise = np.random.default_rng(9).normal(size=(N, 1))
+    A, B = X[:, :1], X[:, :1] + 3 * noise
+    spaces = tuple(Space(Gaussian(1.5), Nystroem(25, random_state=0)).fit(v) for v in (A, B))
+    D, E = da.from_array(A, chunks=(1700, 1)), da.from_array(B, chunks=(900, 1))
+    found = hsic(D, E, estimator=estimator, basis=spaces)
+    assert type(found) is float
+    assert found == pytest.approx(hsic(A, B, estimator=estimator, basis=spaces), abs=1e-10)
+    kernel = Polynomial(2)
+    spaces = tuple(Space(kernel, Explicit()).fit(v) for v in (A, B))
+    few = hsic(D, E, kernel, kernel, estimator, basis=spaces)
+    assert few == pytest.approx(hsic(A, B, kernel, kernel, estimator), rel=1e-7)
+    by_itself = hsic(D, E, Gaussian(2.0), Gaussian(2.0), estimator)
+    truth = hsic(A, B, Gaussian(2.0), Gaussian(2.0), estimator)
+    assert by_itself == pytest.approx(truth, abs=1e-5)
+    running = RunningIndependenceTest(basis=spaces).partial_fit(A[:4000], B[:4000])
+    assert running.partial_fit(D[4000:], E[4000:]).hsic(estimator) == pytest.approx(few, rel=1e-9)
+
+
+def test_statistics_of_frames_and_constants() -> None:
+    table = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "up", "down"), "one": 1.0})
+    frame = dd.from_pandas(table, npartitions=4)
+    part = frame["a"] > 0
+    found = mmd(frame[part][["b"]], frame[~part][["b"]], Columns({"b": Delta()}), "V")
+    share = [(table["b"][rows] == "up").mean() for rows in (X[:, 0] > 0, X[:, 0] <= 0)]
+    assert found == pytest.approx(2 * (share[0] - share[1]) ** 2, abs=1e-10)
+    assert hsic(frame[["a"]], frame[["one"]], estimator="normalized") == 0.0
+
+
+def test_statistics_of_chunks_refuse_in_words() -> None:
+    D, one = da.from_array(X, chunks=(2000, 3)), da.from_array(X[:1], chunks=(1, 3))
+    with pytest.raises(ValueError, match='"linear" takes rows two by two.*Use "U" or "V"'):
+        mmd(D, D, estimator="linear")
+    with pytest.raises(ValueError, match="Y: expected at least 2 points, got 1"):
+        mmd(D, one)
+    with pytest.raises(ValueError, match="X and Y: expected at least 4 points, got 3"):
+        hsic(D[:3], D[:3], estimator="U")
+    with pytest.raises(TypeError, match="Y is ndarray and X is a collection of Dask"):
+        hsic(D, X)
+    bad = X.copy()
+    bad[4321, 1] = np.nan
+    with pytest.raises(ValueError, match="chunk 2 of rows: rows contains NaN"):
+        mmd(D, da.from_array(bad, chunks=(2000, 3)))
 
 
 # --- shifts ---------------------------------------------------------------------------------------
@@ -225,6 +310,36 @@ def test_targets_of_chunks() -> None:
     assert_allclose(found.proportions_, [0.25, 0.75], atol=0.05)
     assert isinstance(found.weights_, da.Array)
     assert_allclose(found.weights_.compute(), found.weights(y), atol=1e-12)
+
+
+def test_a_shift_report_stands_on_a_sample() -> None:
+    table = pd.DataFrame({"a": X[:, 0], "city": np.where(X[:, 1] > 0.5, "Oslo", "Rome")})
+    other = table.iloc[:3000].assign(a=table["a"].iloc[:3000] + 1.0)
+    frames = dd.from_pandas(table, npartitions=5), dd.from_pandas(other, npartitions=3)
+    report = shift_report(*frames, rng=0, max_samples=120)
+    assert report.kind == "covariate shift" and report.columns[0].name == "a"
+    assert report.sizes == (6000, 3000) and report.used == (120, 120)
+    words = "a sample of 120 of 6,000 training rows and 120 of 3,000 test rows"
+    assert words in str(report) and words in report.to_html()
+    assert str(shift_report(*frames, rng=0, max_samples=120)) == str(report)
+    alone = shift_report(frames[0], other, rng=0, max_samples=120)
+    assert "120 of 6,000 training rows, drawn chunk" in str(alone)
+    whole = shift_report(*(da.from_array(X[i : i + 50], chunks=(20, 3)) for i in (0, 50)), rng=0)
+    assert whole.used == whole.sizes == (50, 50) and "drawn chunk" not in str(whole)
+
+
+def test_a_shift_report_with_targets_in_chunks() -> None:
+    y = np.sin(X[:, 0])
+    gaps = np.where(X[:, 2] > 0, -y, np.nan)
+    D = da.from_array(X, chunks=(1000, 3))
+    targets = [da.from_array(part, chunks=1000) for part in (y, gaps)]
+    report = shift_report(D, D, *targets, rng=0, max_samples=160)
+    assert report.kind == "concept shift"
+    assert 50 < int(report.verdict.split(" labelled test rows")[0].split()[-1]) < 110
+    with pytest.raises(ValueError, match=r"chunk \d of train and y: y contains NaN"):
+        shift_report(D, D, targets[1])
+    with pytest.raises(TypeError, match="y is ndarray and train is a collection of Dask"):
+        shift_report(D, D, y)
 
 
 # --- workers --------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class Chunks:
                     )
                 other = other.rechunk({0: wanted})
             given[name] = other
-        parts = [list(np.ravel(value.to_delayed())) for value in given.values()]
+        parts = [_pieces(value) for value in given.values()]
         for name, part in zip(given, parts, strict=True):
             if len(part) != len(parts[0]):
                 raise ValueError(
@@ -108,7 +108,11 @@ class Chunks:
 
     def sample(self, size: int = SAMPLE, seed: int = 0) -> tuple[Any, ...]:
         """Rows drawn without replacement, every one as likely as any other."""
-        return self.reduce(_drawn, self.names, size, seed).rows
+        return self.draw(size, seed).rows
+
+    def draw(self, size: int = SAMPLE, seed: int = 0, gaps: tuple[str, ...] = ()) -> Drawn:
+        """The same, with how many rows there are; variables named in `gaps` may have NaN."""
+        return self.reduce(_drawn, self.names, size, seed, gaps)
 
 
 def sampled(value: Any) -> Any:
@@ -127,6 +131,15 @@ def _whole_rows(value: Any, name: str) -> Any:
             f"{name}: expected an array, data frame or series of Dask, got {type(value).__name__}."
         )
     return value
+
+
+def _pieces(value: Any) -> list[Any]:
+    """The chunks of a collection, as many as it says it has."""
+    if hasattr(value, "simplify"):
+        # optimised in full, a data frame would read small files together, one column of a table
+        # more of them than another; simplified it reads the columns that are asked for, no more
+        return list(value.simplify().to_delayed(optimize_graph=False))
+    return list(np.ravel(value.to_delayed()))
 
 
 def _lengths(value: Any) -> tuple[int, ...] | None:
@@ -171,6 +184,7 @@ class Drawn:
     keys: np.ndarray
     size: int
     number: int  # the first chunk that they come from
+    total: int  # rows that they were drawn of
 
     def __add__(self, other: Drawn) -> Drawn:
         for mine, theirs in zip(self.rows, other.rows, strict=True):
@@ -181,7 +195,7 @@ class Drawn:
                 )
         keys = np.concatenate([self.keys, other.keys])
         rows = tuple(joined([a, b]) for a, b in zip(self.rows, other.rows, strict=True))
-        return Drawn(rows, keys, self.size, self.number).trimmed()
+        return Drawn(rows, keys, self.size, self.number, self.total + other.total).trimmed()
 
     def trimmed(self) -> Drawn:
         """No more rows than were asked for."""
@@ -194,15 +208,22 @@ class Drawn:
 
 
 def _drawn(
-    number: int, rows: tuple[Any, ...], names: tuple[str, ...], size: int, seed: int
+    number: int,
+    rows: tuple[Any, ...],
+    names: tuple[str, ...],
+    size: int,
+    seed: int,
+    gaps: tuple[str, ...],
 ) -> Drawn:
     for name, part in zip(names, rows, strict=True):
+        if name in gaps:
+            continue
         numbers = part.select_dtypes("number").to_numpy() if hasattr(part, "columns") else part
         numbers = np.asarray(numbers)
         if numbers.dtype.kind == "f":  # said here, where the chunk has a number
             checks.finite(numbers, name)
     keys = np.random.default_rng([seed, number]).uniform(size=len(rows[0]))
-    return Drawn(rows, keys, size, number).trimmed()
+    return Drawn(rows, keys, size, number, len(keys)).trimmed()
 
 
 def joined(parts: list[Any]) -> Any:
@@ -240,7 +261,7 @@ def answered(X: Any, answer: Callable[[Any], Any], example: Any) -> Any:
         da.from_delayed(
             _delayed_answer(piece, answer), (np.nan, *example.shape[1:]), example.dtype, meta=meta
         )
-        for piece in np.ravel(X.to_delayed())
+        for piece in _pieces(X)
     ]
     return da.concatenate(parts, allow_unknown_chunksizes=True)
 

@@ -2,117 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, spans, take, to_numpy
-from meanmap.chunks import SAMPLE, Chunks, is_chunked
 from meanmap.comparison import nulls
 from meanmap.comparison.results import DEPENDENT, DIFFERENT, TestResult, describe
-from meanmap.kernels import Kernel, as_kernel
-from meanmap.pairs import placed
-from meanmap.spaces import Basis, PivotedCholesky, Space
+from meanmap.spaces import Basis, Space
+from meanmap.statistics import moments
+from meanmap.statistics.dependence import both
 from meanmap.statistics.gates import enough
-from meanmap.statistics.tiles import on_host
-from meanmap.sums import BLOCK, require_same_space
+from meanmap.statistics.moments import Moments, Paired, hsic_of, mmd_of, moments_of, paired_of
+from meanmap.sums import require_same_space
 
-RANK = 500  # coordinates at most, where no basis is given
 NOTE = "Permutations of all rows are approximated by the first two moments of the statistic."
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Sums over rows of powers of ψ, of which the moments of a permuted statistic are made."""
-
-    n: int
-    first: np.ndarray  # Σ ψ
-    second: np.ndarray  # Σ ψψᵀ
-    third: np.ndarray  # Σ ‖ψ‖²ψ
-    fourth: float  # Σ ‖ψ‖⁴
-
-    @classmethod
-    def of(cls, psi: np.ndarray) -> Moments:
-        """Of rows of coordinates."""
-        sizes = np.einsum("ij,ij->i", psi, psi)
-        return cls(len(psi), psi.sum(axis=0), psi.T @ psi, sizes @ psi, float(sizes @ sizes))
-
-    def __add__(self, other: Moments) -> Moments:
-        return Moments(
-            self.n + other.n,
-            self.first + other.first,
-            self.second + other.second,
-            self.third + other.third,
-            self.fourth + other.fourth,
-        )
-
-    @property
-    def mean(self) -> np.ndarray:
-        """The embedding."""
-        return self.first / self.n
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """Σ (ψ - μ)(ψ - μ)ᵀ."""
-        return self.second - np.outer(self.first, self.mean)
-
-    def centred(self) -> nulls.CentredMoments:
-        """Those of the centred Gram matrix in coordinates."""
-        C, mu = self.covariance, self.mean
-        trace, whole = float(np.trace(C)), float(np.trace(self.second))
-        if trace <= nulls.TIE * whole:
-            return nulls.CentredMoments(self.n, 0.0, 0.0, 0.0)
-        size = float(mu @ mu)
-        # Σ (‖ψ‖² - 2ψ·μ + ‖μ‖²)², multiplied out
-        diagonal = self.fourth - 4 * float(self.third @ mu) + 2 * size * whole
-        diagonal += 4 * float(mu @ self.second @ mu) - 3 * self.n * size**2
-        return nulls.CentredMoments(self.n, trace, float(np.sum(C * C)), diagonal)
-
-
-@dataclass(frozen=True)
-class Paired:
-    """The moments of two variables, and Σ ψ_X ψ_Yᵀ."""
-
-    x: Moments
-    y: Moments
-    cross: np.ndarray
-
-    def __add__(self, other: Paired) -> Paired:
-        return Paired(self.x + other.x, self.y + other.y, self.cross + other.cross)
-
-
-def moments_over(space: Space, points: Points) -> Moments:
-    """The moments of a batch, a block at a time."""
-    blocks = spans(count(points), BLOCK)
-    parts = [Moments.of(to_numpy(space._transform(take(points, block)))) for block in blocks]
-    return sum(parts[1:], parts[0])
-
-
-def paired_over(space_x: Space, space_y: Space, X: Points, Y: Points) -> Paired:
-    """The same of pairs."""
-    parts = []
-    for block in spans(count(X), BLOCK):
-        psi = to_numpy(space_x._transform(take(X, block)))
-        phi = to_numpy(space_y._transform(take(Y, block)))
-        parts.append(Paired(Moments.of(psi), Moments.of(phi), psi.T @ phi))
-    return sum(parts[1:], parts[0])
-
-
-def _of_chunk(number: int, rows: tuple[Any, ...], space: Space) -> Moments:
-    return moments_over(space, on_host(space.kernel_.check(rows[0], "rows", space._sample)))
-
-
-def _of_paired_chunk(number: int, rows: tuple[Any, ...], spaces: tuple[Space, Space]) -> Paired:
-    X, Y = (
-        on_host(space.kernel_.check(part, name, space._sample))
-        for space, part, name in zip(spaces, rows, ("X", "Y"), strict=True)
-    )
-    checks.same_length([("X", X), ("Y", Y)])
-    return paired_over(*spaces, X, Y)
+def centred(sums: Moments) -> nulls.CentredMoments:
+    """The moments of the centred Gram matrix in coordinates."""
+    C, mu = sums.covariance, sums.mean
+    trace, whole = float(np.trace(C)), float(np.trace(sums.second))
+    if trace <= nulls.TIE * whole:
+        return nulls.CentredMoments(sums.n, 0.0, 0.0, 0.0)
+    size = float(mu @ mu)
+    # Σ (‖ψ‖² - 2ψ·μ + ‖μ‖²)², multiplied out
+    diagonal = sums.fourth - 4 * float(sums.third @ mu) + 2 * size * whole
+    diagonal += 4 * float(mu @ sums.second @ mu) - 3 * sums.n * size**2
+    return nulls.CentredMoments(sums.n, trace, float(np.sum(C * C)), diagonal)
 
 
 def in_sums(
@@ -126,12 +44,6 @@ def in_sums(
             "the moments over all permutations. Leave the other settings out, or call .compute() "
             "on a sample of the rows."
         )
-
-
-def fitted(kernel: Kernel, basis: Any, points: Points) -> Space:
-    """Coordinates fitted to a sample, or those that were given, of the same kernel."""
-    basis = basis if basis is not None else PivotedCholesky(1e-6, max_rank=RANK)
-    return placed(kernel, basis, points, np.full(count(points), 1 / count(points)))[0]
 
 
 class RunningTwoSampleTest(BaseEstimator):
@@ -176,7 +88,7 @@ class RunningTwoSampleTest(BaseEstimator):
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Start anew with these rows."""
-        self.space_, self._sums = self._begun(X, Y)
+        self.space_, self._sums = moments.two_samples(X, Y, self.kernel, self.basis)
         return self
 
     def partial_fit(self, X: Any = None, Y: Any = None) -> Self:
@@ -185,29 +97,10 @@ class RunningTwoSampleTest(BaseEstimator):
             if X is None or Y is None:
                 raise ValueError("the first batch needs rows of X and of Y, to fit a space to.")
             return self.fit(X, Y)
-        new = [None if part is None else self._read(self.space_, part) for part in (X, Y)]
+        new = [None if part is None else moments_of(self.space_, part) for part in (X, Y)]
         x, y = self._sums
         self._sums = x if new[0] is None else x + new[0], y if new[1] is None else y + new[1]
         return self
-
-    def _begun(self, X: Any, Y: Any) -> tuple[Space, tuple[Moments, Moments]]:
-        rows = [Chunks.of(rows=v).sample(SAMPLE // 2)[0] if is_chunked(v) else v for v in (X, Y)]
-        kernel = self._given(rows[0])
-        first = on_host(kernel.check(rows[0], "X"))
-        pooled = concatenate([first, on_host(kernel.check(rows[1], "Y", first, "X"))])
-        space = fitted(kernel.resolve(pooled), self.basis, pooled)
-        return space, (self._read(space, X), self._read(space, Y))
-
-    def _given(self, X: Any) -> Kernel:
-        if self.kernel is None and isinstance(self.basis, Space):
-            return self.basis.kernel_
-        return as_kernel(self.kernel, X, "X")
-
-    @staticmethod
-    def _read(space: Space, rows: Any) -> Moments:
-        if is_chunked(rows):
-            return Chunks.of(rows=rows).reduce(_of_chunk, space)
-        return _of_chunk(0, (rows,), space)
 
     def merge(self, other: RunningTwoSampleTest) -> Self:
         """Add what another stream has seen, given the same coordinates."""
@@ -228,18 +121,7 @@ class RunningTwoSampleTest(BaseEstimator):
     def mmd(self, estimator: str = "V") -> float:
         """The squared maximum mean discrepancy so far, by the "V" or the "U" estimate."""
         check_is_fitted(self, "space_")
-        x, y = self._sums
-        if estimator == "V":
-            difference = x.mean - y.mean
-            return float(difference @ difference)
-        if estimator != "U":
-            raise ValueError(f'estimator: a stream has "V" and "U", got {estimator!r}.')
-        own = [
-            (float(part.first @ part.first) - float(np.trace(part.second)))
-            / max(part.n * (part.n - 1), 1)
-            for part in (x, y)
-        ]
-        return own[0] + own[1] - 2 * float(x.mean @ y.mean)
+        return mmd_of(*self._sums, estimator)
 
     def result(self) -> TestResult:
         """The test of all rows so far."""
@@ -249,7 +131,7 @@ class RunningTwoSampleTest(BaseEstimator):
             enough(size, name, 2)
         pooled = x + y
         mean, variance = nulls.permutation_moments(
-            pooled.centred(), nulls.CentredMoments.of_labels(n, m)
+            centred(pooled), nulls.CentredMoments.of_labels(n, m)
         )
         scale = float(np.trace(pooled.second)) / pooled.n
         statistic = self.mmd()
@@ -308,31 +190,14 @@ class RunningIndependenceTest(BaseEstimator):
         """Add pairs, rows at the same place."""
         if not hasattr(self, "space_x_"):
             return self.fit(X, Y)
-        self._sums = self._sums + self._read((self.space_x_, self.space_y_), X, Y)
+        self._sums = self._sums + paired_of((self.space_x_, self.space_y_), X, Y)
         return self
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Start anew with these pairs."""
-        rows = Chunks.of(X=X, Y=Y).sample() if is_chunked(X, Y) else (X, Y)
-        bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
-        spaces = []
-        for given, basis, part, name in zip(
-            (self.kernel_x, self.kernel_y), bases, rows, ("X", "Y"), strict=True
-        ):
-            known = basis.kernel_ if given is None and isinstance(basis, Space) else given
-            kernel = as_kernel(known, part, name)
-            points = on_host(kernel.check(part, name))
-            spaces.append(fitted(kernel.resolve(points), basis, points))
-        pair = spaces[0], spaces[1]
-        found = self._read(pair, X, Y)
-        (self.space_x_, self.space_y_), self._sums = pair, found
+        kernels = self.kernel_x, self.kernel_y
+        (self.space_x_, self.space_y_), self._sums = moments.pairs(X, Y, kernels, both(self.basis))
         return self
-
-    @staticmethod
-    def _read(spaces: tuple[Space, Space], X: Any, Y: Any) -> Paired:
-        if is_chunked(X, Y):
-            return Chunks.of(X=X, Y=Y).reduce(_of_paired_chunk, spaces)
-        return _of_paired_chunk(0, (X, Y), spaces)
 
     def merge(self, other: RunningIndependenceTest) -> Self:
         """Add what another stream has seen, given the same coordinates."""
@@ -351,19 +216,19 @@ class RunningIndependenceTest(BaseEstimator):
         check_is_fitted(self, "space_x_")
         return self._sums.x.n
 
-    def hsic(self) -> float:
-        """‖C_XY - μ_X ⊗ μ_Y‖² so far, the "V" estimate."""
+    def hsic(self, estimator: str = "V") -> float:
+        """‖C_XY - μ_X ⊗ μ_Y‖² so far, by the "V", the "U" or the "normalized" estimate."""
         check_is_fitted(self, "space_x_")
-        x, y = self._sums.x, self._sums.y
-        difference = self._sums.cross / x.n - np.outer(x.mean, y.mean)
-        return float(np.sum(difference * difference))
+        if estimator == "U":
+            enough(self.n_, "X and Y", 4)
+        return hsic_of(self._sums, estimator)
 
     def result(self) -> TestResult:
         """The test of all pairs so far."""
         n = self.n_
         enough(n, "X and Y", 2)
         x, y = self._sums.x, self._sums.y
-        mean, variance = nulls.permutation_moments(x.centred(), y.centred())
+        mean, variance = nulls.permutation_moments(centred(x), centred(y))
         mean, variance = mean / n**2, variance / n**4
         scale = float(np.linalg.norm(x.second) * np.linalg.norm(y.second)) / n**2
         statistic = self.hsic()

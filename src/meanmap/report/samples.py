@@ -10,6 +10,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_array, take, to_numpy
+from meanmap.chunks import SAMPLE, Chunks, is_chunked
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
 from meanmap.kernels.columns import is_frame
 from meanmap.pairs import looks_like_classes
@@ -50,6 +51,7 @@ class Samples:
     kernel: Kernel | None
     fields: tuple[Field, ...]
     sizes: tuple[int, int]  # before rows were left out
+    drawn_of: tuple[int | None, int | None] = (None, None)  # how many rows are in chunks
 
     @property
     def movable(self) -> np.ndarray | None:
@@ -66,6 +68,38 @@ class Samples:
     @property
     def used(self) -> tuple[int, int]:
         return count(self.train), count(self.test)
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """All rows there are, those in chunks too."""
+        return self.drawn_of[0] or self.sizes[0], self.drawn_of[1] or self.sizes[1]
+
+    @property
+    def words(self) -> list[str]:
+        """That a report stands on a part of the rows in chunks, if it does."""
+        parts = [
+            f"{few:,} of {size:,} {name} rows"
+            for few, size, name in zip(self.used, self.drawn_of, ("training", "test"), strict=True)
+            if size is not None and few < size
+        ]
+        drawn = "drawn chunk by chunk, every row as likely as any other."
+        both = " and ".join(parts)
+        return [f"The report stands on a sample of {both}, {drawn}"] if parts else []
+
+
+def in_memory(
+    rows: Any, targets: Any, names: tuple[str, str], most: int | None, rng: np.random.Generator
+) -> tuple[Any, Any, int | None]:
+    """A sample of rows and targets that Dask holds, drawn evenly, and how many there are of them.
+
+    What is in memory comes as it is, with None.
+    """
+    if not is_chunked(rows, targets):
+        return rows, targets, None
+    chunks, seed = Chunks.of(**dict(zip(names, (rows, targets), strict=True))), rng.integers(2**31)
+    # test rows may lack a target
+    found = chunks.draw(most or SAMPLE, int(seed), ("y_test",))
+    return found.rows[0], None if targets is None else found.rows[1], found.total
 
 
 def read(

@@ -17,7 +17,7 @@ from meanmap.progress import progress_bar
 from meanmap.report import findings, html, pictures
 from meanmap.report.explanations import Explanation, explanations, measure, outside
 from meanmap.report.findings import ColumnShift, DependenceShift, Finding
-from meanmap.report.samples import Samples, Targets, pair_rows, read, read_targets
+from meanmap.report.samples import Samples, Targets, in_memory, pair_rows, read, read_targets
 from meanmap.report.text import aligned, number
 from meanmap.report.verdicts import Figures, verdict
 
@@ -225,7 +225,8 @@ def shift_report(
     Parameters
     ----------
     train, test : DataFrames, dicts of columns, arrays (n, d), or other points
-        Tables must have the same columns.
+        Tables must have the same columns. Of collections of Dask the report looks at rows that are
+        drawn chunk by chunk, every row as likely as any other; their targets are in chunks too.
         Numbers are standardised and labels get an indicator each, on both samples together. Other
         points (strings, graphs, …) need a kernel, and are compared as a whole.
     y : targets of training rows, classes or numbers, or None
@@ -238,7 +239,8 @@ def shift_report(
         P(y|x), whose level is approximate.
     rng : int, numpy Generator or None
     max_samples : int or None
-        Rows of each sample that are looked at, drawn at random; None is all.
+        Rows of each sample that are looked at, drawn at random; None is all, and 20,000 of a
+        collection of Dask.
     progress : bool or None
         Show a progress bar; None shows it on a terminal if it takes longer than two seconds.
 
@@ -264,8 +266,11 @@ def shift_report(
     level, rng = probability(level, "level"), generator(rng)
     if max_samples is not None:
         checks.whole(max_samples, "max_samples", 2, "Use 2000, or None for all rows.")
+    train, y, n = in_memory(train, y, ("train", "y"), max_samples, rng)
+    test, y_test, m = in_memory(test, y_test, ("test", "y_test"), max_samples, rng)
     samples, of_train, of_test = read(train, test, kernel, max_samples, rng)
     targets = read_targets(y, y_test, samples.sizes, (of_train, of_test))
+    samples = replace(samples, drawn_of=(n, m))
     compared = targets is not None and len(targets.labelled) >= LABELLED
     many = len(samples.fields) if len(samples.fields) > 1 else 0
     tests = 1 + many + (3 if compared else 0)
@@ -282,7 +287,7 @@ def shift_report(
         found.words,
         found.remedy,
         level,
-        samples.sizes,
+        samples.whole,
         samples.used,
         rows,
         figures.rows,
@@ -373,7 +378,7 @@ def explained(
 
 def notes(samples: Samples, targets: Targets | None, compared: bool) -> tuple[str, ...]:
     """What a reader should know beside the figures."""
-    out = []
+    out = samples.words
     if targets is not None and len(targets.labelled):
         if not compared:
             out.append(

@@ -9,9 +9,13 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import TILE, Points, count, spans, take
+from meanmap.chunks import is_chunked
 from meanmap.kernels import Kernel
+from meanmap.pairs import placed
 from meanmap.spaces import Basis, Space
-from meanmap.statistics.gates import paired_samples
+from meanmap.statistics import moments
+from meanmap.statistics.gates import enough, paired_samples
+from meanmap.statistics.moments import ROUNDING
 from meanmap.statistics.tiles import (
     Buffers,
     Sums,
@@ -23,7 +27,7 @@ from meanmap.statistics.tiles import (
 )
 
 ESTIMATORS = ("U", "V", "normalized")
-ROUNDING = 1e-12  # of a sum, below which its centred part is no more than rounding
+OneBasis = Basis | Space | None
 
 
 def hsic(
@@ -33,21 +37,24 @@ def hsic(
     kernel_y: Any = None,
     estimator: str = "U",
     *,
-    basis: Basis | tuple[Basis | None, Basis | None] | None = None,
+    basis: OneBasis | tuple[OneBasis, OneBasis] = None,
 ) -> float:
     """The Hilbert-Schmidt independence criterion ‖C_XY - μ_X ⊗ μ_Y‖² of paired rows.
 
     Parameters
     ----------
     X, Y : samples of n points each, of any kinds; row i of one goes with row i of the other
+        Collections of Dask are read chunk by chunk, in coordinates.
     kernel_x, kernel_y : Kernel, callable or None
         None chooses for the kind of points.
     estimator : {"U", "V", "normalized"}
         "V" is the squared norm of the empirical operator, tr(KHLH)/n² (Gretton et al. 2005); "U"
         is unbiased and can be negative (Song et al. 2012, eq. 5; n ≥ 4). "normalized" divides "V"
         by √(HSIC(X, X) HSIC(Y, Y)): 1 where Y is X, 0 for independence.
-    basis : a basis, a pair of them, or None
-        Compute in coordinates instead of exactly, in O(n(r_x² + r_y²)) time.
+    basis : a basis, a fitted Space, a pair of them, or None
+        Compute in coordinates instead of exactly, in O(n(r_x² + r_y²)) time. None is exact, but for
+        collections of Dask: then coordinates are fitted to a sample, by pivoted Cholesky to 1e-6
+        and no more than 500; where these miss more, a warning says so.
 
     Returns
     -------
@@ -68,7 +75,13 @@ def hsic(
     """
     checks.option(estimator, "estimator", ESTIMATORS)
     least = 4 if estimator == "U" else 2
-    named = [("X", X, kernel_x), ("Y", Y, kernel_y)]
+    bases = both(basis)
+    if is_chunked(X, Y):
+        _, found = moments.pairs(X, Y, (kernel_x, kernel_y), bases)
+        enough(found.x.n, "X and Y", least)
+        return moments.hsic_of(found, estimator)
+    given = [moments.known_kernel(*pair) for pair in zip((kernel_x, kernel_y), bases, strict=True)]
+    named = [("X", X, given[0]), ("Y", Y, given[1])]
     kernels, (X, Y) = paired_samples(named, least, stay=basis is None)
     kx, ky = kernels[0].resolve(X), kernels[1].resolve(Y)
     sums = hsic_sums(kx, ky, X, Y) if basis is None else coordinate_sums(kx, ky, X, Y, basis)
@@ -141,15 +154,15 @@ def _exact_sums(kx: Kernel, ky: Kernel, X: Points, Y: Points, side: int) -> Hsic
 
 
 def coordinates(
-    kernel: Kernel, points: Points, basis: Basis | None, centred: bool = True
+    kernel: Kernel, points: Points, basis: OneBasis, centred: bool = True
 ) -> np.ndarray:
     """The sample in coordinates, its mean taken off."""
     n = count(points)
-    psi = Space(kernel, basis)._place(kernel, points, np.full(n, 1 / n))
+    _, psi = placed(kernel, basis, points, np.full(n, 1 / n))
     return psi - psi.mean(axis=0) if centred else psi
 
 
-def both(basis: Any) -> tuple[Basis | None, Basis | None]:
+def both(basis: Any) -> tuple[OneBasis, OneBasis]:
     """A basis for each of two variables."""
     if isinstance(basis, tuple):
         if len(basis) != 2:

@@ -9,9 +9,12 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, spans, take
+from meanmap.chunks import is_chunked
 from meanmap.kernels import Kernel
+from meanmap.pairs import placed
 from meanmap.spaces import Basis, Space
-from meanmap.statistics.gates import resolved, two_samples
+from meanmap.statistics import moments
+from meanmap.statistics.gates import enough, resolved, two_samples
 from meanmap.statistics.tiles import diagonal_of, gram_sums
 
 ESTIMATORS = ("U", "V", "linear", "block", "incomplete")
@@ -27,13 +30,14 @@ def mmd(
     estimator: str = "U",
     *,
     size: int | None = None,
-    basis: Basis | None = None,
+    basis: Basis | Space | None = None,
 ) -> float:
     """The squared maximum mean discrepancy ‖μ_X - μ_Y‖² of two samples.
 
     Parameters
     ----------
     X, Y : samples of one kind of points
+        Collections of Dask are read chunk by chunk, in coordinates ("U" and "V" only).
     kernel : Kernel, callable or None
         None chooses for the kind of points; a bandwidth is resolved on both samples together.
     estimator : {"U", "V", "linear", "block", "incomplete"}
@@ -45,8 +49,10 @@ def mmd(
     size : int or None
         "block": points in a block, √n by default. "incomplete": how many partners each point has,
         √n by default.
-    basis : PivotedCholesky, Nystroem, RandomFourier, Explicit or None
+    basis : PivotedCholesky, Nystroem, RandomFourier, Explicit, a fitted Space or None
         Compute in coordinates instead of exactly ("U" and "V" only), in O((n + m) r) memory.
+        None is exact, but for collections of Dask: then coordinates are fitted to a sample, by
+        pivoted Cholesky to 1e-6 and no more than 500; where these miss more, a warning says so.
 
     Returns
     -------
@@ -71,7 +77,11 @@ def mmd(
     """
     checks.option(estimator, "estimator", ESTIMATORS)
     exact = estimator in ("U", "V") and basis is None
-    kernel, X, Y = two_samples(X, Y, kernel, 1 if estimator == "V" else 2, stay=exact)
+    least = 1 if estimator == "V" else 2
+    if is_chunked(X, Y):
+        return _of_chunks(X, Y, kernel, estimator, basis, least)
+    kernel = moments.known_kernel(kernel, basis)
+    kernel, X, Y = two_samples(X, Y, kernel, least, stay=exact)
     kernel = resolved(kernel, X, Y)
     if estimator in ("U", "V"):
         sums = _sums(kernel, X, Y) if basis is None else _coordinate_sums(kernel, X, Y, basis)
@@ -95,10 +105,23 @@ def _sums(kernel: Kernel, X: Points, Y: Points) -> Five:
     return gram_sums(kernel, X), gram_sums(kernel, Y), gram_sums(kernel, X, Y), dx, dy
 
 
-def _coordinate_sums(kernel: Kernel, X: Points, Y: Points, basis: Basis) -> Five:
+def _of_chunks(X: Any, Y: Any, kernel: Any, estimator: str, basis: Any, least: int) -> float:
+    """The estimate from sums over chunks."""
+    if estimator not in ("U", "V"):
+        raise ValueError(
+            f'estimator="{estimator}" takes rows two by two, which rows in chunks are not read by. '
+            'Use "U" or "V", which are sums over rows, or call .compute() on a sample of the rows.'
+        )
+    _, sums = moments.two_samples(X, Y, kernel, basis)
+    for name, part in zip(("X", "Y"), sums, strict=True):
+        enough(part.n, name, least)
+    return moments.mmd_of(*sums, estimator)
+
+
+def _coordinate_sums(kernel: Kernel, X: Points, Y: Points, basis: Basis | Space) -> Five:
     n = count(X)
     pooled = concatenate([X, Y])
-    psi = Space(kernel, basis)._place(kernel, pooled, np.full(count(pooled), 1 / count(pooled)))
+    _, psi = placed(kernel, basis, pooled, np.full(count(pooled), 1 / count(pooled)))
     a, b = psi[:n].sum(axis=0), psi[n:].sum(axis=0)
     return a @ a, b @ b, a @ b, float(np.sum(psi[:n] ** 2)), float(np.sum(psi[n:] ** 2))
 
