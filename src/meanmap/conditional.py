@@ -12,10 +12,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from meanmap import checks, rules
+from meanmap import checks, plots, rules
 from meanmap.arrays import (
     Array,
     Points,
+    asarray,
     count,
     float_like,
     namespace,
@@ -408,6 +409,23 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     def functional(self, f: Callable[[Points], Array]) -> Any:
         """`x ↦ E[f(Y)|x]`, prepared so that a new x costs one inner product."""
         return self.fitted_operator().functional(f)
+
+    def plot(self, ax: Any = None, level: float = 0.9) -> Any:
+        """Draw the mean of y given x with a central interval, for one column of numbers each."""
+        x, y = (side.points for side in self.sides())
+        host = [None if isinstance(p, tuple) else to_numpy(p) for p in (x, y)]
+        if any(p is None or p.shape[1:] != (1,) or p.dtype.kind not in "fiu" for p in host):
+            raise ValueError(
+                "plot draws one column of numbers against another; these are "
+                f"{checks.describe(x)} and {checks.describe(y)}. Use .given(x).plot()."
+            )
+        columns = cast(list[np.ndarray], host)
+        at = np.linspace(columns[0].min(), columns[0].max(), 200)
+        queries = asarray(at[:, None], x)
+        mean = to_numpy(self.fitted_operator().predict(queries))[:, 0]
+        ends = [to_numpy(end)[:, 0] for end in self.given(queries).interval(level)]
+        sample = (columns[0][:, 0], columns[1][:, 0])
+        return plots.band(at, mean, (ends[0], ends[1]), sample, level, ax)
 
     def spectrum(self, n: int | None = None, lag: float = 1.0) -> OperatorSpectrum:
         """Eigenfunctions and timescales, where Y lives in the space of X: one r × r eigenproblem.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from meanmap import plots
 from meanmap.arrays import Array, asarray, epsilon, namespace, take, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum, ridge_inverse, with_constant
@@ -36,6 +37,10 @@ class LeaveOneOut:
     def least(self) -> float:
         """The least error itself."""
         return float(np.min(self.errors))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the errors over the grid, with the regularisation that was chosen."""
+        return plots.validated(self.grid, self.errors, self.best, ax)
 
 
 FACTORS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5)  # multiples of the median that "loo" tries

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from meanmap import checks
+from meanmap import checks, plots
 from meanmap.adaptation.domains import Problem, coded
 from meanmap.adaptation.left_out import SEARCHED, Judge, judge_of, search, spread
 from meanmap.adaptation.matching import placed
@@ -182,6 +182,10 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         points = self.kernel_.check(X, "X", self.space_._sample)
         psi = to_numpy(self.space_._transform(points))
         return in_kind((psi - self.mean_) @ self.components_.T, points)
+
+    def plot(self, X: Any, y: Any = None, ax: Any = None) -> Any:
+        """Draw the first two components of rows, coloured by targets or domains y."""
+        return plots.places(to_numpy(self.transform(X)), y, ("component 1", "component 2"), ax)
 
     def _settings(self) -> tuple[float | None, float | None, float, float | None]:
         """t, λ, η and ε as numbers, None for "auto"."""

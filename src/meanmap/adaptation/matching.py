@@ -250,7 +250,8 @@ class KernelMeanMatching(BaseEstimator):
     def plot(self, ax: Any = None) -> Any:
         """The weights, largest first."""
         check_is_fitted(self, "weights_")
-        return plots.ranked(to_numpy(self.weights_), "weight", ax)
+        largest = np.sort(to_numpy(self.weights_))[::-1]
+        return plots.ranked(largest, "weight", ax, "training row, the largest weight first")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "weights_")

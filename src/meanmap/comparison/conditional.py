@@ -406,6 +406,4 @@ class ConditionalDifference:
         low, high = (float(q) for q in np.quantile(atoms, [0.01, 0.99]))
         x = np.linspace(low, high, 200)
         values = conditional_mmd(X1, Y1, X2, Y2, x[:, None], *self.kernels)
-        ax = plots.curve(x, values, atoms, ax)
-        ax.set(ylabel="conditional MMD")
-        return ax
+        return plots.curve(x, values, atoms, ax, name="conditional MMD")

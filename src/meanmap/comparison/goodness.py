@@ -421,9 +421,9 @@ class SteinWitness:
         at = np.linspace(*self._range(0), 300)
         shown = self.sample.points[:: max(1, len(self.sample.points) // 500), 0]
         shown = shown[(shown >= at[0]) & (shown <= at[-1])]
-        ax = plots.curve(at, self(at[:, None])[:, 0], shown, ax)
+        ax = plots.curve(at, self(at[:, None])[:, 0], shown, ax, name="witness")
         ax.axhline(0, color=plots.GREY, linewidth=0.8)
-        ax.set(ylabel="witness", title="positive: the density has its mass further right")
+        ax.set(title="positive: the density has its mass further right")
         return ax
 
     def _arrows(self, ax: Any = None) -> Any:
@@ -433,9 +433,9 @@ class SteinWitness:
         shown = self.sample.points[:: max(1, len(self.sample.points) // 500)]
         inside = [(shown[:, i] >= s[0]) & (shown[:, i] <= s[-1]) for i, s in enumerate((x, y))]
         shown = shown[inside[0] & inside[1]]
-        ax = plots.contours(x, y, np.linalg.norm(field, axis=-1), shown, ax)
+        length = np.linalg.norm(field, axis=-1)
+        ax = plots.contours(x, y, length, shown, ax, name="length of the witness")
         few = (slice(2, None, 4), slice(2, None, 4))
         ax.quiver(*np.moveaxis(grid[few], -1, 0), *np.moveaxis(field[few], -1, 0), color="white")
-        ax.figure.axes[-1].set_ylabel("length of the witness")
         ax.set(title="where the density has more mass")
         return ax

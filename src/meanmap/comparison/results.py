@@ -189,19 +189,19 @@ class TestResult:
             raise TypeError(f"a {self.method.split(',')[0]} test has no witness function.")
         return in_kind(self.explanation(*points), points)
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, ax: Any = None) -> Any:
         """The null distribution with the statistic and, where it can be drawn, the witness.
 
         Parameters
         ----------
-        axes : one or two matplotlib axes, or None
+        ax : one or two matplotlib axes, or None
 
         Returns
         -------
         the axes
         """
         draw = getattr(self.explanation, "plot", None)
-        panels = plots.panels(axes, 2 if draw is not None else 1)
+        panels = plots.panels(ax, 2 if draw is not None else 1)
         values, density = self._null_curve()
         plots.null(values, density, self.statistic, self.pvalue, panels[0])
         if draw is not None and len(panels) > 1:

@@ -356,11 +356,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         axes = [np.linspace(*plot_range(column), steps) for column in points.T]
         if len(axes) == 1:
             values = np.exp(self.score_samples(axes[0][:, None]))
-            ax = plots.curve(axes[0], values, points[:, 0], ax, **style)
-            ax.set(ylabel="density")
-            return ax
+            return plots.curve(axes[0], values, points[:, 0], ax, name="density", **style)
         grid = np.stack(np.meshgrid(*axes), axis=-1)
         values = np.exp(self.score_samples(grid.reshape(-1, 2))).reshape(grid.shape[:2])
-        ax = plots.contours(axes[0], axes[1], values, points, ax, **style)
-        ax.figure.axes[-1].set(ylabel="density")
-        return ax
+        return plots.contours(axes[0], axes[1], values, points, ax, name="density", **style)

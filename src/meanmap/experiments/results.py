@@ -176,11 +176,11 @@ class Outcome:
         object.__setattr__(self, "tables", tuple(self.tables))
         object.__setattr__(self, "verdict", tuple(self.verdict))
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, ax: Any = None) -> Any:
         """Draw the experiment's picture, on matplotlib axes or on new ones, which are returned."""
         if self.picture is None:
             raise TypeError(f"the experiment {self.name!r} has no picture; its tables say it all.")
-        return self.picture(axes)
+        return self.picture(ax)
 
     def __str__(self) -> str:
         title = f"{self.title} (quick)" if self.quick else self.title

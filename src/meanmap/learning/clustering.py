@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from meanmap import checks
+from meanmap import checks, plots
 from meanmap.arrays import (
     Array,
     Points,
@@ -219,6 +219,13 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         """
         points = self._points(X)
         return in_kind(self._nearest(points), points)
+
+    def plot(self, X: Any, ax: Any = None) -> Any:
+        """Draw rows in the two directions of the space in which they vary most, by their labels."""
+        Z = np.asarray(to_numpy(self.space_._transform(self._points(X))), dtype=np.float64)
+        U, s, _ = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
+        names = ("principal coordinate 1", "principal coordinate 2")
+        return plots.places((U * s)[:, :2], self._assigned(Z), names, ax)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """HSIC of points and their predicted labels, larger is better; y is ignored.

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from meanmap import checks
+from meanmap import checks, plots
 from meanmap.arrays import Array, asarray, namespace, take, to_numpy
 from meanmap.embeddings import Embedding
 from meanmap.linalg import Spectrum
@@ -134,6 +134,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         coordinates = self.mean_ + z @ self.components_
         kernel = self.space_.kernel_
         return Embedding(self.space_, kernel, self._atoms, weights, coordinates).mode()
+
+    def plot(self, X: Any, y: Any = None, ax: Any = None) -> Any:
+        """Draw the first two scores of rows, coloured by labels or numbers y."""
+        scores, shares = to_numpy(self.transform(X)), to_numpy(self.explained_variance_ratio_)
+        names = tuple(f"component {i + 1} ({share:.0%})" for i, share in enumerate(shares[:2]))
+        return plots.places(scores, y, names, ax)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The share of the points' squared distance from the mean that the components keep."""

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from meanmap import checks
+from meanmap import checks, plots
 from meanmap.arrays import Array, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
@@ -156,6 +156,10 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 f"{len(self.mean_)} features as input."
             )
         return in_kind((table - self.mean_) @ self.components_.T, X)
+
+    def plot(self, X: Any, y: Any = None, ax: Any = None) -> Any:
+        """Draw the projection of rows on two directions, coloured by y, or on one, against y."""
+        return plots.places(to_numpy(self.transform(X)), y, ("direction 1", "direction 2"), ax)
 
     @property
     def _n_features_out(self) -> int:

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from meanmap import checks
+from meanmap import checks, plots
 from meanmap.arrays import Array, count, in_kind, one_blas_thread, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
@@ -160,6 +160,11 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         points = checks.same_kind(checks.vectors(X, "X"), self._rows, "X", "the sample")
         near, w = between(self._rows, np.asarray(to_numpy(points), dtype=np.float64), self._near)
         return in_kind(np.einsum("nk,nkc->nc", w, self._places[near]), X)
+
+    def plot(self, y: Any = None, ax: Any = None) -> Any:
+        """Draw the map of the rows fitted to, coloured by labels or numbers y."""
+        check_is_fitted(self)
+        return plots.places(to_numpy(self.embedding_), y, ("coordinate 1", "coordinate 2"), ax)
 
     # --- parts of a fit -----------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from meanmap import checks
+from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.learning.components import signs
@@ -145,6 +145,13 @@ class KernelCCA(TransformerMixin, BaseEstimator):
             raise ValueError("score(X, Y) correlates two views of the same rows, but Y is None.")
         f, g = self.transform(X, Y)
         return float(np.mean(correlations(to_numpy(f), to_numpy(g))))
+
+    def plot(self, X: Any, Y: Any, ax: Any = None) -> Any:
+        """Draw the first pair of functions, f(x) against g(y), on these rows."""
+        f, g = (to_numpy(scores)[:, 0] for scores in self.transform(X, Y))
+        ax = plots.against(f, g, ("f(x)", "g(y)"), ax)
+        ax.set(title=f"correlation {correlations(f[:, None], g[:, None])[0]:.2f}")
+        return ax
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the scores of X."""

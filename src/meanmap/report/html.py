@@ -1,43 +1,56 @@
-"""One self-contained HTML page: no scripts, no links, legible on light and on dark screens."""
+"""One self-contained HTML page: nothing is loaded, legible on light and on dark screens.
+
+The parts of a page are made here, from words that are escaped; `page` puts them together.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from html import escape
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
-STYLE = """
-:root { color-scheme: light dark;
-  --ink: #1b1b1b; --paper: #ffffff; --line: #c9c9c9; --soft: #f2f5f7; --mark: #0072b2; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e6e6; --paper: #17191c; --line: #4a4f55; --soft: #22262b; --mark: #56b4e9; } }
-body { background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif;
-  margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
-h1, h2 { line-height: 1.2; }
-p.lead { border-left: 4px solid var(--mark); background: var(--soft); padding: .6rem 1rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: 1rem 0; }
-caption { text-align: left; padding-bottom: .4rem; }
-th, td { border-bottom: 1px solid var(--line); padding: .25rem .75rem; text-align: left; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-tr.marked td { font-weight: 600; }
-figure { margin: 1rem 0; }
-figure img { background: #ffffff; border-radius: 4px; max-width: 100%; }
-pre { background: var(--soft); overflow-x: auto; padding: .6rem 1rem; }
-""".strip()
+
+@cache
+def resource(name: str) -> str:
+    """A file of this package: the style or the script of pages."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8").strip()
 
 
-def page(title: str, parts: Iterable[str]) -> str:
-    """A whole page of parts, which the functions below make."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE}\n</style>\n</head>\n<body>\n"
-        f"<h1>{escape(title)}</h1>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
-    )
+def policy(script: str) -> str:
+    """What a browser may do for the page: load nothing, and run no script but this one.
+
+    Named by its hash, so that a script which got in by way of somebody's data would not run.
+    """
+    rules = ["default-src 'none'", "style-src 'unsafe-inline'", "img-src data:"]
+    rules += ["base-uri 'none'", "form-action 'none'"]
+    if script:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+        rules.append(f"script-src 'sha256-{digest}'")
+    return "; ".join(rules)
+
+
+def page(title: str, parts: Iterable[str], interactive: bool = False) -> str:
+    """A whole page of parts, which the functions below make; the script only if `interactive`."""
+    script = f"\n{resource('page.js')}\n" if interactive else ""
+    lines = [
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(script)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title>\n<style>\n{resource('page.css')}\n</style>\n</head>",
+        '<body>\n<a class="skip" href="#content">Skip to the content</a>',
+        f'<main id="content">\n<h1>{escape(title)}</h1>',
+        *parts,
+        "</main>",
+        f"<script>{script}</script>" if script else "",
+        "</body>\n</html>",
+    ]
+    return "\n".join(line for line in lines if line) + "\n"
 
 
 def write(text: str, path: Any) -> None:
@@ -45,17 +58,38 @@ def write(text: str, path: Any) -> None:
     Path(path).write_text(text, encoding="utf-8")
 
 
-def heading(text: str) -> str:
-    return f"<h2>{escape(text)}</h2>"
+def heading(text: str, level: int = 2, name: str = "") -> str:
+    """A heading; with a name, links lead to it."""
+    place = f' id="{escape(name)}"' if name else ""
+    return f"<h{level}{place}>{escape(text)}</h{level}>"
 
 
-def paragraph(text: str, lead: bool = False) -> str:
-    """A paragraph; `lead` makes it stand out."""
-    return f'<p class="lead">{escape(text)}</p>' if lead else f"<p>{escape(text)}</p>"
+def paragraph(text: str, lead: bool = False, quiet: bool = False) -> str:
+    """A paragraph; `lead` makes it stand out, `quiet` stand back."""
+    kind = ' class="lead"' if lead else ' class="quiet"' if quiet else ""
+    return f"<p{kind}>{escape(text)}</p>"
 
 
 def code(text: str) -> str:
     return f"<pre><code>{escape(text)}</code></pre>"
+
+
+def command(text: str) -> str:
+    """What to type, with a button that copies it; the button is there where scripts run."""
+    button = '<button type="button" class="copy" hidden>Copy</button>'
+    return f'<div class="command">{code(text)}{button}</div>'
+
+
+def details(summary: str, parts: Iterable[str]) -> str:
+    """Parts that are shown when they are asked for."""
+    inside = "\n".join(parts)
+    return f"<details><summary>{escape(summary)}</summary>\n{inside}\n</details>"
+
+
+def contents(links: Sequence[tuple[str, str]]) -> str:
+    """Links to headings: pairs of a heading's name and its words."""
+    items = "\n".join(f'<li><a href="#{escape(n)}">{escape(words)}</a></li>' for n, words in links)
+    return f'<nav aria-label="Contents">\n<ol>\n{items}\n</ol>\n</nav>'
 
 
 def table(
@@ -65,22 +99,42 @@ def table(
     numbers: Sequence[int] = (),
     marked: Sequence[int] = (),
 ) -> str:
-    """A table of words; columns of `numbers` stand to the right, `marked` rows in bold."""
-    lines = ['<div class="wide"><table>']
+    """A table of words; columns of `numbers` stand to the right, `marked` rows in bold.
+
+    Where no column has a name, the first one names the rows. A long table scrolls in a frame.
+    """
+    named = any(header)
+    tall = ' tall" tabindex="0" role="region" aria-label="Table' if len(rows) > TALL else ""
+    lines = [f'<div class="wide{tall}"><table>']
     if caption:
         lines.append(f"<caption>{escape(caption)}</caption>")
-    cells = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
-    lines.append(f"<thead><tr>{cells}</tr></thead>")
+    if named:
+        cells = "".join(
+            f'<th scope="col"{NUMBER if j in numbers else ""}>{escape(name)}</th>'
+            if name
+            else "<td></td>"
+            for j, name in enumerate(header)
+        )
+        lines.append(f"<thead><tr>{cells}</tr></thead>")
     lines.append("<tbody>")
     for i, row in enumerate(rows):
         cells = "".join(
-            f'<td class="number">{escape(cell)}</td>'
-            if j in numbers
-            else f"<td>{escape(cell)}</td>"
+            f'<th scope="row">{escape(cell)}</th>'
+            if j == 0 and not named
+            else f"<td{NUMBER if j in numbers else ''}>{escape(cell)}</td>"
             for j, cell in enumerate(row)
         )
         lines.append(f'<tr class="marked">{cells}</tr>' if i in marked else f"<tr>{cells}</tr>")
     return "\n".join([*lines, "</tbody>", "</table></div>"])
+
+
+NUMBER = ' class="number"'
+TALL = 30  # rows from which on a table scrolls in a frame
+
+
+def pairs(values: Mapping[str, str], caption: str = "") -> str:
+    """Names and what they stand for, a row each."""
+    return table((), [(str(name), str(words)) for name, words in values.items()], caption)
 
 
 def figure(drawn: Any, description: str) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meanmap import plots
 from meanmap.report.findings import ColumnShift
+
+if TYPE_CHECKING:
+    from meanmap.experiments.results import Outcome
+    from meanmap.report.answers import Picture
 
 SHOWN = 20
 
@@ -73,7 +77,8 @@ def leading(column: ColumnShift, ax: Any) -> None:
     edges = np.linspace(at[0], at[-1], 41)
     for part, colour, name in ((train, plots.BLUE, "train"), (test, plots.ORANGE, "test")):
         behind.hist(part[:, 0], edges, density=True, color=colour, alpha=0.35, label=name)
-    behind.set(yticks=[])
+    behind.set(yticks=[], ylabel="density")
+    behind.yaxis.label.set_visible(False)  # not to be read off, but said where pages are pointed at
     behind.set_ylim(0, 1.3 * behind.get_ylim()[1])
     behind.legend(loc="upper right", frameon=False)
     ax.plot(at, witness, color="black", linewidth=1.5)
@@ -98,3 +103,41 @@ def drawn(plot: Callable[[Any], Any]) -> Any:
     figure = Figure(figsize=(10.5, 4.2), layout="constrained")
     plot(list(figure.subplots(1, 2)))
     return figure
+
+
+def figure(picture: Picture) -> Any:
+    """A picture of an answer, drawn without a window, or None without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    n = picture.panels
+    size = (5.8, 3.9) if n == 1 else (4.6 * n, 3.9)
+    drawn = Figure(figsize=size, layout="constrained")
+    picture.draw(list(np.ravel(drawn.subplots(1, n))))
+    return drawn
+
+
+def outcome(found: Outcome) -> Any:
+    """The picture of an experiment, or None where there is none."""
+    if found.picture is None:
+        return None
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        return None
+    drawn = np.ravel(np.asarray(found.plot(), dtype=object))[0].figure
+    plt.close(drawn)
+    return drawn
+
+
+def in_words(drawn: Any) -> str:
+    """What a figure shows, by the words on it."""
+    said = []
+    for ax in drawn.axes:
+        if ax.get_label() == "<colorbar>" or not (ax.get_xlabel() or ax.get_ylabel()):
+            continue
+        names = [name for name in (ax.get_ylabel(), ax.get_xlabel()) if name]
+        title = f"{ax.get_title()}: " if ax.get_title() else ""
+        said.append(title + " against ".join(names))
+    return "; ".join(dict.fromkeys(said)) or "a picture"

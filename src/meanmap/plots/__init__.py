@@ -1,0 +1,81 @@
+"""Pictures of results. Draws what it is given and computes nothing; matplotlib only inside."""
+
+from meanmap.plots.canvas import (
+    BLUE,
+    COLOURS,
+    GREY,
+    MAP,
+    ORANGE,
+    STYLES,
+    axes,
+    panels,
+    stacked,
+)
+from meanmap.plots.functions import (
+    against,
+    bars,
+    contours,
+    curve,
+    dependence_map,
+    eigenvalues,
+    image,
+    null,
+    witness_curve,
+    witness_map,
+)
+from meanmap.plots.posteriors import (
+    corner,
+    coverage,
+    predictive,
+)
+from meanmap.plots.records import (
+    maps,
+    probabilities,
+    proportions,
+    ranked,
+    residuals,
+    scale_and_location,
+    tracks,
+    tree,
+)
+from meanmap.plots.samples import (
+    band,
+    places,
+    validated,
+)
+
+__all__ = [
+    "BLUE",
+    "COLOURS",
+    "GREY",
+    "MAP",
+    "ORANGE",
+    "STYLES",
+    "against",
+    "axes",
+    "band",
+    "bars",
+    "contours",
+    "corner",
+    "coverage",
+    "curve",
+    "dependence_map",
+    "eigenvalues",
+    "image",
+    "maps",
+    "null",
+    "panels",
+    "places",
+    "predictive",
+    "probabilities",
+    "proportions",
+    "ranked",
+    "residuals",
+    "scale_and_location",
+    "stacked",
+    "tracks",
+    "tree",
+    "validated",
+    "witness_curve",
+    "witness_map",
+]

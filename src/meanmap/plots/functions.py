@@ -1,0 +1,164 @@
+"""Functions of one and two variables, null distributions, witnesses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meanmap.plots.canvas import BLUE, GREY, MAP, ORANGE, axes
+
+
+def curve(
+    x: np.ndarray,
+    values: np.ndarray,
+    atoms: np.ndarray,
+    ax: Any = None,
+    *,
+    name: str = "e(x)",
+    **style: Any,
+) -> Any:
+    """A function of one variable, with a rug of the atoms under it."""
+    ax = axes(ax)
+    ax.plot(x, values, **{"color": BLUE, **style})
+    ax.plot(atoms, np.full(len(atoms), min(0.0, float(np.min(values)))), "|", color=GREY, alpha=0.5)
+    ax.set(xlabel="x", ylabel=name)
+    return ax
+
+
+def contours(
+    x: np.ndarray,
+    y: np.ndarray,
+    values: np.ndarray,
+    atoms: np.ndarray,
+    ax: Any = None,
+    *,
+    name: str = "e(x)",
+    **style: Any,
+) -> Any:
+    """A function of two variables, with the atoms over it."""
+    ax = axes(ax)
+    drawn = ax.contourf(x, y, values, **{"levels": 12, "cmap": MAP, **style})
+    ax.plot(atoms[:, 0], atoms[:, 1], ".", color="white", markersize=2, alpha=0.5)
+    ax.figure.colorbar(drawn, ax=ax, label=name)
+    ax.set(xlabel="x₁", ylabel="x₂")
+    return ax
+
+
+def eigenvalues(values: np.ndarray, ax: Any = None, **style: Any) -> Any:
+    """Numbers in the complex plane, with the unit circle."""
+    ax = axes(ax)
+    turn = np.linspace(0, 2 * np.pi, 200)
+    ax.plot(np.cos(turn), np.sin(turn), color=GREY, linewidth=1)
+    ax.plot(np.real(values), np.imag(values), "o", **{"color": BLUE, "markersize": 4, **style})
+    ax.set(xlabel="real part", ylabel="imaginary part", aspect="equal")
+    return ax
+
+
+def bars(labels: np.ndarray, values: np.ndarray, name: str, ax: Any = None, **style: Any) -> Any:
+    """One bar a label."""
+    ax = axes(ax)
+    ax.bar([str(label) for label in labels], values, **{"color": BLUE, **style})
+    ax.set(ylabel=name)
+    return ax
+
+
+def image(
+    rows: np.ndarray, columns: np.ndarray, values: np.ndarray, ax: Any = None, **style: Any
+) -> Any:
+    """A table of values as a map: rows upwards if they are numbers, labels where they are not."""
+    ax = axes(ax)
+    numeric = [side.dtype.kind in "fiu" for side in (rows, columns)]
+    y = rows if numeric[0] else np.arange(len(rows))
+    x = columns if numeric[1] else np.arange(len(columns))
+    drawn = ax.pcolormesh(x, y, values, **{"cmap": MAP, "shading": "nearest", **style})
+    if not numeric[0]:
+        ax.set_yticks(y, [str(label) for label in rows])
+    if not numeric[1]:
+        ax.set_xticks(x, [str(label) for label in columns])
+    ax.figure.colorbar(drawn, ax=ax)
+    ax.set(xlabel="second variable", ylabel="first variable")
+    return ax
+
+
+def null(
+    values: np.ndarray,
+    density: np.ndarray | None,
+    statistic: float,
+    pvalue: float,
+    ax: Any = None,
+) -> Any:
+    """A null distribution, draws or a density, with the observed statistic."""
+    ax = axes(ax)
+    if density is None:
+        ax.hist(values, bins=40, density=True, color=GREY, alpha=0.6, label="if nothing is there")
+    else:
+        ax.fill_between(values, density, color=GREY, alpha=0.6, label="if nothing is there")
+    ax.axvline(statistic, color=ORANGE, linewidth=2, label=f"observed, p = {pvalue:.3g}")
+    ax.set(xlabel="statistic", ylabel="density", yticks=[])
+    ax.legend(loc="upper center")
+    return ax
+
+
+def against(x: np.ndarray, y: np.ndarray, names: tuple[str, str], ax: Any = None) -> Any:
+    """Two variables, a point a row."""
+    ax = axes(ax)
+    ax.plot(x, y, ".", color=BLUE, markersize=3, alpha=0.6)
+    ax.set(xlabel=names[0], ylabel=names[1])
+    return ax
+
+
+def witness_curve(
+    x: np.ndarray, values: np.ndarray, first: np.ndarray, second: np.ndarray, ax: Any = None
+) -> Any:
+    """The witness of two samples of numbers, with both samples as histograms behind it."""
+    ax = axes(ax)
+    behind = ax.twinx()
+    edges = np.histogram_bin_edges(np.concatenate([first, second]), bins=40)
+    for sample, colour, name in ((first, BLUE, "X"), (second, ORANGE, "Y")):
+        behind.hist(sample, bins=edges, density=True, color=colour, alpha=0.3, label=name)
+    behind.set(yticks=[], ylabel="density")
+    behind.yaxis.label.set_visible(False)  # not to be read off, but said where pages are pointed at
+    behind.legend(loc="upper right")
+    ax.plot(x, values, color="black")
+    ax.axhline(0, color=GREY, linewidth=1)
+    ax.set(xlabel="x", ylabel="witness: X more above 0")
+    ax.set_zorder(behind.get_zorder() + 1)
+    ax.patch.set_visible(False)
+    return ax
+
+
+def witness_map(
+    x: np.ndarray,
+    y: np.ndarray,
+    values: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    ax: Any = None,
+) -> Any:
+    """The witness of two samples in the plane, with their points."""
+    ax = _diverging(x, y, values, "witness: X more above 0", ax)
+    for sample, colour, name in ((first, BLUE, "X"), (second, ORANGE, "Y")):
+        ax.plot(sample[:, 0], sample[:, 1], ".", color=colour, markersize=2, alpha=0.6, label=name)
+    ax.legend(loc="upper right", markerscale=4)
+    ax.set(xlabel="x₁", ylabel="x₂")
+    return ax
+
+
+def dependence_map(
+    x: np.ndarray, y: np.ndarray, values: np.ndarray, points: np.ndarray, ax: Any = None
+) -> Any:
+    """Where two numbers go together more (or less) often than independence allows."""
+    ax = _diverging(x, y, values, "more often than independent above 0", ax)
+    ax.plot(points[:, 0], points[:, 1], ".", color="black", markersize=2, alpha=0.5)
+    ax.set(xlabel="x", ylabel="y")
+    return ax
+
+
+def _diverging(x: np.ndarray, y: np.ndarray, values: np.ndarray, name: str, ax: Any) -> Any:
+    ax = axes(ax)
+    top = float(np.max(np.abs(values))) or 1.0
+    levels = np.linspace(-top, top, 15)
+    drawn = ax.contourf(x, y, values, levels=levels, cmap="RdBu", alpha=0.8)
+    ax.figure.colorbar(drawn, ax=ax, label=name)
+    return ax
