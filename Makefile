@@ -14,7 +14,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(PY) -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint format docs bench calibrate clean distclean
+.PHONY: help venv demo test test-all test-min test-wheel lint format docs bench calibrate clean distclean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */	/' | expand -t 12
@@ -27,6 +27,19 @@ test: $(STAMPS)/test  ## tests and the examples of the documentation, without th
 
 test-all: $(STAMPS)/test  ## every test
 	$(PYTEST) $(ARGS)
+
+test-min: .venv-min/.stamp  ## the tests with the oldest versions that pyproject.toml allows
+	$(ONE_THREAD) MPLBACKEND=Agg .venv-min/bin/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+test-wheel:  ## build wheel and source archive, install the wheel in an empty environment, test it there
+	rm -rf build/wheel && $(PYTHON) -m venv build/wheel/builder && $(PYTHON) -m venv build/wheel/empty
+	build/wheel/builder/bin/python -m pip install --quiet build
+	build/wheel/builder/bin/python -m build --outdir build/wheel/dist .
+	build/wheel/empty/bin/python -m pip install --quiet "$$(ls build/wheel/dist/*.whl)[test]"
+	build/wheel/empty/bin/python -m pip check
+	cp -r tests docs README.md build/wheel/ && cp pyproject.toml build/wheel/
+	cd build/wheel && $(ONE_THREAD) MPLBACKEND=Agg empty/bin/python -m pytest -n $(JOBS) -m "not slow" tests $(ARGS)
+
 
 lint: $(STAMPS)/lint  ## ruff, mypy, and the contract of one-way imports
 	$(VENV)/bin/ruff check .
@@ -55,7 +68,7 @@ clean:  ## remove what builds and tests leave behind
 	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## remove the environment as well
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-min
 
 $(STAMPS)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -63,6 +76,12 @@ $(STAMPS)/venv:
 	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" ; exit 1 ; }
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
+
+.venv-min/.stamp: pyproject.toml tests/oldest.py
+	$(PYTHON) -m venv .venv-min
+	$(PYTHON) tests/oldest.py > .venv-min/oldest.txt
+	.venv-min/bin/python -m pip install --quiet --constraint .venv-min/oldest.txt --editable ".[test]"
+	@touch $@
 
 # One rule for every extra: .venv/.stamps/test installs this checkout with [test].
 $(STAMPS)/%: pyproject.toml | $(STAMPS)/venv

@@ -1,4 +1,4 @@
-"""The oldest versions that pyproject.toml allows, as pip's constraints: `python tests/oldest.py`."""
+"""The oldest versions that pyproject.toml allows, as constraints: `python tests/oldest.py`."""
 
 from __future__ import annotations
 

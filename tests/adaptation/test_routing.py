@@ -11,6 +11,7 @@ import sklearn
 from numpy.testing import assert_allclose
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -79,10 +80,11 @@ def test_groups_of_a_split_are_domains(rows: Rows) -> None:
 def test_domains_beside_weights_and_a_search(rows: Rows) -> None:
     X, y, domains, _ = rows
     last = LogisticRegression().set_fit_request(sample_weight=True)
-    pipeline = make_pipeline(components(domains=True), last.set_score_request(sample_weight=True))
+    pipeline = make_pipeline(components(domains=True), last)
     search = GridSearchCV(
         pipeline,
         {"invariantcomponents__n_components": [1, 2], "logisticregression__C": [1.0]},
+        scoring=make_scorer(accuracy_score).set_score_request(sample_weight=True),
         cv=LeaveOneGroupOut(),
         error_score="raise",
     )

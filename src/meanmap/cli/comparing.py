@@ -1,0 +1,305 @@
+"""`two-sample` and `independence`: tests of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from meanmap.cli.outputs import plain
+from meanmap.cli.tables import Coding, Rows, Table, same_columns, same_kinds, told
+from meanmap.progress import progress_bar
+from meanmap.report.answers import Answer, Picture, Source
+
+MANY = 20_000  # rows from which on sums over batches are tested: the others' time grows with n²
+RANK = 500  # coordinates at most
+SAMPLE = 5_000  # rows that a space is fitted to, drawn from the whole file
+
+
+@dataclass(frozen=True)
+class Testing:
+    """Settings that the tests share."""
+
+    __test__ = False  # not a test of pytest's
+
+    labels: tuple[str, ...] = ()
+    scale: bool = True
+    alpha: float = 0.05
+    permutations: int = 999
+    seed: int = 0
+    stream: bool | None = None
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"--alpha must lie between 0 and 1, got {self.alpha:g}. Try 0.05.")
+
+
+def two_sample(a: str, b: str, columns: Sequence[str] | None, settings: Testing) -> Answer:
+    """Do the rows of two files come from one distribution?"""
+    from meanmap.comparison import two_sample_test
+
+    tables = two_tables(a, b, settings.labels)
+    if columns is None:
+        names = same_columns(*tables)
+    else:
+        names = tables[0].named(columns, "--columns")
+        tables[1].named(columns, "--columns")
+    title = f"Do {tables[0].name} and {tables[1].name} come from one distribution?"
+    if settings.stream or (settings.stream is None and any(table.large for table in tables)):
+        return streamed_two_sample(tables, names, settings, title)
+    rows = [table.rows(names) for table in tables]
+    for one in rows:
+        one.enough(2)
+    same_kinds(*rows)
+    if settings.stream is None and sum(len(one.frame) for one in rows) > MANY:
+        return streamed_two_sample(tables, names, settings, title)
+    coding = Coding.of(rows, names, settings.scale)
+    result = two_sample_test(
+        coding(rows[0]),
+        coding(rows[1]),
+        n_permutations=settings.permutations,
+        rng=settings.seed,
+        progress=settings.progress,  # type: ignore[arg-type]
+    )
+    gaps = [one.gap for one in rows]
+    claim = differ(tables)
+    found = answer(title, claim, result, [one.source for one in rows], gaps, settings, [coding])
+    return drawn(found, result, sides_of(tables), named_axes([coding], rows[0]))
+
+
+def independence(
+    name: str,
+    x: Sequence[str],
+    y: Sequence[str],
+    given: Sequence[str] | None,
+    settings: Testing,
+) -> Answer:
+    """Do columns of a file depend on each other, given others or by themselves?"""
+    from meanmap.comparison import conditional_independence_test, independence_test
+
+    table = Table.of(name, settings.labels)
+    sides = [table.named(x, "--x"), table.named(y, "--y")]
+    if given is not None:
+        sides.append(table.named(given, "--given"))
+    for i, side in enumerate(sides):
+        for other in sides[i + 1 :]:
+            both = [column for column in side if column in other]
+            if both:
+                raise ValueError(f"column {both[0]!r} is named twice. Name it on one side only.")
+    names = [column for side in sides for column in side]
+    words = [", ".join(side) for side in sides]
+    title = f"Do {words[0]} and {words[1]} depend on each other"
+    title += f", given {words[2]}?" if given is not None else "?"
+    if given is None and (settings.stream or (settings.stream is None and table.large)):
+        return streamed_independence(table, sides, settings, title)
+    if settings.stream:
+        raise ValueError("--stream does not go with --given. Leave one of them out.")
+    rows = table.rows(names)
+    rows.enough(5)
+    if given is None and settings.stream is None and len(rows.frame) > MANY:
+        return streamed_independence(table, sides, settings, title)
+    codings = [Coding.of([rows], side, settings.scale) for side in sides]
+    points = [coding(rows) for coding in codings]
+    if given is None:
+        result = independence_test(
+            points[0],
+            points[1],
+            n_permutations=settings.permutations,
+            rng=settings.seed,
+            progress=settings.progress,  # type: ignore[arg-type]
+        )
+    else:
+        first, second, known = points
+        result = conditional_independence_test(
+            first, second, known, n_permutations=settings.permutations, rng=settings.seed
+        )
+    claim = depend(words)
+    found = answer(title, claim, result, [rows.source], [rows.gap], settings, codings)
+    along = named_axes(codings, rows) if given is None else []
+    return drawn(found, result, f"{words[0]} and {words[1]}", along)
+
+
+# --- rows in batches ------------------------------------------------------------------------------
+
+
+def streamed_two_sample(
+    tables: Sequence[Table], names: list[str], settings: Testing, title: str
+) -> Answer:
+    """The test in sums over batches; coordinates are those of a sample of both files."""
+    from meanmap.comparison import RunningTwoSampleTest
+    from meanmap.kernels import as_kernel
+
+    samples = [table.sample(names, SAMPLE // 2, settings.seed) for table in tables]
+    same_kinds(*samples)
+    coding = Coding.of(samples, names, settings.scale)
+    pooled = coding(together(samples))
+    test = RunningTwoSampleTest(basis=space(as_kernel(None, pooled, "rows"), pooled))
+    kinds = samples[0].kinds
+    pairs = zip_longest(*(table.batches(names, kinds) for table in tables))
+    with progress_bar(None, "batches", settings.progress, "batch") as done:
+        for pair in pairs:
+            test.partial_fit(*(points_of(rows, coding) for rows in pair))
+            done(1)
+    sources = [one.source for one in samples]
+    gaps = [gap(table, one.total) for table, one in zip(tables, samples, strict=True)]
+    result = test.result()
+    found = answer(title, differ(tables), result, sources, gaps, settings, [coding], True)
+    return drawn(found, result, sides_of(tables), [])
+
+
+def streamed_independence(
+    table: Table, sides: Sequence[list[str]], settings: Testing, title: str
+) -> Answer:
+    """The same for pairs."""
+    from meanmap.comparison import RunningIndependenceTest
+    from meanmap.kernels import as_kernel
+
+    names = [column for side in sides for column in side]
+    sample = table.sample(names, SAMPLE, settings.seed)
+    sample.enough(5)
+    codings = [Coding.of([sample], side, settings.scale) for side in sides]
+    points = [coding(sample) for coding in codings]
+    spaces = tuple(space(as_kernel(None, part, "rows"), part) for part in points)
+    test = RunningIndependenceTest(basis=spaces)
+    with progress_bar(None, "batches", settings.progress, "batch") as done:
+        for rows in table.batches(names, sample.kinds):
+            if len(rows.frame):
+                test.partial_fit(*(coding(rows) for coding in codings))
+            done(1)
+    result = test.result()
+    gaps = [gap(table, sample.total)]
+    words = [", ".join(side) for side in sides]
+    claim = depend(words)
+    found = answer(title, claim, result, [sample.source], gaps, settings, codings, True)
+    return drawn(found, result, f"{words[0]} and {words[1]}", [])
+
+
+def space(kernel: Any, points: Any) -> Any:
+    """Coordinates on a sample."""
+    from meanmap.spaces import PivotedCholesky, Space
+
+    return Space(kernel, PivotedCholesky(1e-6, max_rank=RANK)).fit(points)
+
+
+def points_of(rows: Rows | None, coding: Coding) -> Any:
+    return None if rows is None or not len(rows.frame) else coding(rows)
+
+
+def together(samples: Sequence[Rows]) -> Rows:
+    """Rows of two tables under one another."""
+    import pandas as pd
+
+    frame = pd.concat([one.frame for one in samples], ignore_index=True)
+    return Rows("both files", frame, samples[0].kinds, len(frame))
+
+
+def gap(table: Table, total: int) -> str:
+    """What there is to say of rows that a pass over a file left out."""
+    if not table.missing:
+        return ""
+    return f"{table.name}: {table.missing} of {total} rows have missing values: left out."
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+def two_tables(a: str, b: str, labels: Sequence[str]) -> tuple[Table, Table]:
+    """Two files; standard input is one of them at most."""
+    if a == b == "-":
+        raise ValueError("standard input can be one of the two files only. Name the other.")
+    return Table.of(a, labels), Table.of(b, labels)
+
+
+def sides_of(tables: Sequence[Table]) -> str:
+    return f"{tables[0].name} (X) and {tables[1].name} (Y)"
+
+
+def differ(tables: Sequence[Table]) -> str:
+    return f"{tables[0].name} and {tables[1].name} come from different distributions"
+
+
+def depend(words: Sequence[str]) -> str:
+    given = f" given {words[2]}" if len(words) > 2 else ""
+    return f"{words[0]} and {words[1]} depend on each other{given}"
+
+
+def answer(
+    title: str,
+    claim: str,
+    result: Any,
+    sources: Sequence[Source],
+    gaps: Sequence[str],
+    settings: Testing,
+    codings: Sequence[Coding],
+    streamed: bool = False,
+) -> Answer:
+    """A test's result in words and numbers."""
+    from meanmap.comparison.results import show_pvalue
+
+    rejected = result.rejects(settings.alpha)
+    p, level = show_pvalue(result.pvalue), f"{settings.alpha:g}"
+    headline = (
+        f"There is evidence that {claim}: p = {p}, not above {level}."
+        if rejected
+        else f"There is no evidence that {claim}: p = {p}, above {level}."
+    )
+    kernels = result.kernel if isinstance(result.kernel, tuple) else (result.kernel,)
+    notes = [*result.notes, *told(gaps)]
+    values: dict[str, Any] = {
+        "statistic": result.statistic,
+        "pvalue": result.pvalue,
+        "rejected": rejected,
+        "alpha": settings.alpha,
+        "method": result.method,
+        "hypothesis": result.hypothesis,
+        "sizes": dict(result.sizes),
+        "kernel": [repr(kernel) for kernel in kernels],
+        "notes": notes,
+    }
+    rows = (
+        ("statistic", f"{result.statistic:.4g}"),
+        ("p-value", p),
+        ("rows used", ", ".join(f"{size:,}" for size in result.sizes.values())),
+        ("method", result.method),
+        ("kernel" if len(kernels) == 1 else "kernels", ", ".join(map(repr, kernels))),
+        *(("note", words) for words in notes),
+    )
+    shown = {
+        "level": level,
+        "seed": str(settings.seed),
+        "permutations": "by moments" if streamed else str(settings.permutations),
+        "columns": " | ".join(dict.fromkeys(map(str, codings))),
+    }
+    if streamed:
+        shown["rows"] = "in batches"
+    return Answer(title, headline, plain(values), ("", ""), rows, (), tuple(sources), shown)
+
+
+def drawn(found: Answer, result: Any, what: str, axes_names: Sequence[str]) -> Answer:
+    """The answer with the picture of the null distribution and, where there is one, the witness."""
+    from dataclasses import replace
+
+    panels = 2 if getattr(result.explanation, "plot", None) is not None else 1
+    words = f"The statistic among those expected if nothing is there: p = {result.pvalue:.3g}"
+    words += f"; and the witness of {what}." if panels > 1 else f", for {what}."
+
+    def draw(axes: list[Any]) -> Any:
+        places = result.plot(axes)
+        if panels > 1 and axes_names:
+            places[1].set_xlabel(axes_names[0])
+            if len(axes_names) > 1:
+                places[1].set_ylabel(axes_names[1])
+        return places
+
+    return replace(found, pictures=(Picture(draw, words, panels),))
+
+
+def named_axes(codings: Sequence[Coding], rows: Rows) -> list[str]:
+    """What stands along the axes of a witness of one or two numbers; nothing for other points."""
+    columns = [column for coding in codings for column in coding.columns]
+    if len(columns) > 2 or any(rows.kinds[column] == "label" for column in columns):
+        return []
+    scaled = any(coding.scale is not None for coding in codings)
+    return [f"{column} / standard deviation" if scaled else column for column in columns]

@@ -1,0 +1,154 @@
+"""`reproduce`, `bench` and `demo`: the library at work on the papers' and on its own examples."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import meanmap
+from meanmap import experiments
+from meanmap.cli.formats import nearest
+from meanmap.cli.outputs import Outputs, plain, saved
+from meanmap.cli.screen import say
+from meanmap.report.answers import Answer, Picture
+
+
+def reproduced(names: Sequence[str], jobs: int | None) -> list[str]:
+    """The names of the experiments to run, checked."""
+    if jobs == 0:
+        raise ValueError("--jobs must not be 0: give a number of processes, or -1 for all.")
+    return list(experiments.names()) if list(names) == ["all"] else experiments.known(names)
+
+
+def reproduce(name: str, quick: bool, seed: int, jobs: int | None, quiet: bool) -> Any:
+    """Run an experiment."""
+    hidden = {"progress": False} if quiet else {}
+    return experiments.run(name, quick=quick, seed=seed, n_jobs=jobs, **hidden)
+
+
+def experiment_files(outcomes: Sequence[Any], where: Outputs) -> dict[Path | None, bytes]:
+    """The page and the picture of experiments."""
+    contents: dict[Path | None, bytes] = {}
+    if where.report is not None:
+        from meanmap.report.pages import experiments_page
+
+        contents[where.report] = experiments_page(outcomes).encode()
+    if where.plot is not None:
+        import numpy as np
+
+        axes = np.ravel(np.asarray(outcomes[0].plot(), dtype=object))
+        contents[where.plot] = saved(axes[0].get_figure(root=True), where.plot)
+    return contents
+
+
+# --- bench ----------------------------------------------------------------------------------------
+
+
+def benchmarks() -> Path:
+    """The folder of the benchmarks, which is part of the source tree."""
+    for root in (Path(meanmap.__file__).resolve().parents[2], Path.cwd()):
+        folder = root / "benchmarks"
+        if (folder / "run.py").is_file() and (root / "src" / "meanmap").is_dir():
+            return folder
+    raise ValueError(
+        "the benchmarks are part of the source tree, not of the installed package. Get the "
+        "repository and run meanmap bench inside it."
+    )
+
+
+def bench(
+    names: Sequence[str], listed: bool, check: bool, hidden: bool
+) -> tuple[int, list[Answer]]:
+    """Run benchmarks, each in an interpreter of its own: the exit code, and what they found."""
+    folder = benchmarks()
+    script = [sys.executable, str(folder / "run.py")]
+    if names:
+        text = subprocess.run([*script, "--list"], stdout=PIPE, text=True, check=True).stdout
+        there = [line.split()[0] for line in text.splitlines()]
+        for name in names:
+            if name not in there:
+                raise ValueError(f"there is no benchmark {name!r}.{nearest(name, there)}")
+    options = [*(["--list"] if listed else []), *(["--check"] if check else [])]
+    command = [*script, *options, *names]
+    lines = []
+    with subprocess.Popen(command, stdout=PIPE, text=True) as job:
+        assert job.stdout is not None
+        for line in job.stdout:
+            lines.append(line)
+            if not hidden:
+                say(line.rstrip("\n"))
+    if listed or job.returncode not in (0, 1):
+        return job.returncode, []
+    written = re.findall(r"[\w-]+\.md", "".join(lines))
+    stem = Path(written[-1]).stem if written else ("-".join(names) or "latest")
+    data = json.loads((folder / "results" / f"{stem}.json").read_text(encoding="utf-8"))
+    return job.returncode, [bench_answer(one) for one in data["benchmarks"]]
+
+
+def bench_answer(found: dict[str, Any]) -> Answer:
+    """A benchmark as an answer."""
+    held = [row["holds"] for row in found["rows"] if row["bar"]]
+    rows = tuple(
+        (
+            row["work"],
+            row["peer_name"],
+            "–" if row["ratio"] is None else f"{row['ratio']:.3g}×",
+            row["bar"],
+            {True: "holds", False: "does not hold", None: ""}[row["holds"]],
+        )
+        for row in found["rows"]
+    )
+    words = f"{sum(held, 0) if None not in held else held.count(True)} of {len(held)} bars hold."
+    title = f"{found['name']}: {found.get('title', '')}"
+    return Answer(title, words, plain(found), ("work", "peer", "ratio", "bar", ""), rows)
+
+
+# --- demo -----------------------------------------------------------------------------------------
+
+
+def demo() -> list[Answer]:
+    """The parts of the demo, each an answer."""
+    import numpy as np
+
+    from meanmap import demo as shown
+
+    answers = []
+    for part in (make(np.random.default_rng(shown.SEED)) for make in shown.PARTS):
+        lines = tabled(part.lines[1:])
+        pictures = () if part.draw is None else (demo_picture(part),)
+        values = {"title": part.title, "lines": list(part.lines)}
+        answers.append(
+            Answer(
+                part.title,
+                part.lines[0],
+                values,
+                ("",) * max(map(len, lines), default=1),
+                lines,
+                pictures,
+            )
+        )
+    return answers
+
+
+def tabled(lines: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Lines of the demo as cells: a label of 36 letters, then columns; all lines as wide."""
+    cells = [(line[:36].strip(), *re.split(r"\s{2,}", line[36:].strip())) for line in lines]
+    width = max(map(len, cells), default=1)
+    return tuple(row + ("",) * (width - len(row)) for row in cells)
+
+
+def demo_picture(part: Any) -> Picture:
+    name = part.title.split("   ")[0].capitalize()
+
+    def draw(axes: list[Any]) -> None:
+        part.draw(axes[0])
+        if axes[0].get_legend_handles_labels()[1]:
+            axes[0].legend(fontsize="small", frameon=False)
+
+    return Picture(draw, f"{name}: {part.lines[0]}")
