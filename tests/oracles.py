@@ -2667,3 +2667,29 @@ def class_weights_by_grid(
     shares = np.linspace(0, 1, steps)
     values = [np.array([1 - p, p]) @ (M @ np.array([1 - p, p]) - 2 * v) for p in shares]
     return float(shares[int(np.argmin(values))])
+
+
+# --------------------------------------------------------------------------------------
+# Spreads of weights that are no probabilities
+# --------------------------------------------------------------------------------------
+
+
+def monotone_variance(weights: Array, values: Array) -> float:
+    """The variance under F made monotone, half way between its envelopes; one column."""
+    n = len(values)
+    order = sorted(range(n), key=lambda i: values[i])
+    F, total = [], 0.0
+    for i in order:
+        total += weights[i]
+        F.append(total)
+    F = [height / total for height in F]
+    middle = [(max(F[: i + 1]) + min(F[i:])) / 2 for i in range(n)]
+    middle = [min(max(height, 0.0), 1.0) for height in middle]
+    middle[-1] = 1.0
+    p = np.array([middle[0], *(middle[i] - middle[i - 1] for i in range(1, n))])
+    x = np.array([values[i] for i in order])
+    found = float(p @ (x - p @ x) ** 2)
+    if found > 0:
+        return found
+    p = np.maximum(weights, 0) / np.maximum(weights, 0).sum()
+    return float(p @ (values - p @ values) ** 2)

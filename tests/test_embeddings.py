@@ -14,7 +14,13 @@ from matplotlib.axes import Axes
 from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles as o
-from meanmap import ApproximationWarning, Embedding, JointEmbedding, embed
+from meanmap import (
+    ApproximationWarning,
+    ConditionalEmbedding,
+    Embedding,
+    JointEmbedding,
+    embed,
+)
 from meanmap.kernels import (
     Delta,
     Gaussian,
@@ -153,10 +159,11 @@ def test_scalars_and_labels_as_single_points() -> None:
     assert_allclose(words(["a", "b", "c"]), [2 / 3, 1 / 3, 0])
 
 
-def test_a_norm_that_overflows_is_not_zero() -> None:
-    with np.errstate(all="ignore"):
-        norm = embed([[1e200], [-1e200]], kernel=Linear(), weights=[1.0, 1e-3]).norm()
-    assert norm != 0.0
+def test_a_norm_that_would_overflow_is_refused() -> None:
+    with pytest.raises(ValueError, match="squares overflow in float64.*by their scale"):
+        embed([[1e200], [-1e200]], kernel=Linear(), weights=[1.0, 1e-3])
+    norm = embed([[1e70], [-1e70]], kernel=Linear(), weights=[1.0, 1e-3]).norm()
+    assert norm == pytest.approx(0.999e70)
 
 
 # --- batches -------------------------------------------------------------------------------------
@@ -314,15 +321,38 @@ def test_a_total_that_is_not_positive_has_no_moments(X: np.ndarray) -> None:
     assert np.isfinite(difference.expect(lambda x: x[:, 0]))
 
 
-def test_a_negative_variance_gives_way_to_that_of_the_positive_part() -> None:
+def test_a_negative_variance_gives_way_to_that_of_a_distribution() -> None:
     points = [[0.0, 0.0], [1.0, 1.0], [2.0, 4.0]]
     e = embed(points, kernel=Gaussian(1.0), weights=[-1.0, 3.0, -1.0])
     assert_allclose(e.std(), [0.0, 0.0])  # the positive part is a point
+    # F made monotone is all on 1.0: the positive part, which is not
     e = embed([[0.0], [1.0], [1.5], [2.0]], kernel=Gaussian(1.0), weights=[-1.0, 2.0, 1.0, -1.0])
     assert_allclose(e.std(), np.std([1.0, 1.0, 1.5]))
     rows = [[-1.0, 2.0, 1.0, -1.0], [0.25, 0.25, 0.25, 0.25]]
     both = embed([[0.0], [1.0], [1.5], [2.0]], kernel=Gaussian(1.0), weights=rows)
     assert_allclose(both.std()[:, 0], [np.std([1.0, 1.0, 1.5]), np.std([0.0, 1.0, 1.5, 2.0])])
+    # far atoms whose weights swing about zero hardly count
+    x = np.array([-50.0, -49.0, 0.0, 1.0, 2.0, 49.0, 50.0])
+    w = np.array([0.3, -0.3, 0.3, 0.4, 0.3, -0.3, 0.3])
+    swinging = embed(x[:, None], kernel=Gaussian(1.0), weights=w - [0, 0.02, 0, 0, 0, 0.02, -0.04])
+    again = embed(x[:, None], kernel=Gaussian(1.0), weights=1.5 * w - 0.5 / 7)
+    for e in (swinging, again):
+        raw = float(e.weights @ x**2 - (e.weights @ x) ** 2)
+        expected = raw if raw >= 0 else o.monotone_variance(e.weights, x)
+        assert float(e.std()[0]) == pytest.approx(np.sqrt(expected))
+
+
+def test_a_spread_that_regression_weights_make_negative_is_near_the_truth() -> None:
+    """The mean is smooth, so that λ is small and weights swing: E y² - (E y)² is often negative."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-3, 3, size=(300, 1))
+    y = np.sin(x[:, 0]) + 0.2 * rng.normal(size=300)
+    at = np.linspace(-2.7, 2.7, 60)[:, None]
+    given = ConditionalEmbedding(regularization=1e-8).fit(x, y).given(at)
+    w = np.asarray(given.weights.dense() if hasattr(given.weights, "dense") else given.weights)
+    negative = w @ y**2 - (w @ y) ** 2 < 0
+    assert negative.any()
+    assert (abs(given.std()[negative, 0] / 0.2 - 1) < 0.5).all()
 
 
 def test_matrices_and_labels_have_the_moments_that_make_sense(rng: np.random.Generator) -> None:

@@ -24,6 +24,8 @@ from meanmap.arrays import (
     to_numpy,
 )
 
+HEIGHTS = 1 << 22  # of distribution functions in memory at a time
+
 
 @dataclass(frozen=True)
 class Deferred:
@@ -125,7 +127,7 @@ def each_part(points: Points, function: Callable[[Array], Array]) -> Any:
 
 
 def variance(first: Array, second: Array, weights: Any, values: Array) -> Array:
-    """`E x² - (E x)²` in each column, by the positive part of the weights where it is negative.
+    """`E x² - (E x)²` in each column, of a distribution near the weights where it is negative.
 
     `first` and `second` are (…, q), `values` (n, q). A variance of 0 would pass for certainty.
     """
@@ -137,15 +139,50 @@ def variance(first: Array, second: Array, weights: Any, values: Array) -> Array:
     # only the beliefs that need it are written out
     rows = to_numpy(xp.any(wrong, axis=-1)).nonzero() if spread.ndim > 1 else ()
     some = weights[rows] if rows else weights
-    some = xp.clip(some.dense() if isinstance(some, FactoredWeights) else some, min=0)
-    total = xp.sum(some, axis=-1)[..., None]
-    p = some / xp.where(total > 0, total, xp.ones_like(total))
-    mean = p @ values
-    part = xp.clip(p @ (values * values) - mean * mean, min=0)
+    host = to_numpy(some.dense() if isinstance(some, FactoredWeights) else some)
+    found = _monotone_variance(host.reshape(-1, host.shape[-1]), to_numpy(values))
+    part = asarray(found if rows else found[0], spread)
     if not rows:
         return xp.where(wrong, part, spread)
     there = xp.where(wrong[rows], part, spread[rows])
     return assign(xp.asarray(spread, copy=True), rows, there)
+
+
+def _monotone_variance(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Variances of beliefs (m, n) in each column of values (n, q), (m, q).
+
+    F of weights that swing need not increase. Half way between the least function above it and the
+    greatest below that do increase is nearly the isotonic regression that quantiles are read from,
+    and is found for all beliefs at once. The positive part of the weights would be far too wide:
+    they swing everywhere.
+    """
+    out = np.empty((len(weights), values.shape[1]))
+    for rows in spans(len(weights), max(1, HEIGHTS // weights.shape[1])):
+        some = weights[rows].astype(np.float64)
+        some = np.where(some.sum(axis=1, keepdims=True) > 0, some, abs(some))
+        for j, column in enumerate(values.T.astype(np.float64)):
+            order = np.argsort(column, kind="stable")
+            F = np.cumsum(some[:, order], axis=1)
+            F /= np.where(F[:, -1:] > 0, F[:, -1:], 1.0)
+            above = np.maximum.accumulate(F, axis=1)
+            below = np.minimum.accumulate(F[:, ::-1], axis=1)[:, ::-1]
+            F = np.clip((above + below) / 2, 0.0, 1.0)
+            F[:, -1] = 1.0
+            p, x = np.diff(F, axis=1, prepend=0.0), column[order]
+            found = _variance_under(p, x)
+            # all of F on one value: the weights know less than that
+            out[rows, j] = np.where(
+                found > 0, found, _variance_under(np.clip(some, 0, None), column)
+            )
+    return out
+
+
+def _variance_under(p: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The variance of x (n,) under each row of weights p ≥ 0."""
+    total = p.sum(axis=1)
+    x = x - x.mean()  # rounding would take a small variance of large numbers
+    mean = (p @ x) / total
+    return np.maximum((p @ (x * x)) / total - mean * mean, 0.0)
 
 
 def root(value: Array) -> Array:
