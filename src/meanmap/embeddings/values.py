@@ -25,6 +25,7 @@ from meanmap.arrays import (
 )
 
 HEIGHTS = 1 << 22  # of distribution functions in memory at a time
+ROUNDING = 1e-12  # of the square of a range: a variance below is none
 
 
 @dataclass(frozen=True)
