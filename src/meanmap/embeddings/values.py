@@ -180,10 +180,8 @@ def _monotone_variance(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _variance_under(p: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The variance of x (n,) under each row of weights p ≥ 0."""
-    total = p.sum(axis=1)
-    x = x - x.mean()  # rounding would take a small variance of large numbers
-    mean = (p @ x) / total
-    return np.maximum((p @ (x * x)) / total - mean * mean, 0.0)
+    p = p / p.sum(axis=1, keepdims=True)
+    return np.sum(p * (x - (p @ x)[:, None]) ** 2, axis=1)
 
 
 def root(value: Array) -> Array:
