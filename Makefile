@@ -63,7 +63,7 @@ calibrate: $(STAMPS)/bench  ## how often the tests reject where there is nothing
 venv: $(STAMPS)/venv  ## an empty environment
 
 clean:  ## remove what builds and tests leave behind
-	rm -rf build dist docs/_build docs/auto_gallery docs/sg_execution_times.rst
+	rm -rf build dist docs/_build docs/auto_gallery docs/auto_tutorials docs/sg_execution_times.rst
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -19,7 +19,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "gallery", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "gallery", "tutorials", "sg_execution_times.rst"]
 default_role = "code"  # single backticks in docstrings
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "smartquotes"]
@@ -34,10 +34,11 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_custom_sections = ["Properties"]  # see list_attributes
 
-# Gallery: every plot_*.py of docs/gallery runs at build time.
+# Every plot_*.py of docs/tutorials and docs/gallery runs at build time.
 sphinx_gallery_conf = {
-    "examples_dirs": "gallery",
-    "gallery_dirs": "auto_gallery",
+    "examples_dirs": ["tutorials", "gallery"],
+    "gallery_dirs": ["auto_tutorials", "auto_gallery"],
+    "within_subsection_order": "FileNameSortKey",
     "filename_pattern": r"/plot_",
     "matplotlib_animations": False,
     "min_reported_time": 5,

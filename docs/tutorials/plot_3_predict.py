@@ -1,0 +1,201 @@
+"""
+Predict distributions
+=====================
+
+*A customer asks when the parcel will come. What can we promise, and keep nine times in ten?*
+
+A regression predicts a mean. A promise needs more: the spread, which is larger on some routes and
+hours than on others, and the chance of being late. This page predicts the whole distribution of
+one variable given others, checks that it is honest on rows it has not seen, and shows when not to
+believe it.
+"""
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from meanmap import ConditionalEmbedding, ConflictWarning
+from meanmap.kernels import Gaussian
+
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
+rng = np.random.default_rng(0)
+
+# %%
+# The data
+# --------
+#
+# 1,500 deliveries: distance in kilometres, hour of the day, minutes until the parcel was there. In
+# the late afternoon some trips get stuck on the bridge, which costs half an hour more, and most do
+# not. We made the data up, so that we know the truth.
+
+
+def deliveries(distance, hour):
+    stuck = rng.random(len(hour)) < 0.6 * np.exp(-(((hour - 17) / 1.5) ** 2))
+    usual = 10 + 3 * distance
+    return usual + rng.normal(0, 1 + 0.4 * distance) + np.where(stuck, 30, 0)
+
+
+n = 1500
+X = np.column_stack([rng.uniform(0, 10, size=n), rng.uniform(8, 20, size=n)])
+minutes = deliveries(*X.T)
+X_train, X_test, y_train, y_test = train_test_split(X, minutes, test_size=500, random_state=0)
+
+# %%
+# The shortest code
+# -----------------
+#
+# The model is an estimator of scikit-learn, with ``fit`` and ``predict``. Y has rows, as X has.
+
+model = ConditionalEmbedding(Gaussian("loo")).fit(X_train, y_train[:, None])
+parcel = model.given([5.0, 17.0])  # five kilometres, at five in the afternoon
+low, high = parcel.interval(0.9)
+print(f"mean {parcel.mean()[0]:.0f} minutes, 90% between {low[0]:.0f} and {high[0]:.0f}")
+late = parcel.expect(lambda y: y[:, 0] > 45)
+print(f"chance of more than 45 minutes: {late:.0%}; the truth is 60%")
+assert abs(late - 0.6) < 0.2
+
+# %%
+# What the answer means
+# ---------------------
+#
+# ``model.given(x)`` is a distribution: the training outcomes, each with a weight that says how
+# much it counts at x. Mean, quantiles, probabilities, samples and densities are read off it. Here
+# is what it says of five kilometres, hour by hour. In the afternoon the distribution has two
+# humps, and its mean is a time at which hardly any parcel comes. At the ends of the day, where
+# there are rows on one side only, intervals are rough.
+
+hours = np.linspace(8, 20, 25)
+route = np.column_stack([np.full(25, 5.0), hours])
+answers = model.given(route)
+grid = np.linspace(5, 80, 150)
+
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+low, high = (side[:, 0] for side in answers.interval(0.9))
+near = abs(X_train[:, 0] - 5) < 1
+left.plot(
+    X_train[near, 1], y_train[near], ".", color=GREY, markersize=4, label="training, 4 to 6 km"
+)
+left.fill_between(hours, low, high, color=BLUE, alpha=0.2, linewidth=0, label="90% interval")
+left.plot(hours, answers.mean()[:, 0], color=BLUE, label="mean")
+left.set(xlabel="hour of the day", ylabel="minutes", ylim=(0, 95), title="five kilometres")
+left.legend(frameon=False, loc="upper left")
+for hour, colour in ((10.0, ORANGE), (17.0, BLUE)):
+    density = model.given([5.0, hour]).project().density(grid[:, None], bandwidth=2.0)
+    right.plot(grid, density, color=colour, label=f"{hour:.0f} o'clock")
+right.set(xlabel="minutes", ylabel="density", title="two humps at five in the afternoon")
+right.legend(frameon=False)
+plt.show()
+
+# %%
+# Is it honest?
+# -------------
+#
+# Never believe an interval before you have counted. Of 500 deliveries that the model has not seen,
+# nine in ten should lie within theirs.
+
+low, high = (side[:, 0] for side in model.given(X_test).interval(0.9))
+inside = (low <= y_test) & (y_test <= high)
+busy = abs(X_test[:, 1] - 17) < 1.5
+print(f"within the 90% interval: {inside.mean():.0%}; in the rush hour {inside[busy].mean():.0%}")
+assert 0.85 < inside.mean() < 0.96
+
+# %%
+# And the mean? R² is what ``score`` gives, as for any regression; part of the rest is noise that
+# nobody can predict. The best possible predictor, which knows how the data were made, shows how
+# much.
+
+stuck = 0.6 * np.exp(-(((X_test[:, 1] - 17) / 1.5) ** 2))
+best = 10 + 3 * X_test[:, 0] + 30 * stuck
+possible = 1 - np.mean((y_test - best) ** 2) / np.var(y_test)
+reached = 1 - np.mean((y_test - model.predict(X_test)[:, 0]) ** 2) / np.var(y_test)
+print(f"R² {reached:.3f}, of {possible:.3f} that are possible")
+assert reached > possible - 0.05
+
+# %%
+# What to promise? The time by which nine parcels in ten have come. It is one quantile, and it
+# depends on the hour.
+
+promises = model.given(route).quantile(0.9)[:, 0]
+for i in (4, 18):
+    print(f"at {hours[i]:.0f} o'clock promise {promises[i]:.0f} minutes")
+assert promises[18] > promises[4] + 15
+
+# %%
+# What goes wrong
+# ---------------
+#
+# **Far from the data** there is nothing to learn from. A parcel for a village 40 kilometres away
+# gets an answer, because the computation goes through, and a warning that it means nothing:
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    model.given([40.0, 12.0])
+print(f"{caught[0].category.__name__}: {caught[0].message}")
+assert caught[0].category is ConflictWarning
+
+# %%
+# ``support`` says the same as a number, one where the training rows cover a place and zero where
+# they do not, before anybody asks:
+
+print(model.space_x_.support([[5.0, 12.0], [40.0, 12.0]]).round(3))
+
+# %%
+# **Units.** A kernel says how similar two rows are, and one bandwidth for all columns means one
+# unit for all. If the distance were in metres the hour would not count any more. Give one
+# bandwidth a column, or put a ``StandardScaler`` before the model. Watch what happens to the
+# error:
+
+
+def error(kernel, scale=1.0):
+    rescaled = ConditionalEmbedding(kernel).fit(X_train * [scale, 1], y_train[:, None])
+    return np.sqrt(np.mean((rescaled.predict(X_test * [scale, 1])[:, 0] - y_test) ** 2))
+
+
+print(f"kilometres, one bandwidth:  {error(Gaussian()):.2f} minutes")
+print(f"metres, one bandwidth:      {error(Gaussian(), 1000):.2f}")
+print(f"metres, one a column:       {error(Gaussian([4000.0, 2.0]), 1000):.2f}")
+assert error(Gaussian(), 1000) > 1.1 * error(Gaussian())
+assert error(Gaussian([4000.0, 2.0]), 1000) < error(Gaussian())
+
+# %%
+# Choices, when they matter
+# -------------------------
+#
+# Two numbers decide how smooth an answer is: the bandwidth of the kernel on X, and the
+# **regularisation** λ, which keeps the fit from following noise. Both have automatic choices, by
+# the error on each row when it is left out. λ is always chosen so; the bandwidth is, if you say
+# ``Gaussian("loo")``, and otherwise is the median distance. For comparison, choices by hand:
+
+print(f"chosen: bandwidth {model.kernel_x_.bandwidth:.2f}, λ {model.regularization_:.1e}")
+lambdas = 10.0 ** np.arange(-8, 1)
+errors = {}
+for width in (0.5, float(model.kernel_x_.bandwidth), 6.0):
+    errors[width] = []
+    for lam in lambdas:
+        tried = ConditionalEmbedding(Gaussian(width), regularization=lam)
+        predicted = tried.fit(X_train, y_train[:, None]).predict(X_test)[:, 0]
+        errors[width].append(np.sqrt(np.mean((predicted - y_test) ** 2)))
+
+fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+for (width, found), style in zip(errors.items(), ("--", "-", ":"), strict=True):
+    ax.semilogx(lambdas, found, style, color=BLUE, label=f"bandwidth {width:.1f}")
+ax.plot(model.regularization_, error(Gaussian("loo")), "o", color=ORANGE, label="chosen by itself")
+ax.axhline(
+    np.sqrt(np.mean((y_test - best) ** 2)), color=GREY, linewidth=1, label="the best possible"
+)
+ax.set(xlabel="λ", ylabel="error on new rows, minutes", ylim=(8, 20))
+ax.legend(frameon=False)
+plt.show()
+assert error(Gaussian("loo")) < 1.03 * min(map(min, errors.values()))
+
+# %%
+# Too small a λ follows noise, too large a one flattens everything, and a good bandwidth makes the
+# valley wide. The kernel on **Y** decides what is kept of the distribution. For means the default
+# will do; if humps and quantiles matter and there are many rows, take a narrower one,
+# ``Gaussian("0.3*median")``.
+#
+# Read next: everything that can be read off an answer, and what is promised, in :doc:`/decoding`;
+# labels, tables and other points, in :doc:`/kernels`; and how to turn a prediction round, from
+# effects to causes, in :doc:`the next tutorial </auto_tutorials/plot_4_bayes>`.
