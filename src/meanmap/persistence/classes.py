@@ -1,0 +1,200 @@
+"""What a file may hold: which classes, which attributes of theirs, which arrays."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import types
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cached_property
+from inspect import getattr_static
+from typing import Any, cast
+
+import numpy as np
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import InconsistentVersionWarning
+
+MAX_DEPTH = 100  # objects in objects; nothing of ours comes near
+MAX_KEY = 1000  # parts of a tuple that is a dict's key: hashing walks through all of them
+MANIFEST = "manifest.json"
+PACKAGE = __name__.partition(".")[0]
+
+#: Classes of ours that are stored with what derives from them, besides dataclasses and estimators.
+PLAIN = {
+    f"{PACKAGE}.kernels.features.FeatureMap",
+    f"{PACKAGE}.spaces.bases.Coordinates",
+    f"{PACKAGE}.embeddings.single.Embedding",
+    f"{PACKAGE}.operators.ConditionalOperator",
+    f"{PACKAGE}.operators.Functional",
+    f"{PACKAGE}.dynamics.stream.Stream",
+}
+#: Classes of others: a module, and the base that they derive from. Of scikit-learn those whose
+#: answers are NumPy's arithmetic: what compiled code would do with numbers of a file's choice,
+#: nobody knows.
+FOREIGN = {
+    "sklearn.gaussian_process.kernels": "Kernel",
+    "sklearn.decomposition": "BaseEstimator",
+    "sklearn.discriminant_analysis": "BaseEstimator",
+    "sklearn.dummy": "BaseEstimator",
+    "sklearn.kernel_ridge": "BaseEstimator",
+    "sklearn.linear_model": "BaseEstimator",
+    "sklearn.naive_bayes": "BaseEstimator",
+    "sklearn.pipeline": "BaseEstimator",
+    "sklearn.preprocessing": "BaseEstimator",
+}
+#: Array libraries, and the module that makes their arrays from NumPy's.
+LIBRARIES = {
+    "torch": "array_api_compat.torch",
+    "cupy": "array_api_compat.cupy",
+    "jax": "jax.numpy",
+}
+GRAPHS = ("Graph", "DiGraph", "MultiGraph", "MultiDiGraph")
+_METHODS = types.FunctionType, property, classmethod, staticmethod, type
+KINDS = "biufcSUMm"  # NumPy's plain types: booleans, numbers, text, dates
+
+AGAIN = "Copy it again from where it came, or save the object again with meanmap.save(obj, path)."
+DISTRUST = "It was not written by meanmap.save: do not use it unless you know who made it."
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a file does not hold, in the place of a function of the user's."""
+
+    owner: str
+    name: str
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        raise TypeError(
+            f"{self.name}: this {self.owner} was read from a file, and a file holds data, no "
+            f"functions. Give it again: set_params({self.name}=...)."
+        )
+
+
+class Refused(Exception):
+    """Why a file is refused; the sentence starts after the file's name."""
+
+
+def array_name(index: int) -> str:
+    """The member of a file that holds an array."""
+    return f"arrays/{index}.npy"
+
+
+def own_version() -> str:
+    return str(importlib.import_module(PACKAGE).__version__)
+
+
+def storable(cls: type) -> bool:
+    """Whether objects of this class go into files: the whitelist, for writing and reading."""
+    shown = (name_of(cls) or "").partition(":")[0]
+    if shown in FOREIGN:
+        own = getattr(sys.modules[shown], FOREIGN[shown], BaseEstimator)
+        return issubclass(cls, own)
+    if cls.__module__.partition(".")[0] != PACKAGE:
+        return False
+    if issubclass(cls, (tuple, list, dict, str, int, float, np.ndarray, Enum, BaseException)):
+        return False
+    names = {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}
+    return is_dataclass(cls) or issubclass(cls, BaseEstimator) or bool(names & PLAIN)
+
+
+def name_of(cls: type) -> str | None:
+    """`module:name`, from the outermost package that shows the class: files outlive a move."""
+    parts = cls.__module__.split(".")
+    for length in range(1, len(parts) + 1):
+        module = sys.modules.get(".".join(parts[:length]))
+        if module is not None and vars(module).get(cls.__name__) is cls:
+            return f"{'.'.join(parts[:length])}:{cls.__name__}"
+    return None
+
+
+def is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == PACKAGE
+
+
+def class_of(name: Any) -> type:
+    """The class with this name, if it is one of those that files may hold."""
+    refusal = Refused(
+        f"asks for an object of class {name!r:.80}; expected one of meanmap's own. {DISTRUST}"
+    )
+    match = re.fullmatch(r"((?:[A-Za-z]\w*)(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", str(name), re.A)
+    if match is None or "__" in match[1]:
+        raise refusal
+    module_name, class_name = match.groups()
+    if module_name.partition(".")[0] != PACKAGE and module_name not in FOREIGN:
+        raise refusal
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError:
+        raise Refused(
+            f"asks for an object of class {name!r:.80}, which meanmap {own_version()} does not "
+            "have. Load it with the version that wrote it, or upgrade."
+        ) from None
+    # this package imports some of its names when they are asked for
+    own = module_name == PACKAGE
+    cls = getattr(module, class_name, None) if own else vars(module).get(class_name)
+    if not isinstance(cls, type) or not storable(cls):
+        raise refusal
+    return cls
+
+
+def state_of(obj: Any) -> dict[str, Any]:
+    """An object's attributes by name, without what it can compute again."""
+    cls = type(obj)
+    state = obj.__getstate__()
+    if isinstance(state, tuple):  # of a class with slots
+        state = {**(state[0] or {}), **(state[1] or {})}
+    state = state or {}
+    if cls.__getstate__ not in (object.__getstate__, BaseEstimator.__getstate__):
+        return dict(state)
+    return {
+        name: value
+        for name, value in state.items()
+        if not isinstance(getattr_static(cls, name, None), cached_property)
+    }
+
+
+def required(cls: type) -> Iterable[str]:
+    """Attributes without which an object of the class is none."""
+    if is_dataclass(cls):
+        return [field.name for field in fields(cls)]
+    return cast(Any, cls)._get_param_names() if issubclass(cls, BaseEstimator) else ()
+
+
+def check_attribute(cls: type, name: str) -> None:
+    """An attribute that an object may have: not a method's or property's name, nothing special."""
+    hides = isinstance(getattr_static(cls, name, None), _METHODS)
+    if not name.isidentifier() or name.startswith("__") or hides:
+        raise Refused(f"gives {cls.__name__} an attribute {name!r:.60}. {DISTRUST}")
+
+
+def check_foreign(made: Any) -> None:
+    """An estimator of scikit-learn's, of another version told, and none that reads other files."""
+    if getattr(made, "memory", None) is not None:
+        # a cache is a folder of pickles, which run what they please
+        raise Refused(f"gives {type(made).__name__} a folder to cache in. {DISTRUST}")
+    version = getattr(made, "_sklearn_version", sklearn.__version__)
+    if version != sklearn.__version__:
+        warnings.warn(
+            InconsistentVersionWarning(
+                estimator_name=type(made).__name__,
+                current_sklearn_version=sklearn.__version__,
+                original_sklearn_version=version,
+            ),
+            stacklevel=2,
+        )
+
+
+def is_key(value: Any) -> bool:
+    """Whether a dict of a file may have this key: text, numbers, tuples of them."""
+    if type(value) is tuple:
+        return all(map(is_key, value))
+    return value is None or type(value) in (bool, int, float, str) or isinstance(value, np.generic)
+
+
+def weight(value: Any) -> int:
+    return 1 + sum(map(weight, value)) if type(value) is tuple else 1
