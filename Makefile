@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= 2
+SEED   ?= $(shell date +%s)
 ARGS   ?=
 
 PY     := $(VENV)/bin/python
@@ -14,7 +15,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(PY) -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all test-min test-wheel lint format docs bench calibrate clean distclean
+.PHONY: help venv demo test test-all test-min test-wheel fuzz lint format docs bench calibrate clean distclean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */	/' | expand -t 12
@@ -30,6 +31,10 @@ test-all: $(STAMPS)/test  ## every test
 
 test-min: .venv-min/.stamp  ## the tests with the oldest versions that pyproject.toml allows
 	$(ONE_THREAD) MPLBACKEND=Agg .venv-min/bin/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+fuzz: $(STAMPS)/test  ## 10,000 hostile cases at every public entry point; SEED=n repeats a run
+	@echo "seed $(SEED)"
+	MEANMAP_FUZZ_CASES=10000 MEANMAP_FUZZ_SEED=$(SEED) $(PYTEST) tests/fuzz $(ARGS)
 
 test-wheel:  ## build wheel and source archive, install the wheel in an empty environment, test it there
 	rm -rf build/wheel && $(PYTHON) -m venv build/wheel/builder && $(PYTHON) -m venv build/wheel/empty

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from numbers import Real
 from typing import Any
 
@@ -18,6 +19,7 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
+    epsilon,
     is_array,
     is_floating,
     namespace,
@@ -25,6 +27,10 @@ from meanmap.arrays import (
     to_library,
     to_numpy,
 )
+
+#: The largest numbers taken: products of their squares still fit (in single precision, squares).
+LARGEST, LARGEST_SINGLE = 1e75, 1e17
+SMALLEST = 1e-300  # parameter that is positive: below, 1 over it is no number
 
 
 def describe(value: Any) -> str:
@@ -44,7 +50,7 @@ def plain(value: Any, name: str) -> Array:
             f"{name} is a sparse matrix; dense data is required. "
             f"Use {name}.toarray() to convert it to a dense array."
         )
-    if isinstance(value, np.ma.MaskedArray):
+    if np.ma.is_masked(value):
         raise TypeError(f"{name} is a masked array; fill or drop the masked values first.")
     if isinstance(value, tuple) and value and not np.isscalar(value[0]):
         raise TypeError(
@@ -52,6 +58,11 @@ def plain(value: Any, name: str) -> Array:
             "with a tensor product of kernels, kernels.TensorProduct(kx, ky) or kx @ ky."
         )
     if isinstance(value, np.ndarray):
+        if value.dtype.names:
+            raise TypeError(
+                f"{name}: an array with named fields, {', '.join(value.dtype.names)}, where one "
+                "array is expected. Stack the fields as columns, or pass a pandas.DataFrame."
+            )
         return np.asarray(value)
     if is_array(value):
         return value
@@ -70,12 +81,17 @@ def plain(value: Any, name: str) -> Array:
         ) from error
 
 
-def _numbers(value: Any, name: str) -> Array:
+def numbers(value: Any, name: str) -> Array:
     """A floating-point array without NaN or infinities."""
     array = plain(value, name)
     if isinstance(array, np.ndarray):
         if array.dtype.kind == "c":
             raise ValueError(f"Complex data not supported: {name} is {describe(array)}.")
+        if array.dtype.kind in "mM":
+            raise TypeError(
+                f"{name}: a kernel on numbers does not take {array.dtype}, whose unit would decide "
+                f"the answer. Pass days, say: ({name} - {name}.min()) / np.timedelta64(1, 'D')."
+            )
         if array.dtype.kind not in "fiub":
             try:
                 array = array.astype(np.float64)
@@ -89,17 +105,28 @@ def _numbers(value: Any, name: str) -> Array:
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
         if array.dtype == np.longdouble:
-            array = array.astype(np.float64)
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float64)
     array = to_float(array)
     finite(array, name)
     return array
 
 
 def finite(array: Array, name: str) -> None:
-    """Refuse NaN and infinities, by the rows that have them."""
+    """Refuse NaN and infinities, by the rows that have them, and what overflows when squared."""
     xp = namespace(array)
-    if not bool(xp.all(xp.isfinite(array))):
+    if 0 in array.shape:
+        return
+    most = LARGEST if epsilon(array) < 1e-10 else LARGEST_SINGLE
+    if not float(xp.max(xp.abs(array))) <= most:  # nor is NaN
         bad = ~np.isfinite(to_numpy(array))
+        if not bad.any():
+            raise ValueError(
+                f"{name} holds numbers as large as {float(xp.max(xp.abs(array))):.3g}, whose "
+                f"squares overflow in {array.dtype}; expected at most {most:g}. Divide them by "
+                "their scale first"
+                + (", or pass double precision." if most == LARGEST_SINGLE else ".")
+            )
         rows = np.unique(np.nonzero(bad)[0]) if bad.ndim else np.zeros(1, dtype=int)
         raise ValueError(
             f"{name} contains NaN or infinity in {rows.size} of {len(bad) if bad.ndim else 1} "
@@ -112,6 +139,14 @@ def _not_empty(array: Array, name: str) -> None:
         raise ValueError(
             f"Found array with 0 sample(s) (shape={tuple(array.shape)}) while a minimum of 1 is "
             f"required: {name} is empty."
+        )
+
+
+def _has_columns(array: Array, name: str) -> None:
+    if array.ndim > 1 and array.shape[1] == 0:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={tuple(array.shape)}) while a minimum of 1 is "
+            f"required: {name} has no columns."
         )
 
 
@@ -129,7 +164,7 @@ def any_points(value: Any, name: str = "points") -> Array:
 
 def vectors(value: Any, name: str = "points") -> Array:
     """Points of R^d: a floating array of shape (n, d)."""
-    array = _numbers(value, name)
+    array = numbers(value, name)
     if array.ndim == 0:
         raise ValueError(
             f"{name}: expected 2D array, got scalar array instead. Reshape your data: "
@@ -149,11 +184,7 @@ def vectors(value: Any, name: str = "points") -> Array:
             "go with kernels.Trace()."
         )
     _not_empty(array, name)
-    if array.shape[1] == 0:
-        raise ValueError(
-            f"Found array with 0 feature(s) (shape={tuple(array.shape)}) while a minimum of 1 is "
-            f"required: {name} has no columns."
-        )
+    _has_columns(array, name)
     return array
 
 
@@ -165,18 +196,19 @@ def labels(value: Any, name: str = "points") -> Array:
             f"{name}: expected labels of shape (n,) or rows of shape (n, d), got {describe(array)}."
         )
     _not_empty(array, name)
+    _has_columns(array, name)
     if isinstance(array, np.ndarray):
-        missing = _missing(array)
-        if missing.any():
+        empty = _missing(array)
+        if empty.any():
             raise ValueError(
-                f"{name} contains NaN or missing labels in {int(missing.sum())} rows (the first is "
-                f"row {int(np.flatnonzero(missing)[0])}). Give them a label of their own or drop "
+                f"{name} contains NaN or missing labels in {int(empty.sum())} rows (the first is "
+                f"row {int(np.flatnonzero(empty)[0])}). Give them a label of their own or drop "
                 "those rows."
             )
         if array.dtype.kind == "O":
             array = _one_type(array, name)
     elif namespace(array).isdtype(array.dtype, "real floating"):
-        _numbers(array, name)
+        numbers(array, name)
     return array
 
 
@@ -208,13 +240,21 @@ def _one_type(array: np.ndarray, name: str) -> np.ndarray:
     if kinds <= {str}:
         return array.astype(str)
     if all(issubclass(kind, (bool, int, float, np.number)) for kind in kinds):
-        return array.astype(np.float64 if any(issubclass(k, float) for k in kinds) else np.int64)
+        number = np.float64 if any(issubclass(k, float) for k in kinds) else np.int64
+        with suppress(OverflowError):  # whole numbers beyond it are compared as they are
+            return array.astype(number)
+    if array.ndim > 1:
+        words = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(
+            f"{name}: rows of labels that are {words} have no order. Use one type, for example "
+            f"np.asarray({name}).astype(str), or a column at a time (kernels.Columns)."
+        )
     return array
 
 
 def matrices(value: Any, name: str = "points") -> Array:
     """Points that are matrices: a floating array of shape (n, p, q)."""
-    array = _numbers(value, name)
+    array = numbers(value, name)
     if array.ndim != 3:
         raise ValueError(
             f"{name}: expected matrices of shape (n, p, q), got {describe(array)}. "
@@ -244,6 +284,14 @@ def indices(value: Any, size: int, name: str = "points") -> Array:
 
 def same_kind(points: Array, like: Array, name: str, like_name: str = "the sample") -> Array:
     """`points` with the trailing shape of `like`, in its array library."""
+    if isinstance(points, tuple) or isinstance(like, tuple):
+        parts, others = (v if isinstance(v, tuple) else (v,) for v in (points, like))
+        if len(parts) != len(others):
+            raise ValueError(
+                f"{name}: expected {describe(like)} like {like_name}, got {describe(points)}."
+            )
+        pairs = enumerate(zip(parts, others, strict=True))
+        return tuple(same_kind(a, b, f"{name}[{i}]", f"{like_name}[{i}]") for i, (a, b) in pairs)
     if points.shape[1:] != like.shape[1:]:
         if points.ndim == 2 and like.ndim == 2:
             raise ValueError(
@@ -256,6 +304,13 @@ def same_kind(points: Array, like: Array, name: str, like_name: str = "the sampl
             f"{tuple(points.shape[1:])}."
         )
     points = to_library(points, like)
+    kinds = {getattr(array.dtype, "kind", "f") for array in (points, like)}
+    if kinds & set("US") and kinds & set("fiub"):
+        text, numeric = (name, like_name) if points.dtype.kind in "US" else (like_name, name)
+        raise TypeError(
+            f"{text} holds labels that are no numbers, {numeric} numbers, of which none are equal. "
+            "Use one type for both."
+        )
     if points.dtype != like.dtype and is_floating(points) and is_floating(like):
         return namespace(points).astype(points, like.dtype)
     return points
@@ -266,7 +321,7 @@ def weights(value: Any, points: Points, like: Array, name: str = "weights") -> A
     n = count(points)
     if value is None:
         return asarray(np.full(n, 1.0 / n), like)
-    array = asarray(_numbers(value, name), like)
+    array = asarray(numbers(value, name), like)
     if array.shape != (n,):
         raise ValueError(
             f"{name}: expected one weight a point, shape ({n},), got shape {tuple(array.shape)}."
@@ -288,7 +343,8 @@ def sample_weights(value: Any, points: Points, like: Array, name: str = "sample_
         raise ValueError(f"{name} is zero everywhere; at least one weight must be positive.")
     if not math.isfinite(total):
         raise ValueError(f"{name} sums to infinity; divide the weights by their maximum first.")
-    return array / total
+    largest = array / float(host.max())  # the least numbers have no inverse
+    return largest / namespace(largest).sum(largest)
 
 
 def same_length(named: Sequence[tuple[str, Points]]) -> int:
@@ -316,6 +372,8 @@ def number(value: Any, name: str) -> float:
     value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
     if not isinstance(value, Real) or not is_finite(value):
         raise TypeError(f"{name} must be a finite number, got {value!r:.60}.")
+    if abs(float(value)) > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST:g} in size, got {value!r:.40}.")
     return float(value)
 
 
@@ -325,7 +383,7 @@ def positive(value: Any, name: str, remedy: str) -> float:
         raise ValueError(f"{name} must be a positive number, got {value!r}. {remedy}")
     if value <= 0:
         raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")
-    return float(value)
+    return _moderate(float(value), name, remedy)
 
 
 def not_negative(value: Any, name: str, remedy: str) -> float:
@@ -333,12 +391,21 @@ def not_negative(value: Any, name: str, remedy: str) -> float:
     ok = isinstance(value, Real) and not isinstance(value, bool) and is_finite(value)
     if not ok or float(value) < 0:
         raise ValueError(f"{name} must be a number ≥ 0, got {value!r}. {remedy}")
-    return float(value)
+    return _moderate(float(value), name, remedy) if value else 0.0
+
+
+def _moderate(value: float, name: str, remedy: str) -> float:
+    """A positive number that leaves room for squares and inverses."""
+    if not SMALLEST <= value <= LARGEST:
+        raise ValueError(
+            f"{name} must lie between {SMALLEST:g} and {LARGEST:g}, got {value!r}. {remedy}"
+        )
+    return value
 
 
 def option(value: Any, name: str, allowed: Sequence[str]) -> str:
     """One of a few words."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
     return value
 
@@ -426,10 +493,10 @@ def series(value: Any, name: str = "points") -> np.ndarray:
                 f"{name}: expected a list of time series, or an array (n, length) or (n, length, "
                 f"d); got {describe(value)}. One series is [{name}]."
             )
-        value = list(_numbers(value, name))
+        value = list(numbers(value, name))
     array = objects(value, name, "time series")
     for i, item in enumerate(array):
-        one = np.asarray(to_numpy(_numbers(item, f"{name}[{i}]")), dtype=np.float64)
+        one = np.asarray(to_numpy(numbers(item, f"{name}[{i}]")), dtype=np.float64)
         one = one[:, None] if one.ndim == 1 else one
         if one.ndim != 2 or 0 in one.shape:
             raise ValueError(

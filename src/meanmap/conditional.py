@@ -542,7 +542,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if self.kernel_y_.on_vectors:
             predicted = to_numpy(self.predict(X))
-            truth = np.asarray(to_numpy(y) if hasattr(y, "shape") else y)
+            truth = to_numpy(checks.numbers(y, "y"))
             from sklearn.metrics import r2_score
 
             w = None if sample_weight is None else to_numpy(sample_weight)

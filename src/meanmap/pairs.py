@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,7 +141,9 @@ def looks_like_classes(y: Any) -> bool:
 
     Floating-point numbers are numbers, whatever their values.
     """
-    if isinstance(y, tuple) or checks.holds_objects(y):
+    if checks.holds_objects(y) and not all(isinstance(v, str | Integral) for v in y.flat):
+        return False
+    if isinstance(y, tuple):
         return False
     array = checks.any_points(y, "y")
     if array.ndim == 2 and array.shape[1] == 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap import plots
+from meanmap import checks, plots
 from meanmap.arrays import (
     Array,
     Points,
@@ -63,6 +63,9 @@ def operator_spectrum(
 
     With f(y) = c·ψ(y), E[f(Y)|x] = c·A ψ(x) and A ψ(x) = E[ψ(Y)|x]: an eigenfunction has Aᵀc = λc.
     """
+    if n is not None:
+        n = checks.whole(n, "n", 1, "It counts eigenvalues; None gives all of them.")
+    lag = checks.positive(lag, "lag", "It is the time between x and y.")
     space = operator.source
     atoms: Array = space.kernel_.check(
         operator.atoms, "the atoms of Y", space._sample, "the space of X"

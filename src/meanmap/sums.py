@@ -154,7 +154,8 @@ class Reservoir:
         n = count(points[0])
         w = np.ones(n) if weights is None else weights
         draws = np.random.default_rng([seed, n, _fingerprint(points[0])]).uniform(size=n)
-        keys = np.where(w > 0, np.log(draws) / np.where(w > 0, w, 1.0), -np.inf)
+        with np.errstate(over="ignore"):  # a row that weighs next to nothing has the key -inf
+            keys = np.where(w > 0, np.log(draws) / np.where(w > 0, w, 1.0), -np.inf)
         return cls(points, keys).trimmed()
 
     def trimmed(self) -> Reservoir:

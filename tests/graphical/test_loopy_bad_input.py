@@ -452,7 +452,7 @@ def test_arrays_of_evidence_that_do_not_fit(evidence: Any, error: Any, says: str
         fitted_grid().run(evidence)
 
 
-@pytest.mark.parametrize("far", [6.0, 60.0, 1e6, -1e300])
+@pytest.mark.parametrize("far", [6.0, 60.0, 1e6, -1e70])
 def test_evidence_outside_the_data_is_told_and_the_rest_is_usable(far: float) -> None:
     with pytest.warns(ConflictWarning, match="'a' lies outside the data") as record:
         found = fitted().run({"a": far})

@@ -201,7 +201,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 'positive number for one of them, or regularization="auto".'
             )
         t: float | None = None
-        if self.trade_off == np.inf and not isinstance(self.trade_off, str):
+        if isinstance(self.trade_off, float) and self.trade_off == np.inf:
             t = np.inf
         else:
             t = _number(self.trade_off, "trade_off", "1.0")

@@ -12,7 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.adaptation.programme import Programme, Solution, solve, solve_without_ridge
+from meanmap.adaptation.programme import (
+    Programme,
+    Solution,
+    enough_ridge,
+    solve,
+    solve_without_ridge,
+)
 from meanmap.arrays import (
     Array,
     Points,
@@ -132,6 +138,8 @@ class KernelMeanMatching(BaseEstimator):
         if is_chunked(X, X_test):
             return self._fit_chunks(X, X_test)
         ridge = _given(self.ridge, "ridge", checks.not_negative, 1e-2)
+        if ridge is not None:
+            enough_ridge(ridge, "Use 0 for none.")
         given_bound = _given(self.bound, "bound", checks.positive, 100)
         given_slack = _given(self.slack, "slack", checks.not_negative, 0.1)
         most_steps = checks.whole(self.max_iter, "max_iter", 1, "Use 100.")

@@ -16,9 +16,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+LEAST_RIDGE = 1e-14  # of k(x, x), about 1: less is rounding
 ARMIJO = 1e-4
 HALVINGS = 40
 PROXIMAL = 1e-3  # ρ of the steps that lead to the solution for ρ = 0
+
+
+def enough_ridge(value: float, remedy: str) -> float:
+    """A ridge that rounding does not swallow, or none."""
+    if 0 < value < LEAST_RIDGE:
+        raise ValueError(f"ridge must be at least {LEAST_RIDGE:g}, got {value!r}. {remedy}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -153,6 +161,8 @@ def _plain_gap(programme: Programme, beta: np.ndarray) -> float:
 def _ridge_solve(U: np.ndarray, scale: float, g: np.ndarray) -> np.ndarray:
     """(I + UᵀU/scale)⁻¹ g, by the smaller of two systems."""
     rows, r = U.shape
+    # less would be lost beside UUᵀ; it is the direction of a step alone that rests on it
+    scale = max(scale, float(np.finfo(float).eps) * float(np.sum(U * U)))
     if rows < r:
         A = U @ U.T
         A[np.diag_indices(rows)] += scale

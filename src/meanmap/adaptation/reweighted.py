@@ -12,6 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from meanmap import checks
 from meanmap.adaptation.matching import KernelMeanMatching
 from meanmap.arrays import in_kind, is_array, is_floating, to_float, to_numpy
 
@@ -94,7 +95,8 @@ class Reweighted(MetaEstimatorMixin, BaseEstimator):
         given = to_numpy(weights.weights_)
         for own in (sample_weight, fit_params.pop(name, None)):  # of the rows themselves
             if own is not None:
-                given = given * np.asarray(hosted(own), dtype=float)
+                checks.sample_weights(own, given, np.empty(0))  # none negative, not all zero
+                given = given * to_numpy(checks.numbers(own, "sample_weight"))
         # the weights go to the last step, whatever routing the outside world has asked for
         with config_context(enable_metadata_routing=False):
             estimator = clone(self.estimator)

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from meanmap import checks, plots
 from meanmap.adaptation.matching import RANK, placed
 from meanmap.adaptation.mixtures import Classes, Mixture, Numbers, Ridges, mixed, predicted
-from meanmap.adaptation.programme import Solution
-from meanmap.arrays import Array, concatenate, in_kind, is_array, to_numpy
+from meanmap.adaptation.programme import Solution, enough_ridge
+from meanmap.arrays import Array, concatenate, in_kind, to_numpy
 from meanmap.chunks import Chunks, answered, is_chunked, sampled
 from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
@@ -129,7 +129,8 @@ class TargetShift(BaseEstimator):
         if isinstance(ridge, str):
             checks.option(ridge, "ridge", ["auto"])
         else:
-            ridge = checks.positive(ridge, "ridge", 'Use "auto" or a number like 1e-3.')
+            remedy = 'Use "auto" or a number like 1e-3.'
+            ridge = enough_ridge(checks.positive(ridge, "ridge", remedy), remedy)
         checks.option(self.metric, "metric", METRICS)
         draws = checks.whole(self.n_bootstrap, "n_bootstrap", 0, "Use 0 for no intervals.")
         rng = generator(self.random_state)
@@ -242,7 +243,7 @@ class TargetShift(BaseEstimator):
         check_is_fitted(self, "weights_")
         if not hasattr(self, "classes_"):
             raise ValueError("adjust is for classes, and y was numbers. Use weights(y) for these.")
-        given = to_numpy(probabilities) if is_array(probabilities) else probabilities
+        given = to_numpy(checks.numbers(probabilities, "probabilities"))
         table = np.asarray(given, dtype=float)
         if table.ndim != 2 or table.shape[1] != len(self.classes_) or not (table >= 0).all():
             raise ValueError(

@@ -46,13 +46,16 @@ def add(app: Any, finish: Any) -> None:
         chosen = working.reproduced(names, jobs)
         if plot is not None and len(chosen) > 1:
             raise ValueError("--plot draws one experiment. Name one, or use --report for all.")
-        found = []
-        for name in chosen:
-            outcome = working.reproduce(name, quick, seed, jobs, quiet)
+        found, left_out = [], {}
+        runs = working.reproduce(chosen, quick, seed, jobs, quiet, some=names == ["all"])
+        for name, outcome, reason in runs:
+            if outcome is None:
+                left_out[name] = reason
+                continue
             found.append(outcome)
             if not json and report is None:
                 screen.say(f"{outcome}\n")
-        contents = working.experiment_files(found, where)
+        contents = working.experiment_files(found, left_out, where)
         where.write(contents)
         if json:
             screen.say(encoding.dumps([outcome.to_dict() for outcome in found], indent=2))

@@ -6,7 +6,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -26,19 +27,35 @@ def reproduced(names: Sequence[str], jobs: int | None) -> list[str]:
     return list(experiments.names()) if list(names) == ["all"] else experiments.known(names)
 
 
-def reproduce(name: str, quick: bool, seed: int, jobs: int | None, quiet: bool) -> Any:
-    """Run an experiment."""
+def reproduce(
+    names: Sequence[str], quick: bool, seed: int, jobs: int | None, quiet: bool, some: bool
+) -> Iterator[tuple[str, Any, str]]:
+    """Run experiments: the name, and what was found or why it could not be run.
+
+    `some` goes on where a package is missing that one of them needs.
+    """
     hidden = {"progress": False} if quiet else {}
-    return experiments.run(name, quick=quick, seed=seed, n_jobs=jobs, **hidden)
+    for name in names:
+        try:
+            found = experiments.run(name, quick=quick, seed=seed, n_jobs=jobs, **hidden)
+        except ImportError as error:
+            if not some:
+                raise
+            warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+            yield name, None, str(error)
+        else:
+            yield name, found, ""
 
 
-def experiment_files(outcomes: Sequence[Any], where: Outputs) -> dict[Path | None, bytes]:
+def experiment_files(
+    outcomes: Sequence[Any], left_out: Mapping[str, str], where: Outputs
+) -> dict[Path | None, bytes]:
     """The page and the picture of experiments."""
     contents: dict[Path | None, bytes] = {}
     if where.report is not None:
         from meanmap.report.pages import experiments_page
 
-        contents[where.report] = experiments_page(outcomes).encode()
+        contents[where.report] = experiments_page(outcomes, left_out).encode()
     if where.plot is not None:
         import numpy as np
 

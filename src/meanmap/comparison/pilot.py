@@ -123,10 +123,13 @@ def _groups(test: Any, count: int, paired: Any) -> tuple[tuple[int, ...], ...]:
 
 def _indexable(sample: Any, i: int) -> Any:
     if isinstance(sample, list):
-        array = np.asarray(sample) if sample and np.ndim(sample[0]) < 2 else None
+        flat = sample and checks.plain([sample[0]], f"sample {i + 1} of the pilot").ndim < 3
+        array = checks.plain(sample, f"sample {i + 1} of the pilot") if flat else None
         return sample if array is None or array.dtype.kind == "O" else array
-    if hasattr(sample, "iloc") or is_array(sample):
+    if hasattr(sample, "iloc"):
         return sample
+    if is_array(sample) and sample.ndim:
+        return checks.plain(sample, f"sample {i + 1} of the pilot")
     raise TypeError(
         f"sample {i + 1} of the pilot: expected an array, a list or a data frame, got "
         f"{checks.describe(sample)}. Options of the test are passed by name."

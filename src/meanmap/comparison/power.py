@@ -22,6 +22,7 @@ from meanmap.decoding.sampling import generator
 RESAMPLING = ("subsample", "bootstrap")
 PERMUTATIONS = 199  # the fewest that make 5% and 1% attainable levels, and cost little power
 FAR = 10  # times the pilot: beyond that an extrapolation is a guess
+MOST = 10**9  # points that are drawn of a pilot
 CONFIDENCE = 0.9
 ALIKE = 0.45  # how much k sizes say the same: 1/k if independent, 1 if equal; this covers 85–94%
 # the exponent of the size in the curve: 0.58 to 0.81 in eight kernel tests whose power was known
@@ -180,9 +181,13 @@ def _pvalue(result: Any) -> float:
 
 
 def _sizes(sizes: Any, pilot: Pilot) -> list[int]:
-    if not isinstance(sizes, Sequence | np.ndarray) or len(sizes) == 0:
+    sizes = sizes.to_numpy() if hasattr(sizes, "to_numpy") else sizes
+    many = isinstance(sizes, Sequence | np.ndarray) and getattr(sizes, "ndim", 1) > 0
+    if not many or not len(sizes):
         raise ValueError(f"sizes: expected a list of whole numbers, got {sizes!r:.60}.")
     out = sorted({checks.whole(n, "sizes", 2, "A sample has two points or more.") for n in sizes})
+    if out[-1] > MOST:
+        raise ValueError(f"sizes: expected at most {MOST} points, got {str(out[-1]):.20}.")
     if not pilot.replace and out[-1] > pilot.size:
         raise ValueError(
             f"sizes: {out[-1]} is more than the {pilot.size} points of the pilot, of which parts "

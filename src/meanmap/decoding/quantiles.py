@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -95,8 +96,8 @@ def orderable(points: Array) -> Array:
 
 def level(value: Any) -> float:
     """The probability of an interval, inside (0, 1)."""
-    number = np.asarray(value, dtype=object)
-    if number.ndim or isinstance(value, str | bool) or not 0 < value < 1:
+    ok = isinstance(value, Real) and not isinstance(value, bool)
+    if not ok or not 0 < value < 1:
         raise ValueError(
             f"level must lie between 0 and 1, got {value!r:.60}. It is the probability of the "
             "interval: 0.9 leaves 5% on each side."

@@ -134,7 +134,10 @@ def power_of(rho: Array, tau: Any) -> Array:
     times as long for.
     """
     if isinstance(tau, float):
-        return rho if tau == 1 else rho**tau
+        if tau <= 8:
+            return rho if tau == 1 else rho**tau
+        top = namespace(rho).max(rho, axis=-1, keepdims=True)  # the scale does not matter
+        return (rho / namespace(rho).where(top > 0, top, 1.0)) ** tau
     xp = namespace(rho)
     quarters = to_numpy(tau) * 4
     if (quarters % 1).any() or quarters.max() > 7:

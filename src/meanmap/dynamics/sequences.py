@@ -186,6 +186,8 @@ def observed(value: Any, name: str) -> tuple[Any, np.ndarray]:
     missing is refused.
     """
     if isinstance(value, tuple):
+        if not value:
+            raise ValueError(f"{name}: expected a sequence, got an empty tuple.")
         parts = [observed(part, name) for part in value]
         if any((mask != parts[0][1]).any() for _, mask in parts):
             raise ValueError(f"{name}: a step is missing in one variable and not in the other.")
@@ -193,6 +195,8 @@ def observed(value: Any, name: str) -> tuple[Any, np.ndarray]:
     if isinstance(value, list) and any(item is None for item in value):
         mask = np.array([item is not None for item in value])
         return [item for item in value if item is not None], mask
+    if is_array(value) or hasattr(value, "nnz") or not hasattr(value, "__len__"):
+        value = checks.plain(value, name)
     if hasattr(value, "isna"):  # pandas
         return _split(value, value.isna().to_numpy(), name)
     if not is_array(value):
@@ -200,7 +204,7 @@ def observed(value: Any, name: str) -> tuple[Any, np.ndarray]:
             array = np.asarray(value)
         except ValueError:
             return value, np.ones(len(value), dtype=bool)
-        if array.dtype.kind != "f":
+        if array.dtype.kind != "f" or array.ndim == 0:
             return value, np.ones(len(value), dtype=bool)
         value = array
     if value.ndim == 0:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meanmap import checks
 from meanmap.arrays import Points, count, is_array, is_floating, namespace
 from meanmap.dynamics.model import warn_of_far
 from meanmap.dynamics.motion import Belief
@@ -101,7 +102,7 @@ def _is_missing(observation: Any) -> bool:
         return all(_is_missing(part) for part in observation)
     if isinstance(observation, str) or hasattr(observation, "adj"):
         return False
-    numbers = observation if is_array(observation) else np.asarray(observation)
+    numbers = checks.plain(observation, "observation")
     if not is_array(numbers) or numbers.dtype == object or not is_floating(numbers):
         return False
     return not observed(numbers[None], "observation")[1].any()

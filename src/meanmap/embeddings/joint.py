@@ -148,6 +148,12 @@ class JointEmbedding(Embedding):
 
     def marginal(self, variable: int) -> Embedding:
         """The embedding of one of the variables."""
+        d = len(self.kernels)
+        if not isinstance(variable, int | np.integer) or not -d <= variable < d:
+            raise ValueError(
+                f"variable must be one of 0 … {d - 1}, in the order of the sample; "
+                f"got {variable!r:.40}."
+            )
         atoms, spaces = self.atoms[variable], self._spaces
         kernel = self.kernels[variable]
         space = Space(kernel, self._space.basis) if spaces is None else spaces[variable]

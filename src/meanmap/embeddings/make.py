@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, float_like, is_array, namespace, to_library
+from meanmap.arrays import Array, Points, count, float_like, namespace, to_library
 from meanmap.embeddings.joint import JointEmbedding
 from meanmap.embeddings.single import Embedding, same_kernel
 from meanmap.embeddings.values import FactoredWeights
@@ -67,7 +65,7 @@ def embed(
     if weights is None:
         weights = checks.weights(None, points, like)
     else:
-        weights = weights if is_array(weights) else np.asarray(weights)
+        weights = checks.plain(weights, "weights")
         rows = [checks.weights(row, points, like) for row in weights] if weights.ndim == 2 else None
         if rows is not None and not rows:
             raise ValueError(f"weights: expected shape ({n},) or (b, {n}), got no rows.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -70,6 +71,8 @@ class Embedding:
     atoms, weights : the points and their weights, which may be negative
     space, coordinates : the element in coordinates, computed when first asked for
     """
+
+    __array_ufunc__ = None  # a NumPy array times an embedding is the embedding's to refuse
 
     def __init__(
         self,
@@ -371,7 +374,7 @@ class Embedding:
         xp = namespace(mass)
         if bool(xp.any(mass < 1e-3)):  # a small total may be rounding where weights cancel
             mass = xp.where(mass > 1e-12 * xp.sum(abs(self.weights), axis=-1), mass, 0 * mass)
-        if bool(xp.any(mass <= 0)):
+        if bool(xp.any(mass <= 1 / checks.LARGEST)):
             raise ValueError(
                 f"the weights sum to {float(xp.min(mass)):.3g}, so they cannot be "
                 "normalised to a probability. The query may lie far from the data (see .support), "
@@ -398,7 +401,7 @@ class Embedding:
         """The standard deviation of each coordinate, by weights normalised to one.
 
         Negative weights can make a variance negative, which says nothing; there it is that of the
-        positive part of the weights.
+        distribution function made monotone, as quantiles are.
         """
         p = self.normalized()
 
@@ -612,7 +615,7 @@ class Embedding:
         >>> round(embed(np.random.default_rng(0).normal(size=(10_000, 3))).error_bound(), 3)
         0.034
         """
-        if not 0 < delta < 1:
+        if not isinstance(delta, Real) or not 0 < delta < 1:
             raise ValueError(f"delta must lie between 0 and 1, got {delta!r}.")
         if not self.kernel.bounded:
             raise ValueError(

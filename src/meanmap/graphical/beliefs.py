@@ -16,7 +16,6 @@ from meanmap.arrays import (
     Points,
     asarray,
     in_kind,
-    is_array,
     namespace,
     take,
     to_numpy,
@@ -182,9 +181,10 @@ class Beliefs:
         kind = int(self._field.kind[v])
         learned = self._node(kind)
         kernel = learned.space.kernel_
+        x = x if np.isscalar(x) else checks.plain(x, "x")
         flat = kernel.on_vectors and np.ndim(x) == 1 and learned.space._sample.shape[1] == 1
         if flat:
-            x = np.reshape(np.asarray(to_numpy(x) if is_array(x) else x, dtype=float), (-1, 1))
+            x = to_numpy(checks.numbers(x, "x")).reshape(-1, 1)
         points = kernel.check(x, "x", learned.space._sample)
         top = namespace(learned.weights).max(self.products[kind][self._local(kind, v)])
         weights = to_numpy(learned.weights)

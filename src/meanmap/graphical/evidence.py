@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from meanmap import checks
 from meanmap.arrays import Array, Points, is_array, namespace, to_numpy
 from meanmap.graphical.messages import Node
 from meanmap.linalg import ConflictWarning
@@ -20,12 +21,13 @@ PACKAGE = __name__.partition(".")[0] + "."
 def points_of(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
     """A point of a node, or several, and whether it was one."""
     kernel, like = node.space.kernel_, node.space._sample
+    value = value if np.isscalar(value) else checks.plain(value, f"evidence[{name!r}]")
     if kernel.on_vectors and (np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1):
         # one number, or a list of numbers for a variable of one
         try:
             plain = to_numpy(value) if is_array(value) else value
             flat_value = np.asarray(plain, dtype=float).reshape(-1, 1)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"evidence[{name!r}]: expected a number, got {value!r:.40} ({error})."
             ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,6 @@ from meanmap.arrays import (
     concatenate,
     count,
     in_kind,
-    is_array,
     namespace,
     take,
     to_numpy,
@@ -32,7 +31,14 @@ from meanmap.graphical.fitting import Learner, hidden_among
 from meanmap.graphical.layout import layout_of
 from meanmap.graphical.messages import Inference, Network, as_coordinates
 from meanmap.graphical.structure import chow_liu_tree
-from meanmap.graphical.tables import columns, kernels_of, missing, row_weights, table_length
+from meanmap.graphical.tables import (
+    columns,
+    kernels_of,
+    missing,
+    numbers,
+    row_weights,
+    table_length,
+)
 from meanmap.kernels import Delta, Kernel
 from meanmap.linalg import ConflictWarning
 
@@ -310,8 +316,11 @@ class KernelGraphicalModel(BaseEstimator):
             if name not in table:
                 raise ValueError(f"data: there is no column for {name!r}.")
             numbers_ = self.network_.nodes[name].space.kernel_.on_vectors
-            cells = to_numpy(table[name]) if is_array(table[name]) else table[name]
+            cells = to_numpy(checks.plain(table[name], f"data[{name!r}]"))
+            cells = numbers(cells, f"data[{name!r}]") if numbers_ else cells
             filled[name] = np.array(cells, dtype=float if numbers_ else object)
+            if numbers_:
+                filled[name] = filled[name].reshape(np.shape(table[name]))
             here[name] = present(filled[name])
         patterns = np.stack([here[name] for name in self.nodes_], axis=1)
         for pattern in np.unique(patterns, axis=0):
@@ -414,7 +423,7 @@ class KernelGraphicalModel(BaseEstimator):
 
     def _known_node(self, node: Any) -> None:
         check_is_fitted(self, "network_")
-        if node not in self.network_.layout.variables:
+        if not isinstance(node, Hashable) or node not in set(self.network_.layout.variables):
             raise ValueError(
                 f"there is no node {node!r}; the nodes are {', '.join(map(repr, self.nodes_))}."
             )

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from meanmap import checks
 from meanmap.arrays import (
     Array,
     apply,
@@ -294,7 +295,7 @@ def summed(parts: Array, at: np.ndarray, m: int) -> Array:
 def stack(columns: list[Any], names: list[Any]) -> Any:
     """The columns of nodes that are alike one below the other."""
     plain = [c.to_numpy() if hasattr(c, "to_numpy") and not is_array(c) else c for c in columns]
-    plain = [c if is_array(c) else np.asarray(c) for c in plain]
+    plain = [checks.plain(c, f"data[{name!r}]") for c, name in zip(plain, names, strict=True)]
     shapes = [tuple(c.shape[1:]) for c in plain]
     odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
     if odd is not None:

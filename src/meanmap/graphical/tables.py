@@ -58,7 +58,11 @@ def columns(data: Any) -> dict[Name, Any]:
         )
     if not found:
         raise ValueError("data has no columns.")
-    flat = [name for name, values in found.items() if not hasattr(values, "__len__")]
+    flat = [
+        name
+        for name, values in found.items()
+        if not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0
+    ]
     if flat:
         raise TypeError(f"data: column {flat[0]!r} is {found[flat[0]]!r:.40}, expected an array.")
     lengths = {name: len(values) for name, values in found.items()}
@@ -110,13 +114,13 @@ def variable(values: Any, kernel: Kernel | None, name: str, bandwidth: str = "me
 
 def numbers(values: Any, name: str) -> Any:
     """A column of numbers as rows, (n, 1) where it was flat."""
-    array = values if is_array(values) else np.asarray(values)
+    array = checks.plain(values, name)
     if isinstance(array, np.ndarray) and array.dtype == object:
         array = np.array([np.nan if missing(value) else value for value in array], dtype=object)
     if isinstance(array, np.ndarray) and array.dtype.kind != "f":
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise TypeError(
                 f"{name}: expected numbers for a kernel on vectors ({error}). Labels go with "
                 "kernels.Delta()."

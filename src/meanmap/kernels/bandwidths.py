@@ -38,6 +38,9 @@ def median_distance(points: Array, weights: Array | None = None) -> float:
     """
     x = to_numpy(points).astype(np.float64)
     x = x.reshape(len(x), -1)
+    scale = float(abs(x).max(initial=0.0)) or 1.0
+    if not 1e-100 < scale < 1e100:  # squares would vanish
+        return scale * median_distance(x / scale, weights) if np.ptp(x) > 0 else 1.0
     w = np.ones(len(x)) if weights is None else to_numpy(weights).astype(np.float64)
     x, w = x[w > 0], w[w > 0]
     if len(x) > SUBSAMPLE:
@@ -52,6 +55,7 @@ def median_distance(points: Array, weights: Array | None = None) -> float:
     # differences of large numbers: what may be a tie is measured again, directly
     close = np.flatnonzero(squared <= 1e-10 * max(float(norms.max(initial=0.0)), 1e-300))
     squared[close] = ((x[i[close]] - x[j[close]]) ** 2).sum(axis=1)
+    w = w / w.max()
     pair = w[i] * w[j]
     kept = squared > 0
     if not kept.any():

@@ -140,7 +140,7 @@ class Kernel(BaseEstimator):
         A = self.check(A, "A")
         B = self.check(B, "B", A, "A")
         like = float_like(A)
-        V = asarray(V, like)
+        V = asarray(checks.numbers(V, "V"), like)
         if V.ndim not in (1, 2) or V.shape[0] != count(B):
             raise ValueError(
                 f"V: expected shape ({count(B)},) or ({count(B)}, q), one row a point of B; "
@@ -222,7 +222,7 @@ class Kernel(BaseEstimator):
 
     @staticmethod
     def _scores(scores: Any, points: Points, name: str) -> Array:
-        scores = asarray(scores, float_like(points))
+        scores = asarray(checks.numbers(scores, name), float_like(points))
         if scores.shape != points.shape:
             raise ValueError(
                 f"{name}: expected one gradient a point, shape {tuple(points.shape)}, got shape "
@@ -298,7 +298,7 @@ def same_value(a: Any, b: Any) -> bool:
     """Whether two parameter values are the same, arrays included."""
     if isinstance(a, Kernel) or isinstance(b, Kernel) or callable(a) or callable(b):
         return bool(a == b)
-    if is_array(a) or is_array(b):
+    if hasattr(a, "shape") or hasattr(b, "shape"):  # arrays, and frames of a Gram matrix
         return a is b or bool(np.array_equal(np.asarray(a), np.asarray(b)))
     return bool(a == b)
 

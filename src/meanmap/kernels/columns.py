@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -250,7 +251,7 @@ def _kind(column: Any) -> str:
     if dtype.startswith(("categor", "enum")):
         return "label"
     values = _values(column, False)
-    values = values if is_array(values) else np.asarray(values)
+    values = checks.plain(values, "a column")
     if not isinstance(values, np.ndarray):
         return "number"
     if values.dtype.kind in "fiu":
@@ -259,9 +260,12 @@ def _kind(column: Any) -> str:
         return "number"  # a nullable column: its gate says what is missing
     if values.dtype.kind in "bUST":
         return "label"
-    plain = values.dtype.kind == "O" and all(
-        value is None or np.isscalar(value) or type(value).__name__ == "NAType" for value in values
-    )
+    if values.dtype.kind != "O":
+        return str(values.dtype)
+    held = [v for v in values if v is not None and type(v).__name__ != "NAType"]
+    if held and all(isinstance(v, Real) and not isinstance(v, bool) for v in held):
+        return "number"  # in a frame of mixed rows pandas holds them as objects
+    plain = all(np.isscalar(value) for value in held)
     return "label" if plain else str(values.dtype)
 
 

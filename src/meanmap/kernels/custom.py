@@ -15,7 +15,7 @@ from meanmap.arrays import (
     asarray,
     count,
     float_like,
-    is_array,
+    is_floating,
     namespace,
     take,
     to_numpy,
@@ -56,8 +56,7 @@ class Function(Kernel):
 
     def _values(self, A: Points, B: Points, like: Array) -> Array:
         if self.vectorized:
-            values = self.function(A, B)
-            values = values if is_array(values) else np.asarray(values)
+            values = checks.plain(self.function(A, B), "what the kernel function returned")
         else:
             values = np.array([float(self.function(a, b)) for a in A for b in B])
             values = values.reshape(count(A), count(B))
@@ -66,10 +65,10 @@ class Function(Kernel):
                 f"the kernel function returned shape {tuple(values.shape)} for {count(A)} and "
                 f"{count(B)} points; expected ({count(A)}, {count(B)})."
             )
-        values = asarray(values, like)
-        if not bool(namespace(values).all(namespace(values).isfinite(values))):
+        xp = namespace(values)
+        if is_floating(values) and not bool(xp.all(xp.isfinite(values))):
             raise ValueError("the kernel function returned NaN or infinity for some points.")
-        return values
+        return asarray(checks.numbers(values, "what the kernel function returned"), like)
 
     def _diagonal(self, A: Points) -> Array:
         like = float_like(A)
@@ -98,12 +97,14 @@ class Precomputed(Kernel):
         self._matrix()
         return super().resolve(points, weights)
 
-    def _matrix(self) -> np.ndarray:
-        gram = np.asarray(self.gram, dtype=np.float64)
+    def _square(self) -> Array:
+        gram = checks.plain(self.gram, "gram")
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-            raise ValueError(f"gram must be a square matrix, got shape {gram.shape}.")
-        if not np.isfinite(gram).all():
-            raise ValueError("gram contains NaN or infinity.")
+            raise ValueError(f"gram must be a square matrix, got shape {tuple(gram.shape)}.")
+        return gram
+
+    def _matrix(self) -> np.ndarray:
+        gram = to_numpy(checks.numbers(self._square(), "gram")).astype(np.float64)
         if abs(gram - gram.T).max(initial=0.0) > 1e-8 * max(abs(gram).max(initial=0.0), 1e-300):
             raise ValueError(
                 "gram must be symmetric: k(x, x') = k(x', x). Use (gram + gram.T) / 2."
@@ -111,14 +112,14 @@ class Precomputed(Kernel):
         return gram
 
     def _check(self, points: Any, name: str) -> Points:
-        return checks.indices(points, len(self.gram), name)
+        return checks.indices(points, len(self._square()), name)
 
     def _against(self, B: Points) -> Comparison:
-        gram = asarray(self.gram, float_like(B))
+        gram = asarray(checks.numbers(self.gram, "gram"), float_like(B))
         return lambda A, columns, out: gram[A][:, take(B, columns)]
 
     def _diagonal(self, A: Points) -> Array:
-        return asarray(self.gram, float_like(A))[A, A]
+        return asarray(checks.numbers(self.gram, "gram"), float_like(A))[A, A]
 
 
 def is_scikit_learn(kernel: Any) -> bool:

@@ -52,14 +52,14 @@ class Normal:
     covariance: Any = 1.0
 
     def __post_init__(self) -> None:
-        mean = np.asarray(to_numpy(checks._numbers(self.mean, "mean")), dtype=np.float64)
+        mean = np.asarray(to_numpy(checks.numbers(self.mean, "mean")), dtype=np.float64)
         if mean.ndim != 1 or not len(mean):
             raise ValueError(
                 f"mean: expected the d coordinates of a point, shape (d,), got shape {mean.shape}. "
                 "One Normal is one distribution: pass a list of them for several."
             )
         spread = np.asarray(
-            to_numpy(checks._numbers(self.covariance, "covariance")), dtype=np.float64
+            to_numpy(checks.numbers(self.covariance, "covariance")), dtype=np.float64
         )
         d = len(mean)
         if spread.shape not in ((), (d,), (d, d)):
@@ -263,7 +263,13 @@ def _gaussian_matrices(m: np.ndarray, v: np.ndarray, n: np.ndarray, w: np.ndarra
     out = np.empty((len(m), len(n)))
     for i in spans(len(m), max(1, MEMORY // max(len(n) * d * d, 1))):
         S = v[i, None] + w[None] + np.eye(d)
-        L = np.linalg.cholesky(S)
+        try:
+            L = np.linalg.cholesky(S)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                "covariance: some are so large beside the squared bandwidth that rounding makes "
+                "their sum singular. Use a wider bandwidth, or smaller covariances."
+            ) from error
         gap = m[i, None] - n[None]
         z = np.empty_like(gap)  # L⁻¹ of the gap, forward
         for c in range(d):

@@ -59,7 +59,7 @@ class BagKernel(ObjectKernel):
                 raise TypeError(f"{name}: expected a list of bags, got one. Pass [{name}].")
             points = list(points)
         if is_array(points) and not checks.holds_objects(points):
-            points = list(points)  # bags of one size
+            points = list(checks.any_points(points, name))  # bags of one size
         bags = checks.objects(points, name, "bags, a sample each")
         first = None if like is None else like[0]
         seen: dict[int, Any] = {}  # points that bags share stay shared
@@ -93,7 +93,8 @@ class BagKernel(ObjectKernel):
 
     def _components(self, parts: Any, name: str, like: Any, like_name: str) -> Any:
         """The points of a weighted bag, or its normal distributions."""
-        if isinstance(parts, list | np.ndarray) and len(parts) and isinstance(parts[0], Normal):
+        many = isinstance(parts, list) or (checks.holds_objects(parts) and parts.ndim > 0)
+        if many and len(parts) and isinstance(parts[0], Normal):
             parts = checks.objects(parts, name, "Normals")
             for i, part in enumerate(parts):
                 if not isinstance(part, Normal):

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
 from meanmap import checks, fused
-from meanmap.arrays import Array, Points, apply, asarray, assign, device, matmul_into, namespace
+from meanmap.arrays import (
+    Array,
+    Points,
+    apply,
+    asarray,
+    assign,
+    device,
+    epsilon,
+    matmul_into,
+    namespace,
+)
 from meanmap.kernels.bandwidths import median_distance, median_factor
 from meanmap.kernels.base import ALL, Comparison, Kernel, SteinComparison
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
@@ -67,7 +79,8 @@ class Radial(VectorKernel):
 
     def _resolved(self, points: Points, weights: Array | None) -> float | tuple[float, ...]:
         if isinstance(self.bandwidth, str):
-            return median_factor(self.bandwidth) * median_distance(points, weights)
+            found = median_factor(self.bandwidth) * median_distance(points, weights)
+            return _moderate(found)
         return self._numbers(points.shape[1])
 
     def _numbers(self, dimension: int) -> float | tuple[float, ...]:
@@ -80,14 +93,15 @@ class Radial(VectorKernel):
                 f"bandwidth={value!r} has to be chosen on data first: use kernel.resolve(points), "
                 "or the kernel of a fitted model."
             )
+        if value is not None and not np.isscalar(value):
+            value = checks.plain(value, "bandwidth")
         shape = np.shape(value)
         if shape == ():
-            return checks.positive(
-                value.item() if hasattr(value, "item") else value, "bandwidth", remedy
-            )
+            number = value.item() if hasattr(value, "item") else value
+            return _moderate(checks.positive(number, "bandwidth", remedy))
         if len(shape) > 1 or np.asarray(value).dtype.kind not in "fiu":
             raise ValueError(f"bandwidth={value!r:.60} is not understood. {remedy}")
-        numbers = tuple(checks.positive(float(v), "bandwidth", remedy) for v in value)
+        numbers = tuple(_moderate(checks.positive(float(v), "bandwidth", remedy)) for v in value)
         if len(numbers) != dimension:
             raise ValueError(
                 f"bandwidth has {len(numbers)} entries for {dimension} columns. {remedy}"
@@ -182,24 +196,69 @@ class Radial(VectorKernel):
         right = xp.empty((d + 2, B.shape[0]), dtype=B.dtype, device=device(B))
         right = assign(right, slice(0, d), scaled - centre[:, None])
         right = assign(right, d, 1.0)
-        right = assign(right, d + 1, xp.sum(right[:d] * right[:d], axis=0) / -2)
+        right = assign(right, d + 1, _halves(right[:d].T))
+        reach = -2 * float(xp.min(right[d + 1])) if B.shape[0] else 0.0
+        bar = self._near(reach, epsilon(right))
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             a = self.scaled(A) - centre
-            halves = xp.sum(a * a, axis=1)[:, None] / -2
+            halves = _halves(a)[:, None]
             # one matrix product gives -‖a - b‖²/2
             left = xp.concat([a, halves, xp.ones_like(halves)], axis=1)
             exponent = matmul_into(left, right[:, columns], out)
-            return profile(self._refined(exponent, a, right, columns))
+            if bar is not None:
+                exponent = _measured_again(exponent, exponent > bar, a, right, columns)
+            return profile(exponent)
 
         return compare
 
-    def _refined(self, exponent: Array, a: Array, right: Array, columns: Any) -> Array:
-        return exponent
+    def _near(self, reach: float, rounding: float) -> float | None:
+        """The exponent above which pairs are measured again; None where that is not needed.
+
+        Where points lie millions of bandwidths from their mean (`reach` is the largest square of
+        that), ‖a‖² - 2ab + ‖b‖² of near ones is all rounding, and may come out negative.
+        """
+        lost = reach * rounding
+        return None if lost <= rounding**0.375 else -1e6 * lost
 
     def _diagonal(self, A: Points) -> Array:
         xp = namespace(A)
         return xp.ones(A.shape[0], dtype=A.dtype, device=device(A))
+
+
+def _moderate(bandwidth: float) -> float:
+    """A bandwidth whose square and its inverse are numbers too."""
+    if not 1e-150 <= bandwidth <= 1e150:
+        raise ValueError(
+            f"bandwidth={bandwidth:.3g} must lie between 1e-150 and 1e150. Divide the points by "
+            "their scale first."
+        )
+    return bandwidth
+
+
+def _halves(a: Array) -> Array:
+    """-‖a‖²/2 for points on the scale of the bandwidth."""
+    xp = namespace(a)
+    if not isinstance(a, np.ndarray):
+        return xp.sum(a * a, axis=1) / -2
+    with np.errstate(over="ignore"):
+        halves = np.sum(a * a, axis=1) / -2
+    if not np.isfinite(halves).all():
+        raise ValueError(
+            f"points lie so many bandwidths apart that the square overflows in {a.dtype}. Use a "
+            "wider bandwidth, or double precision."
+        )
+    return halves
+
+
+def _measured_again(exponent: Array, near: Array, a: Array, right: Array, columns: Any) -> Array:
+    """-‖a - b‖²/2 of near pairs, coordinate by coordinate."""
+    xp = namespace(exponent)
+    if bool(xp.any(near)):
+        i, j = xp.nonzero(near)
+        difference = a[i] - right[: a.shape[1], columns][:, j].T
+        exponent = assign(exponent, (i, j), -xp.sum(difference * difference, axis=1) / 2)
+    return exponent
 
 
 class Rough(Radial):
@@ -209,17 +268,8 @@ class Rough(Radial):
     their distance: near pairs are measured again, coordinate by coordinate.
     """
 
-    def _refined(self, exponent: Array, a: Array, right: Array, columns: Any) -> Array:
-        xp = namespace(exponent)
-        if 0 in exponent.shape:
-            return exponent
-        scale = -2 * float(xp.min(right[-1, :]))
-        near = exponent > -1e-6 * max(scale, 1e-300)
-        if bool(xp.any(near)):
-            i, j = xp.nonzero(near)
-            difference = a[i] - right[: a.shape[1], columns][:, j].T
-            exponent = assign(exponent, (i, j), -xp.sum(difference * difference, axis=1) / 2)
-        return exponent
+    def _near(self, reach: float, rounding: float) -> float | None:
+        return -1e-6 * max(reach, 1e-300)
 
     @staticmethod
     def _distance(exponent: Array) -> Array:
@@ -317,10 +367,10 @@ class Matern(Rough):
 
     @property
     def _fused(self) -> str | None:  # type: ignore[override]
-        return {0.5: "laplace", 1.5: "matern-3/2", 2.5: "matern-5/2"}.get(self.nu)
+        return {0.5: "laplace", 1.5: "matern-3/2", 2.5: "matern-5/2"}[self._smoothness()]
 
     def _smoothness(self) -> float:
-        if self.nu not in (0.5, 1.5, 2.5):
+        if not isinstance(self.nu, Real) or self.nu not in (0.5, 1.5, 2.5):
             raise ValueError(f"nu must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
         return float(self.nu)
 
@@ -445,6 +495,19 @@ class Polynomial(VectorKernel):
     def __init__(self, degree: int = 2, offset: float = 1.0) -> None:
         self.degree = degree
         self.offset = offset
+
+    def _check(self, points: Any, name: str) -> Points:
+        points = super()._check(points, name)
+        xp, degree = namespace(points), self._degree()
+        size = float(xp.max(xp.abs(points)))
+        inner = size * size * points.shape[1] + float(self.offset)
+        room = math.log(float(xp.finfo(points.dtype).max)) / 2
+        if inner > 1 and degree * math.log(inner) > room:
+            raise ValueError(
+                f"{name} holds numbers as large as {size:.3g}, whose products overflow at degree "
+                f"{degree}. Divide them by their scale first."
+            )
+        return points
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
         self._degree()

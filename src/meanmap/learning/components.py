@@ -122,7 +122,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         of the sample.
         """
         check_is_fitted(self, "components_")
-        z = asarray(scores, self.mean_)
+        z = asarray(checks.numbers(scores, "scores"), self.mean_)
         if z.ndim != 2 or z.shape[1] != self.components_.shape[0]:
             raise ValueError(
                 f"scores: expected rows of {self.components_.shape[0]} scores, as transform gives "

@@ -212,7 +212,12 @@ class Problem:
         rows = K.mean(axis=0)
         G = K - rows - rows[:, None] + rows.mean()
         G[np.diag_indices(n)] += n * regularization
-        factor = scipy.linalg.cho_factor(G, lower=True, overwrite_a=True, check_finite=False)
+        try:
+            factor = scipy.linalg.cho_factor(G, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"regularization={regularization:.3g} is lost in rounding. Use 1e-8 or more."
+            ) from error
         solved = scipy.linalg.cho_solve(factor, self.phi, check_finite=False)
         scale = n * regularization / self.total if self.total > 0 else 0.0
         value = scale * float((self.phi * solved).sum())

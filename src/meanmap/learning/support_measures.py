@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.svm import SVC, SVR
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -65,6 +65,8 @@ class SupportMeasures(OnBags):
         examples = self._again(X)
         if self.space_ is not None:
             return to_numpy(self.space_._transform(examples)) @ coefficients.T
+        if not coefficients.shape[1]:  # no errors beyond epsilon: no bag supports anything
+            return np.zeros((len(examples), len(coefficients)))
         return to_numpy(self.kernel_._matmul(examples, self._support, coefficients.T))
 
 
@@ -240,8 +242,8 @@ def labels(y: Any) -> np.ndarray:
             "class for every bag."
         )
     y = column_or_1d(hosted(y), warn=True)
-    missing = [i for i, value in enumerate(y.tolist()) if value is None or value != value]
-    if missing:
+    missing = np.flatnonzero(checks._missing(y))
+    if len(missing):
         raise ValueError(
             f"Input y contains NaN: {len(missing)} of {len(y)} bags have no class (the first is "
             f"bag {missing[0]}). Leave those bags out."
@@ -269,7 +271,9 @@ def numbers(y: Any, several: bool = False) -> np.ndarray:
             "This estimator requires y to be passed, but the target y is None: fit(X, y) takes a "
             "number for every bag."
         )
-    y = check_array(hosted(y), ensure_2d=False, dtype=np.float64, input_name="y")
+    y = np.asarray(to_numpy(checks.numbers(y, "y")), dtype=np.float64)
+    if y.ndim not in (1, 2) or 0 in y.shape:
+        raise ValueError(f"y: expected a number for every bag, got {checks.describe(y)}.")
     return y if several and y.ndim == 2 else column_or_1d(y, warn=True)
 
 

@@ -176,7 +176,12 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         checks.option(self.solver, "solver", SOLVERS)
         checks.positive(self.tol, "tol", "A thousandth is usual.")
         if self.stiffness is not None:
-            checks.positive(self.stiffness, "stiffness", "None keeps distances exactly.")
+            nu = checks.positive(self.stiffness, "stiffness", "None keeps distances exactly.")
+            if not 1e-30 <= nu <= 1e30:
+                raise ValueError(
+                    f"stiffness must lie between 1e-30 and 1e30, got {nu!r}. None keeps distances "
+                    "exactly."
+                )
         elif self.method == "laplacian":
             raise ValueError(
                 "stiffness=None keeps distances exactly, which smooth maps cannot: "
@@ -218,9 +223,15 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         s, Q = graph.smooth(size, rng)
         B = Q / np.sqrt(s)  # then Σ bₑbₑᵀ = I
         unit = float(graph.squares.mean())
+        if unit < checks.SMALLEST:
+            raise ValueError(
+                "X: the squares of distances between neighbours vanish in rounding. Divide X by "
+                "its scale first."
+            )
         C = B.T @ side.applied(B)
         pull = float(np.linalg.eigvalsh(C)[-1])  # the tension that would hold if all were alike
-        programme = Programme(C / pull, graph.differences @ B, graph.squares / unit, self.stiffness)
+        stiffness = None if self.stiffness is None else float(self.stiffness)
+        programme = Programme(C / pull, graph.differences @ B, graph.squares / unit, stiffness)
         found = programme.solve(self.solver, self.tol, self.max_iter, rng)
         if found.status != "optimal":
             kept = f", distances kept to {found.violation:.2g}" if self.stiffness is None else ""
@@ -295,7 +306,7 @@ def _all_known(y: Any) -> None:
             _all_known(part)
         return
     array = y.to_numpy() if hasattr(y, "to_numpy") else y
-    if not isinstance(array, np.ndarray | list) or not len(array):
+    if not isinstance(array, np.ndarray | list) or not np.shape(array)[:1] or not len(array):
         return
     try:
         array = np.asarray(array)
@@ -324,7 +335,7 @@ def _principal(factors: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def _columns(Y: np.ndarray, c: int) -> np.ndarray:
     """c columns, zeros where there are fewer."""
-    return np.pad(Y[:, :c], ((0, 0), (0, max(0, c - Y.shape[1]))))
+    return np.pad(Y[:, :c], ((0, 0), (0, max(0, int(c) - Y.shape[1]))))
 
 
 __all__ = ["ColoredUnfolding"]

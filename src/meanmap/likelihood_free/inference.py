@@ -319,7 +319,7 @@ class KernelABC(BaseEstimator):
             if array.dtype.kind == "c":
                 raise TypeError("complex numbers")
             array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"y: expected numbers, as the simulator gives ({error}).") from error
         if not array.size:
             raise ValueError(f"y is empty: expected an observation, got {checks.describe(array)}.")
@@ -331,8 +331,7 @@ class KernelABC(BaseEstimator):
                 f"y: expected an observation as the {source} gives it, {like}, or rows of "
                 f"them; got {checks.describe(array)}."
             )
-        if not np.isfinite(array).all():
-            raise ValueError("y contains NaN or infinity; leave such outputs out by a summary.")
+        checks.finite(array, "y")
         return array.reshape(-1, size), single
 
     def _under(self, prior: Any, method: str, regularization: Any) -> Learned:

@@ -182,9 +182,9 @@ def prior_of(value: Any) -> Prior:
     if hasattr(value, "to_numpy"):  # pandas, polars
         names = getattr(value, "columns", None)
         named = None if names is None else tuple(map(str, names))
-        return sample_of(np.asarray(value.to_numpy()), named)
+        return sample_of(to_numpy(checks.numbers(value, "prior")), named)
     if isinstance(value, list | tuple) or hasattr(value, "shape"):
-        return sample_of(to_numpy(value) if hasattr(value, "shape") else np.asarray(value), None)
+        return sample_of(to_numpy(checks.numbers(value, "prior")), None)
     if callable(value):
         return Prior(value, None)
     raise TypeError(

@@ -256,7 +256,7 @@ def _numbers(values: Any) -> np.ndarray:
         if array.dtype.kind == "c":
             raise TypeError("complex numbers; give real and imaginary parts as two columns")
         return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"simulator: expected an array of numbers, one row a draw, got "
             f"{checks.describe(values)} ({error}). Outputs of different lengths need a summary "

@@ -150,7 +150,8 @@ def bumps(at: np.ndarray, values: np.ndarray) -> str:
         while high < len(w) - 1 and w[high + 1] > w[top] / 2:
             high += 1
         # as many digits as tell the ends apart
-        size, width = float(np.abs(at[[low, top, high]]).max()), max(at[high] - at[low], 1e-300)
+        size = float(np.abs(at[[low, top, high]]).max())
+        width = max(float(at[high] - at[low]), 1e-15 * size, 1e-300)
         digits = max(2, 1 + math.ceil(math.log10(size / width + 1)))
         if 1 <= size < 1e6:
             digits = max(digits, 1 + math.floor(math.log10(size)))  # no powers of ten

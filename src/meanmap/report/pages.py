@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import meanmap
@@ -103,6 +103,7 @@ def footer() -> str:
 #: What lines of verdicts say of claims that were tried; the experiments share these words.
 AGAINST = re.compile(r"does not hold|\(not reached\)|worse than|not below|Not so: (?!nowhere)")
 FOR = re.compile(r"\bholds?\b|\(reached\)|better than|\bbelow it at every|Not so: nowhere")
+NOTHING: Mapping[str, str] = {}
 STANDINGS = {
     "holds": "holds",
     "fails": "not all holds",
@@ -115,11 +116,15 @@ EXPLAINED = (
 )
 
 
-def experiments_page(outcomes: Sequence[Outcome]) -> str:
-    """One self-contained page of experiments: published figures, ours, pictures, verdicts."""
+def experiments_page(outcomes: Sequence[Outcome], left_out: Mapping[str, str] = NOTHING) -> str:
+    """One self-contained page of experiments: published figures, ours, pictures, verdicts.
+
+    `left_out` has the names of those that could not be run, and why.
+    """
     outcomes = list(outcomes)
     title = "The experiments of the papers, reproduced"
     parts = [html.paragraph(EXPLAINED), summary(outcomes)]
+    parts += [html.paragraph(f"Not run: {name}. {why}") for name, why in left_out.items()]
     for outcome in outcomes:
         parts.append(f'<section data-standing="{standing(outcome)}">')
         parts += experiment(outcome)

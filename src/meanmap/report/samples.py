@@ -281,7 +281,7 @@ def read_targets(
         labelled = np.flatnonzero(known[rows[1]])
         found = found[rows[1]][labelled]
         if len(found):
-            found = np.array(found.tolist())  # without the missing ones a plain type
+            found = checks.labels(np.array(found.tolist(), dtype=object), "y_test")  # a plain type
             others = like(values, found) if classes else column(found, "y_test")
     field = Field("target", Delta() if classes else Gaussian(), values[rows[0]], others)
     return Targets(field, labelled, classes)
@@ -310,13 +310,18 @@ def column(values: np.ndarray, name: str) -> np.ndarray:
 
 def like(values: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Classes of test rows in the type of those of training rows."""
-    text = [array.dtype.kind in "US" for array in (values, found)]
-    if text[0] != text[1]:
+    found = np.asarray(checks.labels(found, "y_test"))
+    # text, dates, truth values and numbers: each kind is equal to its own alone
+    kinds = [
+        next(k for k in ("US", "mM", "fiub", array.dtype.kind) if array.dtype.kind in k)
+        for array in (values, found)
+    ]
+    if kinds[0] != kinds[1]:
         raise TypeError(
             f"y holds classes like {values[0]!r} and y_test like {found[0]!r}: none would be equal "
             "to another. Use one type in both."
         )
-    return np.asarray(checks.labels(found, "y_test")).astype(np.result_type(values, found))
+    return found.astype(np.result_type(values, found))
 
 
 def pair_rows(samples: Samples, targets: Targets) -> tuple[Points, Points, Kernel | None]:

@@ -274,7 +274,7 @@ def shift_report(
     compared = targets is not None and len(targets.labelled) >= LABELLED
     many = len(samples.fields) if len(samples.fields) > 1 else 0
     tests = 1 + many + (3 if compared else 0)
-    draws = int(min(max(999, math.ceil(2 * tests / level)), MOST_DRAWS))
+    draws = math.ceil(min(max(999, 2 * tests / level), MOST_DRAWS))
     with progress_bar(tests + 3, "shift", progress, "test") as done:
         rows, figures = tested(samples, targets if compared else None, level, draws, rng, done)
         if figures.any_shift:

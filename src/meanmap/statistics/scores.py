@@ -47,7 +47,9 @@ def score_values(score: Any, points: Array, name: str = "score") -> np.ndarray:
             f"got shape {array.shape}. A score function takes all points at once, rows of an "
             "array, and returns as many rows."
         )
-    if array.dtype.kind not in "fiu":
+    if array.dtype.kind == "O":
+        array = to_numpy(checks.numbers(array, name))
+    if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}.")
     array = array.astype(np.float64)
     bad = ~np.isfinite(array).all(axis=1)
@@ -57,6 +59,7 @@ def score_values(score: Any, points: Array, name: str = "score") -> np.ndarray:
             f"{int(np.flatnonzero(bad)[0])}). The density must be positive and differentiable at "
             "every point; a sample outside its support does not come from it."
         )
+    checks.finite(array, name)  # nor too large to be squared
     return array
 
 
