@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +73,30 @@ def test_reproduce(typer: Any, calls: list[Any], capsys: pytest.CaptureFixture[s
 def test_all(typer: Any, calls: list[Any]) -> None:
     assert cli.call(["reproduce", "all"]) == 0
     assert [name for name, _ in calls] == list(experiments.names())
+
+
+def test_of_all_those_that_lack_a_package_are_left_out(
+    typer: Any,
+    calls: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    there = experiments.run
+
+    def run(name: str, **options: Any) -> Any:
+        if name == "genetics":
+            raise ImportError("genetics needs msprime: pip install msprime")
+        return there(name, **options)
+
+    monkeypatch.setattr(experiments, "run", run)
+    assert cli.call(["reproduce", "all", "--report", str(tmp_path / "page.html")]) == 0
+    assert "genetics is left out: genetics needs msprime" in capsys.readouterr().err
+    page = (tmp_path / "page.html").read_text()
+    assert "Not run: genetics. genetics needs msprime" in page and "The circle" in page
+    # asked for by name it is an error
+    assert cli.call(["reproduce", "genetics"]) == 1
+    assert one_line(capsys.readouterr().err)
 
 
 def test_json_is_all_there_is(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import os
 import re
 import subprocess
@@ -89,6 +90,16 @@ def test_public_names_exist_and_are_documented() -> None:
     for module in (meanmap.kernels, meanmap.spaces):
         for name in module.__all__:
             assert getattr(module, name).__doc__, f"{module.__name__}.{name} has no docstring"
+
+
+def test_public_names_have_an_example() -> None:
+    """In their docstrings, where the tests run them."""
+    for module in (meanmap, meanmap.kernels, meanmap.spaces):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.ismodule(value) or inspect.isclass(value) and issubclass(value, Warning):
+                continue
+            assert ">>>" in value.__doc__, f"{module.__name__}.{name} has no example"
 
 
 def test_public_contract() -> None:

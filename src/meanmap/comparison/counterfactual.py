@@ -43,6 +43,18 @@ class CounterfactualEffect(TestResult):
         `‖effect‖²`, which is positive for any sample.
     mean_effect : array or None
         The difference of the mean outcomes; None for outcomes that are no vectors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import counterfactual_effect
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(200, 1))
+    >>> control = x + 0.1 * rng.normal(size=x.shape)
+    >>> treated = x + 1 + 0.1 * rng.normal(size=x.shape)
+    >>> found = counterfactual_effect(x[:100], control[:100], x[100:], treated[100:], rng=0)
+    >>> bool(abs(abs(found.mean_effect) - 1) < 0.2), found.pvalue < 0.05
+    (True, True)
     """
 
     treated: Embedding

@@ -328,6 +328,18 @@ class PowerAnalysis:
         What was asked for.
     pilot : tuple of int
         Points of the pilot, a number for each sample of its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import power_analysis, two_sample_test
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(60, 1)), rng.normal(1.0, 1.0, size=(60, 1))
+    >>> found = power_analysis(
+    ...     two_sample_test, X, Y, sizes=[10, 40], n_simulations=40, n_permutations=99, rng=0
+    ... )
+    >>> bool(found.powers[1] > found.powers[0])
+    True
     """
 
     size: int | None

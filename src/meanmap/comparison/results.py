@@ -151,6 +151,16 @@ class TestResult:
         How many points there were.
     notes : tuple of str
         What else a reader should know.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> rng = np.random.default_rng(0)
+    >>> result = two_sample_test(rng.normal(size=(100, 1)), rng.normal(1, 1, size=(100, 1)), rng=0)
+    >>> statistic, pvalue = result
+    >>> pvalue == result.pvalue, pvalue < 0.01
+    (True, True)
     """
 
     __test__ = False  # not a test of pytest's

@@ -29,6 +29,20 @@ class Stream:
     belief : the embedding of the state's distribution now; None before the first step
     steps : how many steps it has taken
     log_evidence : the sum of log D(o) over the observations so far
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import AdditiveFilter
+    >>> rng = np.random.default_rng(0)
+    >>> angle = np.cumsum(rng.normal(0.3, 0.1, size=300))
+    >>> states = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    >>> seen = states + 0.2 * rng.normal(size=states.shape)
+    >>> live = AdditiveFilter(validation=None).fit(states[:290], seen[:290]).start()
+    >>> for row in seen[290:]:
+    ...     belief = live.step(row)
+    >>> bool(np.linalg.norm(belief.mean() - states[-1]) < 0.4)
+    True
     """
 
     def __init__(self, model: StateFilter, prior: Belief | None) -> None:

@@ -35,6 +35,18 @@ class Track:
         observations, given those before it; 0 where nothing was observed
     support : how near each observation is to the training observations, 1 near and 0 far; NaN where
         nothing was observed
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import AdditiveFilter
+    >>> rng = np.random.default_rng(0)
+    >>> angle = np.cumsum(rng.normal(0.3, 0.1, size=300))
+    >>> states = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    >>> seen = states + 0.2 * rng.normal(size=states.shape)
+    >>> track = AdditiveFilter(validation=None).fit(states[:250], seen[:250]).filter(seen[250:])
+    >>> track.mean.shape, track.interval(0.9)[0].shape
+    ((50, 2), (50, 2))
     """
 
     kind: str  # "filtered", "smoothed" or "predicted"

@@ -27,7 +27,20 @@ MOST = 4000  # steps that candidates are compared on: more of them would tell li
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Every candidate with its mean squared error on the half that it had not seen."""
+    """Every candidate with its mean squared error on the half that it had not seen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import AdditiveFilter
+    >>> rng = np.random.default_rng(0)
+    >>> angle = np.cumsum(rng.normal(0.3, 0.1, size=200))
+    >>> states = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    >>> seen = states + 0.2 * rng.normal(size=states.shape)
+    >>> found = AdditiveFilter(progress=False).fit(states, seen).validation_
+    >>> found.best["regularization"] in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+    True
+    """
 
     candidates: list[dict[str, Any]]
     errors: np.ndarray

@@ -70,6 +70,17 @@ class Embedding:
     kernel : the kernel, its bandwidth resolved
     atoms, weights : the points and their weights, which may be negative
     space, coordinates : the element in coordinates, computed when first asked for
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import embed
+    >>> e = embed(np.random.default_rng(0).normal(size=(500, 1)))
+    >>> e.mean().round(1), e.std().round(1)
+    (array([-0.]), array([1.]))
+    >>> low, high = e.interval(0.9)
+    >>> bool(low[0] < -1.4 and high[0] > 1.4)
+    True
     """
 
     __array_ufunc__ = None  # a NumPy array times an embedding is the embedding's to refuse

@@ -96,6 +96,13 @@ def run(
         Processes that share the runs, as in scikit-learn.
     progress : bool or None
         Show a progress bar; None on a terminal only.
+
+    Examples
+    --------
+    >>> from meanmap import experiments
+    >>> outcome = experiments.run("identities", quick=True, progress=False)
+    >>> outcome.name
+    'identities'
     """
     module = import_module(f"meanmap.experiments.{known([name])[0]}")
     began = time.perf_counter()

@@ -55,6 +55,18 @@ class Beliefs:
     iterations : int
     mean, std, mode : dict from node
         Of numbers (`mode` of anything): what `belief(node)` has, for all nodes at once.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import numpy as np
+    >>> from meanmap import BeliefPropagation
+    >>> a = np.random.default_rng(0).normal(size=200)
+    >>> table = {"a": a, "b": a + 0.1, "c": a - 0.1}
+    >>> model = BeliefPropagation(nx.cycle_graph(["a", "b", "c"]), random_state=0).fit(table)
+    >>> found = model.run({"a": 1.0})
+    >>> bool(abs(found.mean["b"] - 1.1) < 0.2)
+    True
     """
 
     passing: Passing

@@ -46,6 +46,17 @@ class Kernel(BaseEstimator):
     returns a kernel whose parameters are all numbers; models keep that one (`kernel_x_`,
     `embedding.kernel`). Kernels add, multiply and scale; `k + 1` adds a constant, `kx @ ky` is the
     tensor product on pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import Gaussian
+    >>> k = Gaussian(1.0)
+    >>> k(np.zeros((2, 1)), np.ones((1, 1))).round(3)  # a Gram matrix
+    array([[0.607],
+           [0.607]])
+    >>> k.matmul(np.zeros((2, 1)), np.ones((3, 1)), np.ones(3)).round(3)  # times a vector
+    array([1.82, 1.82])
     """
 
     #: Whether k(x, x) stays bounded on the whole domain (Fukumizu et al. 2013 assume it does).

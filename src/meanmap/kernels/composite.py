@@ -140,7 +140,14 @@ class Pair(Kernel):
 
 
 class Sum(Pair):
-    """k₁ + k₂. Write `k1 + k2`, or `k + 1` for a constant."""
+    """k₁ + k₂. Write `k1 + k2`, or `k + 1` for a constant.
+
+    Examples
+    --------
+    >>> from meanmap.kernels import Gaussian, Laplace
+    >>> Gaussian(1.0) + Laplace(2.0)
+    Gaussian(bandwidth=1.0) + Laplace(bandwidth=2.0)
+    """
 
     def _against(self, B: Points) -> Comparison:
         left, right = self.left._against(B), self.right._against(B)
@@ -183,7 +190,15 @@ class Sum(Pair):
 
 
 class Product(Pair):
-    """k₁ · k₂ on the same points. Write `k1 * k2`."""
+    """k₁ · k₂ on the same points. Write `k1 * k2`.
+
+    Examples
+    --------
+    >>> from meanmap.kernels import Gaussian, Polynomial
+    >>> k = Gaussian(1.0) * Polynomial(2)
+    >>> k([[0.0]], [[0.0]])  # 1 times (0 + 1)²
+    array([[1.]])
+    """
 
     def _against(self, B: Points) -> Comparison:
         left, right = self.left._against(B), self.right._against(B)
@@ -292,7 +307,15 @@ class Around(Kernel):
 
 
 class Scaled(Around):
-    """c · k for a positive number c. Write `2.0 * k`."""
+    """c · k for a positive number c. Write `2.0 * k`.
+
+    Examples
+    --------
+    >>> from meanmap.kernels import Gaussian
+    >>> k = 2.0 * Gaussian(1.0)
+    >>> k([[0.0]], [[0.0]])
+    array([[2.]])
+    """
 
     def __init__(self, kernel: Kernel, factor: float) -> None:
         self.kernel = kernel

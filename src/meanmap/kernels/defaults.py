@@ -23,6 +23,13 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
     Rows of numbers get a Gaussian at the median distance, labels (strings, booleans) a delta
     kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product, a data frame
     with columns that are no numbers the product of its columns' kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import default_kernel
+    >>> default_kernel(np.zeros((3, 2)))
+    Gaussian(bandwidth='median')
     """
     if isinstance(points, tuple):
         if not points:
@@ -57,7 +64,15 @@ def _is_text(array: np.ndarray) -> bool:
 
 
 def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
-    """A kernel from what a user passed: None, ours or scikit-learn's, a function, a tuple."""
+    """A kernel from what a user passed: None, ours or scikit-learn's, a function, a tuple.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import as_kernel
+    >>> as_kernel(None, np.array(["sun", "rain"]))
+    Delta()
+    """
     if kernel is None:
         return default_kernel(points, name)
     if isinstance(kernel, Kernel):

@@ -25,6 +25,15 @@ class SelectionPath:
         penalty λ at which so many have coefficients.
     name : str
         What `dependence` is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import HSICSelector
+    >>> X = np.random.default_rng(0).normal(size=(100, 4))
+    >>> path = HSICSelector(2, random_state=0).fit(X, X[:, 1] + X[:, 3] ** 2).path_
+    >>> type(path).__name__
+    'SelectionPath'
     """
 
     n_features: np.ndarray

@@ -23,6 +23,17 @@ class Posterior(Embedding):
     `interval`, `std`, `density`, `sample`, the plot) is answered by draws with positive weights:
     what the conditional mean leaves of parameters whose outputs were like the observation, put
     around the mean of this posterior. They lie between the prior's draws, not only on them.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from meanmap import KernelABC
+    >>> def simulator(theta, rng):
+    ...     return theta + 0.5 * rng.normal(size=theta.shape)
+    >>> model = KernelABC(simulator, {"place": stats.norm()}, random_state=0).fit(1000)
+    >>> posterior = model.posterior([1.0])
+    >>> posterior.mean().round(1), posterior.sample(100, rng=0).shape
+    (array([0.8]), (100, 1))
     """
 
     names: tuple[str, ...] = ()
@@ -194,6 +205,17 @@ class Calibration:
 
     If posteriors are right, the ranks are uniform between 0 and 1 (Talts et al. 2018), and an
     interval of 90% holds the truth in 90% of the runs.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from meanmap import KernelABC
+    >>> def simulator(theta, rng):
+    ...     return theta + 0.5 * rng.normal(size=theta.shape)
+    >>> model = KernelABC(simulator, {"place": stats.norm()}, random_state=0).fit(500)
+    >>> found = model.calibrate(200)
+    >>> bool(0.8 < found.coverage(0.9)[0] < 0.98)
+    True
     """
 
     ranks: np.ndarray  # (runs, parameters), in [0, 1]
@@ -220,7 +242,18 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class PredictiveCheck:
-    """What the simulator makes of draws from the posterior, beside what was observed."""
+    """What the simulator makes of draws from the posterior, beside what was observed.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from meanmap import KernelABC
+    >>> def simulator(theta, rng):
+    ...     return theta + 0.5 * rng.normal(size=theta.shape)
+    >>> model = KernelABC(simulator, {"place": stats.norm()}, random_state=0).fit(500)
+    >>> model.check([0.5]).pvalues.shape
+    (1,)
+    """
 
     simulated: np.ndarray  # (draws, outputs)
     observed: np.ndarray  # (outputs,)

@@ -48,6 +48,16 @@ class ShiftReport:
     outside : the share of test rows that are unlike all training rows
     extremes : the row most like test and unlike training, and the reverse, in words
     notes : what else a reader should know
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import shift_report
+    >>> rng = np.random.default_rng(0)
+    >>> train, test = rng.normal(size=(200, 2)), rng.normal(size=(150, 2)) + [1.0, 0.0]
+    >>> report = shift_report(train, test, rng=0)
+    >>> report.overall.pvalue < 0.05, report.columns[0].name
+    (True, 'x0')
     """
 
     kind: str

@@ -30,7 +30,20 @@ Work = Callable[[int, slice, Array], None]
 
 
 class Coordinates:
-    """A fitted feature map ψ with k(x, x') ≈ ψ(x)·ψ(x')."""
+    """A fitted feature map ψ with k(x, x') ≈ ψ(x)·ψ(x').
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import Gaussian
+    >>> from meanmap.spaces import PivotedCholesky
+    >>> X = np.random.default_rng(0).normal(size=(200, 1))
+    >>> found, psi = PivotedCholesky(1e-6).fit(Gaussian(1.0), X, np.full(200, 1 / 200))
+    >>> bool(abs(psi @ psi.T - Gaussian(1.0)(X)).max() < 1e-2)
+    True
+    >>> bool(abs(found.transform(X) - psi).max() < 1e-8)
+    True
+    """
 
     rank: int
     #: Σ wᵢ (k(xᵢ, xᵢ) - ‖ψ(xᵢ)‖²) over Σ wᵢ k(xᵢ, xᵢ), on the sample it was fitted to; where ψ is
@@ -111,7 +124,16 @@ def summed(
 
 @dataclass(frozen=True)
 class Basis:
-    """How a kernel is given coordinates."""
+    """How a kernel is given coordinates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.spaces import Nystroem, Space
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> Space(basis=Nystroem(20, random_state=0)).fit(X).transform(X[:3]).shape
+    (3, 20)
+    """
 
     def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
         """The feature map fitted to a weighted sample, and the sample's coordinates."""

@@ -34,6 +34,14 @@ class Compression:
     mmd : float
         `‖μ_sample - μ_points‖²`, as `mmd(sample, points, kernel, "V")`; computed when first asked
         for, from all pairs of points of the sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import compress
+    >>> few = compress(np.random.default_rng(0).normal(size=(1000, 2)), 20, rng=0)
+    >>> few.points.shape, round(float(few.weights.sum()), 6)
+    ((20, 2), 1.0)
     """
 
     points: Points
