@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "src" / "meanmap" / "data"
+import meanmap
+
+FOLDER = Path(meanmap.__file__).parent / "data"
 
 Table = dict[str, list[str]]
 
