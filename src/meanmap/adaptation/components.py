@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
@@ -343,7 +343,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
         candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
         if self.kernel is None and isinstance(kernel, Gaussian):
-            candidates = [(f, clone(kernel).set_params(bandwidth=f"{f}*median")) for f in FACTORS]
+            candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
         return search(candidates, make, directions, MULTIPLES, judge)
 
     @property

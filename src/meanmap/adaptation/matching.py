@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -315,7 +315,7 @@ def search(
     both = concatenate([train, test])
     candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
     if free and isinstance(kernel, Gaussian):
-        candidates = [(f, clone(kernel).set_params(bandwidth=f"{f}*median")) for f in FACTORS]
+        candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
     table = []
     for factor, candidate in candidates:
         basis = PivotedCholesky(1e-4, max_rank=SEARCHED)

@@ -33,7 +33,7 @@ from meanmap.selection import effective_size
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.tiles import on_host
 
-BANDWIDTH = "0.4*median"  # narrower than the median: widths of classes are to be told apart
+BANDWIDTH = "0.4*scaled median"  # narrower than the median: widths of classes are to be told apart
 SHARE = 0.1  # λ of "auto", in units of the noise of both samples, 1/n + 1/m; a column for classes
 CLASSES_RIDGE, RIDGE = 1e-6, 1e-4  # ρ of β: one number a class, or a function
 RANK = 30  # features of numbers y at most
@@ -55,7 +55,7 @@ class LocationScaleShift(BaseEstimator):
     ----------
     kernel_x : Gaussian or None
         On the rows, each column divided by its deviation among the test rows. None is
-        `Gaussian("0.4*median")`.
+        `Gaussian("0.4*scaled median")`.
     kernel_y : Kernel, callable or None
         None is `Delta()` if y looks like classes to scikit-learn (text, booleans, few whole
         numbers), else as for numbers.

@@ -252,9 +252,11 @@ def learned_metric(Z: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """
     Z, targets = searched(Z, targets)
     spread = Z.std(axis=0)
-    metric = np.diag(np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0))
+    units = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
+    metric = np.eye(Z.shape[1])
     if Z.shape[1] == 1:
-        return metric  # one direction has no other to be weighed against
+        return units * metric  # one direction has no other to be weighed against
+    Z = Z * units
     best, least = metric, np.inf
     for step in range(STEPS + 1):
         error, gradient = _metric_step(Z @ metric, targets, step < STEPS)
@@ -267,7 +269,7 @@ def learned_metric(Z: np.ndarray, targets: np.ndarray) -> np.ndarray:
         spectrum = Spectrum.of(outer / total)
         lengths = np.sqrt(np.maximum(spectrum.values, 0.0) + FLOOR)
         metric = (spectrum.vectors * lengths) @ spectrum.vectors.T
-    return best
+    return units[:, None] * best
 
 
 def _metric_step(Z: np.ndarray, targets: np.ndarray, more: bool) -> tuple[float, np.ndarray]:

@@ -153,13 +153,13 @@ class FieldLearner:
         kernel = one_kernel(names, kernels)
         label = str(names[known[0]])
         stacked = stack([table[names[i]] for i in known], [names[i] for i in known])
-        found = variable(stacked, kernel, label, "median")
+        found = variable(stacked, kernel, label)
         place, row = np.asarray(known)[found.rows // n], found.rows % n
         here = weights[row] > 0
         if not here.any():
             raise ValueError(f"{label}: all rows in which it has a value have weight zero.")
         if kernel is None and here.sum() >= MANY and isinstance(found.kernel, Gaussian):
-            found = replace(found, kernel=Gaussian("0.5*median"))
+            found = replace(found, kernel=Gaussian("0.5*scaled median"))
         points, w = take(found.points, here), weights[row[here]]
         some = self.some(len(w))
         resolved = found.kernel.resolve(take(points, some), w[some])

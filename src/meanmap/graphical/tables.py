@@ -88,7 +88,9 @@ def in_one_library(table: dict[Name, Any]) -> dict[Name, Any]:
     return {**table, **same}
 
 
-def variable(values: Any, kernel: Kernel | None, name: str, bandwidth: str = "median") -> Variable:
+def variable(
+    values: Any, kernel: Kernel | None, name: str, bandwidth: str = "scaled median"
+) -> Variable:
     """A column as points of its kernel, NaN and None left out; the bandwidth is a default one's."""
     if kernel is None:
         kernel = default_for(values, name)

@@ -321,7 +321,10 @@ def show(value: Any) -> str:
     if is_array(value) and value.ndim > 1:
         return f"<{'×'.join(map(str, value.shape))} array>"
     if isinstance(value, tuple | list) or is_array(value):
-        return f"({', '.join(show(float(v)) for v in value)})"
+        shown = [show(float(v)) for v in value]
+        if len(shown) > 8:
+            shown = [*shown[:4], f"... {len(shown)} in all"]
+        return f"({', '.join(shown)})"
     if callable(value) and not isinstance(value, Kernel):
         return getattr(value, "__name__", repr(value))
     return repr(value)

@@ -10,11 +10,19 @@ import numpy as np
 from sklearn.base import clone
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, is_array
+from meanmap.arrays import Array, Points, count, is_array, to_numpy
+from meanmap.kernels.bandwidths import (
+    SCALED,
+    column_scales,
+    median_distance,
+    median_factor,
+    parse_bandwidth,
+    some_rows,
+)
 from meanmap.kernels.base import Kernel
 from meanmap.kernels.composite import Pair, Scaled, TensorProduct
 from meanmap.kernels.discrete import Delta
-from meanmap.kernels.vectors import Gaussian
+from meanmap.kernels.vectors import Gaussian, Radial
 
 
 class Columns(TensorProduct):
@@ -26,9 +34,11 @@ class Columns(TensorProduct):
     Parameters
     ----------
     columns : dict from column to Kernel, or None
-        A kernel of None is the default for the column's dtype: a Gaussian at the median distance
-        for numbers, a delta kernel for text, categories and booleans. `Columns()` takes all
-        columns of the table that it meets first, by default.
+        A kernel of None is the default for the column's dtype: a Gaussian for numbers, a delta
+        kernel for text, categories and booleans. Their widths are found together, at the median
+        distance of rows whose columns are on a common scale ("scaled median"), two different
+        labels at distance 1. `Columns()` takes all columns of the table that it meets first, by
+        default.
 
     Examples
     --------
@@ -37,8 +47,8 @@ class Columns(TensorProduct):
     >>> from meanmap.kernels import Columns, Laplace
     >>> people = pd.DataFrame({"age": [31.0, 45.0, 62.0], "city": ["Oslo", "Rome", "Oslo"]})
     >>> embed(people, kernel=Columns()).kernel
-    Columns({'age': Gaussian(bandwidth=17.0), 'city': Delta()})
-    >>> kernel = Columns({"age": Laplace(20.0), "city": None}).resolve(people)
+    Columns({'age': Gaussian(bandwidth=36.1249), 'city': Delta(other=0.677...)})
+    >>> kernel = Columns({"age": Laplace(20.0), "city": Delta()})
     >>> kernel(people).round(2)
     array([[1.  , 0.  , 0.21],
            [0.  , 1.  , 0.  ],
@@ -89,7 +99,7 @@ class Columns(TensorProduct):
         _same_names(known, table, name)
         return Columns(
             {
-                column: default_for(table[column], f"{name}[{column!r}]") if k is None else k
+                column: _scaled_default(table[column], f"{name}[{column!r}]") if k is None else k
                 for column, k in known.items()
             }
         )
@@ -121,8 +131,10 @@ class Columns(TensorProduct):
     def resolve(self, points: Points, weights: Array | None = None) -> Columns:
         kernel = self.bound(points)
         points = points if isinstance(points, tuple) else kernel._check(points, "points")
-        triples = zip(kernel._named(), kernel.kernels, points, strict=True)
-        return Columns({column: k.resolve(part, weights) for column, k, part in triples})
+        names, parts = list(kernel._named()), list(kernel.kernels)
+        found = _common_scale(parts, points, weights)
+        resolved = [found.get(i) or k.resolve(points[i], weights) for i, k in enumerate(parts)]
+        return Columns(dict(zip(names, resolved, strict=True)))
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -281,6 +293,53 @@ def default_for(column: Any, name: str) -> Kernel:
         "kernels.Delta() or one on strings, graphs or series, or turn the column into numbers "
         "(dates into days since the first)."
     )
+
+
+def _scaled_default(column: Any, name: str) -> Kernel:
+    """The same with a width that is found together with those of the other columns."""
+    kernel = default_for(column, name)
+    return Gaussian(SCALED) if isinstance(kernel, Gaussian) else Delta(SCALED)
+
+
+def _common_scale(
+    kernels: list[Kernel], points: tuple[Points, ...], weights: Array | None
+) -> dict[int, Kernel]:
+    """The kernels whose width is a multiple of the "scaled median", resolved together."""
+    chosen = [i for i, kernel in enumerate(kernels) if _is_scaled(kernel)]
+    if not chosen:
+        return {}
+    n = count(points)
+    w = np.ones(n) if weights is None else to_numpy(weights).astype(np.float64)
+    rows = some_rows(w)
+    columns, scales = [], {}
+    for i in chosen:
+        if isinstance(kernels[i], Delta):
+            labels = np.unique(to_numpy(points[i])[rows], return_inverse=True)[1].ravel()
+            # different labels at distance 1
+            columns.append(np.eye(labels.max(initial=0) + 1)[labels] / 2**0.5)
+            continue
+        x = to_numpy(points[i]).astype(np.float64)
+        scales[i] = column_scales(x, w)
+        columns.append(x[rows] / scales[i])
+    sigma = median_distance(np.concatenate(columns, axis=1), w[rows])
+    found: dict[int, Kernel] = {}
+    for i in chosen:
+        kernel = kernels[i]
+        if isinstance(kernel, Delta):
+            found[i] = kernel.at_distance(sigma)
+        elif isinstance(kernel, Radial):
+            widths = median_factor(kernel.bandwidth, SCALED) * sigma * scales[i]
+            plain = float(widths[0]) if len(widths) == 1 else tuple(map(float, widths))
+            found[i] = clone(kernel).set_params(bandwidth=plain)
+    return found
+
+
+def _is_scaled(kernel: Kernel) -> bool:
+    """Whether a width is to be found together with those of other columns."""
+    value = kernel.other if isinstance(kernel, Delta) else getattr(kernel, "bandwidth", None)
+    if not isinstance(kernel, Delta | Radial) or not isinstance(value, str) or value == "loo":
+        return False
+    return parse_bandwidth(value)[1] == SCALED
 
 
 def all_numbers(frame: Any) -> bool:

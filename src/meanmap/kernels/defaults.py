@@ -20,7 +20,8 @@ from meanmap.kernels.vectors import Gaussian
 def default_kernel(points: Any, name: str = "points") -> Kernel:
     """A kernel for this kind of points.
 
-    Rows of numbers get a Gaussian at the median distance, labels (strings, booleans) a delta
+    Rows of numbers get a Gaussian with one bandwidth per column ("scaled median", which does not
+    depend on the units of the columns), labels (strings, booleans) a delta
     kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product, a data frame
     with columns that are no numbers the product of its columns' kernels.
 
@@ -29,7 +30,7 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
     >>> import numpy as np
     >>> from meanmap.kernels import default_kernel
     >>> default_kernel(np.zeros((3, 2)))
-    Gaussian(bandwidth='median')
+    Gaussian(bandwidth='scaled median')
     """
     if isinstance(points, tuple):
         if not points:
@@ -56,7 +57,7 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
         return Trace()
     if isinstance(array, np.ndarray) and array.dtype.kind in "USO" and _is_text(array):
         return Delta()
-    return Gaussian()
+    return Gaussian("scaled median")
 
 
 def _is_text(array: np.ndarray) -> bool:

@@ -149,7 +149,7 @@ class OnBags(BaseEstimator):
             isinstance(first, list) and len(first) and isinstance(first[0], Normal)
         )
         if normal and self.kernel is None:
-            return Gaussian()
+            return Gaussian("scaled median")
         return as_kernel(self.kernel, first, "X[0]")
 
     def _embedded(
