@@ -394,10 +394,7 @@ class Embedding:
         share = 1 / mass[..., None]
         coordinates = partial(_scaled, self, share) if self._by_coordinates else None
         if isinstance(self._weights, FactoredWeights):
-            scaled = FactoredWeights(
-                self._weights.scale, self._weights.rows, self._weights.vector * share
-            )
-            return self._like(scaled, coordinates)
+            return self._like(self._weights.multiplied(1 / mass), coordinates)
         return self._like(self.weights * share, coordinates)
 
     def mean(self) -> Array:
