@@ -35,6 +35,7 @@ from meanmap.embeddings.values import (
     FactoredWeights,
     each_part,
     function_values,
+    middle,
     numeric,
     root,
     variance,
@@ -399,7 +400,14 @@ class Embedding:
 
     def mean(self) -> Array:
         """The mean of the points, by weights normalised to one."""
-        return self.normalized().moment(numeric)
+        p = self.normalized()
+
+        def average(part: Array) -> Array:
+            values = numeric(part)
+            centre = middle(values)  # rounding of the weights' sum would be multiplied by it
+            return (p._total(values - centre) + centre)[()]
+
+        return each_part(p.atoms, average)
 
     def moment(self, function: Callable[[Array], Array]) -> Any:
         """`Σ wᵢ f(xᵢ)` of the atoms, of each variable by itself where they are tuples."""
@@ -416,7 +424,7 @@ class Embedding:
         def deviation(part: Array) -> Array:
             values = numeric(part)
             xp = namespace(values)
-            flat = xp.reshape(values, (values.shape[0], -1))
+            flat = xp.reshape(values - middle(values), (values.shape[0], -1))
             first, second = p._total(flat), p._total(flat * flat)
             found = root(variance(first, second, p._weights, flat))
             return xp.reshape(found, (*found.shape[:-1], *values.shape[1:]))[()]

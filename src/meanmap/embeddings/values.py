@@ -146,10 +146,22 @@ def each_part(points: Points, function: Callable[[Array], Array]) -> Any:
     return function(points)
 
 
+def middle(values: Array) -> Array:
+    """A point amid numbers (n, …): in each column the median of at most 101 rows, one of them.
+
+    A difference of second moments about the origin has no digits left where a sample lies far from
+    it, so moments are taken about this point. A mean would follow a single wild row.
+    """
+    rows = np.linspace(0, values.shape[0] - 1, min(values.shape[0], 101)).astype(int)
+    some = np.sort(to_numpy(take(values, rows)), axis=0)
+    return asarray(some[(len(some) - 1) // 2], values)
+
+
 def variance(first: Array, second: Array, weights: Any, values: Array) -> Array:
     """`E x² - (E x)²` in each column, of a distribution near the weights where it is negative.
 
-    `first` and `second` are (…, q), `values` (n, q). A variance of 0 would pass for certainty.
+    `first` and `second` are (…, q), `values` (n, q), all about a point amid them (`middle`). A
+    variance of 0 would pass for certainty.
     """
     spread = second - first * first
     xp = namespace(spread)

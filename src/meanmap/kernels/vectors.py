@@ -207,17 +207,16 @@ class Radial(VectorKernel):
     def _measured(self, B: Points, profile: Callable[[Array], Array]) -> Comparison:
         xp = namespace(B)
         d = B.shape[1]
-        scaled = self.scaled(B).T
-        centre = xp.mean(scaled, axis=1)  # smaller numbers, smaller rounding
+        centre = xp.mean(B, axis=0)  # smaller numbers, smaller rounding
         right = xp.empty((d + 2, B.shape[0]), dtype=B.dtype, device=device(B))
-        right = assign(right, slice(0, d), scaled - centre[:, None])
+        right = assign(right, slice(0, d), self.scaled(B - centre).T)
         right = assign(right, d, 1.0)
         right = assign(right, d + 1, _halves(right[:d].T))
         reach = -2 * float(xp.min(right[d + 1])) if B.shape[0] else 0.0
         bar = self._near(reach, epsilon(right))
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
-            a = self.scaled(A) - centre
+            a = self.scaled(A - centre)
             halves = _halves(a)[:, None]
             # one matrix product gives -‖a - b‖²/2
             left = xp.concat([a, halves, xp.ones_like(halves)], axis=1)
