@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import Points, concatenate, count, take, to_numpy
-from meanmap.kernels import Delta, Energy, Gaussian, Kernel, Whitened, as_kernel, default_kernel
+from meanmap.kernels import Delta, Energy, Gaussian, Kernel, Whitened, as_kernel
 from meanmap.kernels.bandwidths import median_distance
 from meanmap.linalg import Spectrum
 from meanmap.statistics.tiles import on_host
@@ -43,7 +43,7 @@ class Candidates:
                     f"kernel: the words are {', '.join(map(repr, RULES))}; got {kernel!r}. "
                     "Or pass a kernel, for example kernels.Gaussian()."
                 )
-            default = default_kernel(points, name)
+            default = as_kernel(None, points, name)
             rule = "" if kernel == "median" else kernel
             if rule and not isinstance(default, Gaussian):
                 raise ValueError(
@@ -75,12 +75,14 @@ class Candidates:
         whitened = whiten(kernels[0], points, rng)
         if self.rule == "whitened":
             return [whitened]
-        median = kernels[0].bandwidth
+        median, names = kernels[0].bandwidth, kernels[0].names
         if not paired:
-            return [whitened, *(Gaussian(median * width) for width in WIDTHS)]
+            widths = [Gaussian(median * width).with_names(names) for width in WIDTHS]
+            return [whitened, *widths]
         # the energy kernel is at its best on lines
-        energy = Energy(tuple(float(v) for v in to_numpy(points).mean(axis=0)))
-        return [energy, whitened, *(Gaussian(median * width) for width in PAIRED_WIDTHS)]
+        energy = Energy(tuple(float(v) for v in to_numpy(points).mean(axis=0))).with_names(names)
+        widths = [Gaussian(median * width).with_names(names) for width in PAIRED_WIDTHS]
+        return [energy, whitened, *widths]
 
     @property
     def handicaps(self) -> np.ndarray:

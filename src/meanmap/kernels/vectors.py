@@ -25,6 +25,8 @@ from meanmap.kernels.bandwidths import median_distance, median_factor
 from meanmap.kernels.base import ALL, Comparison, Kernel, SteinComparison
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
 
+CENTRED = 64  # points whose median is the centre that distances are computed from
+
 
 class VectorKernel(Kernel):
     """A kernel on points of R^d, rows of a 2-D array."""
@@ -192,7 +194,7 @@ class Radial(VectorKernel):
         xp = namespace(B)
         d = B.shape[1]
         scaled = self.scaled(B).T
-        centre = xp.mean(scaled, axis=1)  # smaller numbers, smaller rounding
+        centre = _centre(scaled)  # smaller numbers, smaller rounding
         right = xp.empty((d + 2, B.shape[0]), dtype=B.dtype, device=device(B))
         right = assign(right, slice(0, d), scaled - centre[:, None])
         right = assign(right, d, 1.0)
@@ -234,6 +236,16 @@ def _moderate(bandwidth: float) -> float:
             "their scale first."
         )
     return bandwidth
+
+
+def _centre(columns: Array) -> Array:
+    """A point amid others, given a column each: the median of a few of them.
+
+    A single huge number would move their mean so far that the others round to the same place.
+    """
+    xp, n = namespace(columns), columns.shape[1]
+    few = columns[:, :: max(1, n // CENTRED)]
+    return xp.sort(few, axis=1)[:, few.shape[1] // 2] if n else xp.sum(columns, axis=1)
 
 
 def _halves(a: Array) -> Array:
