@@ -27,6 +27,7 @@ from meanmap.arrays import (
 )
 from meanmap.chunks import Chunks, answered, is_chunked
 from meanmap.embeddings import Deferred, Embedding, JointEmbedding
+from meanmap.frames import in_order, seen_columns
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.kernels.base import same_value
 from meanmap.linalg import RegularizationWarning, Spectrum, with_constant
@@ -416,15 +417,13 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     def _counted(self, X: Any) -> Any:
         """Rows that have as many columns as the training rows, by the same names."""
-        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
-            validate_data(self, X=X, reset=False, skip_check_array=True)
-        return X
+        known = hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2
+        return seen_columns(self, X) if known else X
 
     def _named(self, x: Any) -> Any:
         """Queries, whose columns have the names of the training columns if they have any."""
-        if hasattr(self, "n_features_in_") and hasattr(x, "columns"):
-            validate_data(self, X=x, reset=False, skip_check_array=True)
-        return x
+        known = hasattr(self, "n_features_in_") and hasattr(x, "columns")
+        return seen_columns(self, x) if known else x
 
     def predict(self, X: Any) -> Array:
         """`E[Y|x]` at each row, shaped like Y, the mean of `given(x)`.
@@ -593,6 +592,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if self.kernel_y_.on_vectors:
             predicted = to_numpy(self.predict(X))
+            y = in_order(y, self.kernel_y_.names, "y", "the training targets")
             truth = to_numpy(checks.numbers(y, "y"))
             from sklearn.metrics import r2_score
 

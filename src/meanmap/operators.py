@@ -431,7 +431,7 @@ class ConditionalOperator:
             coordinates = prior.coordinates
         else:
             like = self.source._sample
-            atoms = self.source.kernel_.check(prior.atoms, "the prior's atoms", like)
+            atoms = prior.atoms_for(self.source.kernel_, "the prior's atoms", like)
             coordinates = self.source._mean(atoms, asarray(prior.weights, float_like(like)))
         mass = asarray(prior.mass, coordinates) if self._intercept else None
         return self._with_intercept(coordinates, mass)
@@ -572,7 +572,7 @@ class ReweightedOperator(ConditionalOperator):
     def push(self, prior: Any) -> Embedding:
         prior = as_embedding(prior, self.source)
         like = self.source._sample
-        atoms = self.source.kernel_.check(prior.atoms, "the prior's atoms", like)
+        atoms = prior.atoms_for(self.source.kernel_, "the prior's atoms", like)
         answers = self._answer(self._features(atoms))
         alpha = asarray(prior.weights, answers.weights)
         return embedding_of(

@@ -26,8 +26,9 @@ from meanmap.adaptation.matching import placed
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
+from meanmap.frames import column_names, in_order, seen_columns
 from meanmap.kernels import Delta, Gaussian, Kernel
-from meanmap.linalg import ConflictWarning
+from meanmap.linalg import ConflictWarning, column_moments
 from meanmap.pairs import as_target, read_target
 from meanmap.selection import effective_size
 from meanmap.spaces import PivotedCholesky, Space
@@ -141,6 +142,7 @@ class LocationScaleShift(BaseEstimator):
             )
         self._check_parameters()
         kernel_x = gaussian(self.kernel_x)
+        X_test = in_order(X_test, column_names(X), "X_test", "X")
         train, test = _table(X, "X"), _table(X_test, "X_test")
         checks.same_kind(test, train, "X_test", "X")
         _enough(train, "X", "a scale")
@@ -279,8 +281,8 @@ class LocationScaleShift(BaseEstimator):
     def transform(self, X: Any, y: Any) -> Array:
         """X ⊙ W(y) + B(y): other rows of the training kind, as the test would have them."""
         check_is_fitted(self, "scale_")
-        table = _table(X, "X")
-        validate_data(self, X=X, reset=False, skip_check_array=True)
+        checks.vectors(X, "X")
+        table = _table(seen_columns(self, X), "X")
         checks.same_kind(table, self.X_new_, "X", "the training sample")
         points = as_target(y, self.kernel_y_)[0] if self._flat else y
         points = self.kernel_y_.check(points, "y", self._targets, "the training targets")
@@ -364,8 +366,8 @@ def deviations(test: np.ndarray, train: np.ndarray) -> np.ndarray:
     """The unit of each column: its deviation in the test, or else in training, or else 1."""
     units = np.ones(test.shape[1])
     for rows in (train, test):
-        deviation = rows.std(axis=0)
-        varies = deviation > 1e-12 * np.abs(rows).max(axis=0)
+        mean, deviation = column_moments(rows)
+        varies = deviation > 1e-12 * np.abs(mean)
         units = np.where(varies, deviation, units)
     return units
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from meanmap.arrays import Points, concatenate, count, take, to_numpy
-from meanmap.kernels import Delta, Energy, Gaussian, Kernel, Whitened, as_kernel, default_kernel
+from meanmap.kernels import Delta, Energy, Gaussian, Kernel, Whitened, as_kernel
 from meanmap.linalg import Spectrum
 from meanmap.statistics.tiles import on_host
 
@@ -42,7 +42,7 @@ class Candidates:
                     f"kernel: the words are {', '.join(map(repr, RULES))}; got {kernel!r}. "
                     "Or pass a kernel, for example kernels.Gaussian()."
                 )
-            default = default_kernel(points, name)
+            default = as_kernel(None, points, name)
             rule = "" if kernel == "median" else kernel
             if rule and not isinstance(default, Gaussian):
                 raise ValueError(
@@ -79,7 +79,8 @@ class Candidates:
             return [whitened, *map(wide.rescaled, WIDTHS)]
         # the energy kernel is at its best on lines
         centre = tuple(float(v) for v in to_numpy(points).mean(axis=0))
-        return [Energy(centre, wide.bandwidth), whitened, *map(wide.rescaled, PAIRED_WIDTHS)]
+        energy = Energy(centre, wide.bandwidth).with_names(wide.names)
+        return [energy, whitened, *map(wide.rescaled, PAIRED_WIDTHS)]
 
     @property
     def handicaps(self) -> np.ndarray:

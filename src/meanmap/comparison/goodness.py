@@ -116,7 +116,7 @@ def goodness_of_fit_test(
     draws, rng = nulls.how_many(n_permutations), generator(rng)
     given = _kernels(kernel)
     sample = SteinSample.gate(X, score, given[0])
-    kernels = [stein_kernel(k, sample.given) for k in given]
+    kernels = [stein_kernel(k, sample.given).bind(X, "X") for k in given]
     null, sampler = _null(null, sampler, score, sample, refit, block_length, n_bins)
     resolved = _resolved(kernels, sample.points)
     notes: list[str] = []

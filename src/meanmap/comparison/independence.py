@@ -27,7 +27,7 @@ from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
-from meanmap.statistics.gates import paired_samples
+from meanmap.statistics.gates import constant_notes, paired_samples
 from meanmap.statistics.tiles import Family, memory_limit
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
@@ -157,7 +157,8 @@ def independence_test(
         for one, points in zip(candidates, (X, Y), strict=True)
     )
 
-    best, notes = 0, []
+    best = 0
+    notes: list[str] = []
     found: Null
     if null in ("gamma", "spectral"):
         estimator = "V"
@@ -173,6 +174,7 @@ def independence_test(
         source.progress = progress
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
         notes = nulls.remarks(found, draws)
+    notes += constant_notes(X, kernels_x[0], "X") + constant_notes(Y, kernels_y[0], "Y")
     many = int(np.isfinite(paired_handicaps(*candidates)).sum())
     statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
     chosen = kernels_x[best // len(kernels_y)], kernels_y[best % len(kernels_y)]

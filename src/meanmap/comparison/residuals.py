@@ -18,7 +18,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count, one_blas_thread, solve_triangular, take
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.linalg import Spectrum
+from meanmap.linalg import Spectrum, column_moments
 from meanmap.selection import leave_one_out, search_size
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
 from meanmap.spaces.cholesky import Pivots
@@ -251,7 +251,7 @@ def learned_metric(Z: np.ndarray, targets: np.ndarray) -> np.ndarray:
     variance one; the step of the least leave-one-out error is kept.
     """
     Z, targets = searched(Z, targets)
-    spread = Z.std(axis=0)
+    spread = column_moments(Z)[1]
     units = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
     metric = np.eye(Z.shape[1])
     if Z.shape[1] == 1:
@@ -296,7 +296,7 @@ def default_kernel(points: np.ndarray) -> Gaussian:
 
     At the median distance after every column got the variance one.
     """
-    spread = points.std(axis=0)
+    spread = column_moments(points)[1]
     spread = np.where(spread > 0, spread, 1.0)
     bandwidth = at_median(points / spread).get_params()["bandwidth"]
     return Gaussian(tuple(float(s) * float(bandwidth) for s in spread))

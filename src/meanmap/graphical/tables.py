@@ -20,8 +20,9 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.frames import is_frame
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.kernels.columns import default_for, is_frame
+from meanmap.kernels.columns import default_for
 
 Name = Hashable
 
@@ -95,6 +96,7 @@ def variable(
     if kernel is None:
         kernel = default_for(values, name)
         kernel = Gaussian(bandwidth) if isinstance(kernel, Gaussian) else kernel
+    kernel = kernel.bind(values, name)
     plain = values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
     if kernel.on_vectors:
         plain = numbers(plain, name)

@@ -130,7 +130,7 @@ def median_distance(points: Array, weights: Array | None = None) -> float:
     if len(x) < 2:
         return 1.0
     i, j = np.triu_indices(len(x), k=1)
-    x = x - x.mean(axis=0)
+    x = x - np.median(x, axis=0)
     norms = (x * x).sum(axis=1)
     squared = np.maximum(norms[:, None] + norms[None, :] - 2 * x @ x.T, 0.0)[i, j]
     # differences of large numbers: what may be a tie is measured again, directly

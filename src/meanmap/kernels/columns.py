@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, is_array, to_numpy
+from meanmap.frames import is_frame
 from meanmap.kernels.bandwidths import (
     SCALED,
     column_scales,
@@ -20,7 +21,7 @@ from meanmap.kernels.bandwidths import (
     some_rows,
 )
 from meanmap.kernels.base import Kernel
-from meanmap.kernels.composite import Pair, Scaled, TensorProduct
+from meanmap.kernels.composite import TensorProduct
 from meanmap.kernels.discrete import Delta
 from meanmap.kernels.vectors import Gaussian, Radial
 
@@ -88,7 +89,7 @@ class Columns(TensorProduct):
                 )
         return dict(columns)
 
-    def bound(self, points: Any, name: str = "points") -> Columns:
+    def bind(self, points: Any, name: str = "points") -> Columns:
         """A copy that names every column of a table; a tuple of columns tells no names."""
         known = self._named()
         if isinstance(points, tuple) or (known and None not in known.values()):
@@ -103,6 +104,11 @@ class Columns(TensorProduct):
                 for column, k in known.items()
             }
         )
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The columns, in the order of the tuples that points become."""
+        return None if self.columns is None else tuple(self._named())
 
     # --- points -------------------------------------------------------------------------------
 
@@ -120,7 +126,7 @@ class Columns(TensorProduct):
         return [(k, part, label) for (k, part, _), label in zip(parts, labels, strict=True)]
 
     def _check(self, points: Any, name: str) -> Points:
-        kernel = self.bound(points, name)
+        kernel = self.bind(points, name)
         return kernel._check(points, name) if kernel is not self else super()._check(points, name)
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
@@ -129,7 +135,7 @@ class Columns(TensorProduct):
         return super().rows(x, like, name)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Columns:
-        kernel = self.bound(points)
+        kernel = self.bind(points)
         points = points if isinstance(points, tuple) else kernel._check(points, "points")
         names, parts = list(kernel._named()), list(kernel.kernels)
         found = _common_scale(parts, points, weights)
@@ -198,11 +204,6 @@ class Columns(TensorProduct):
 
 
 # --- tables ---------------------------------------------------------------------------------------
-
-
-def is_frame(points: Any) -> bool:
-    """Whether it is a data frame: of pandas, polars, and their like."""
-    return hasattr(points, "columns") and hasattr(points, "to_numpy")
 
 
 def _table(points: Any, name: str) -> dict[Any, Any]:
@@ -345,23 +346,3 @@ def _is_scaled(kernel: Kernel) -> bool:
 def all_numbers(frame: Any) -> bool:
     """Whether every column of a frame holds numbers."""
     return all(_kind(column) == "number" for column in _table(frame, "points").values())
-
-
-def bound(kernel: Kernel, points: Any, name: str = "points") -> Kernel:
-    """The kernel with every `Columns` in it naming the columns of the points."""
-    if isinstance(kernel, Columns):
-        return kernel.bound(points, name)
-    if isinstance(kernel, Pair):
-        left, right = bound(kernel.left, points, name), bound(kernel.right, points, name)
-        same = left is kernel.left and right is kernel.right
-        return kernel if same else type(kernel)(left, right)
-    if isinstance(kernel, Scaled):
-        inner = bound(kernel.kernel, points, name)
-        return kernel if inner is kernel.kernel else Scaled(inner, kernel.factor)
-    tuples = isinstance(points, tuple) and isinstance(kernel, TensorProduct)
-    if tuples and len(points) == len(kernel.kernels):
-        pairs = enumerate(zip(kernel.kernels, points, strict=True))
-        parts = [bound(k, part, f"{name}[{i}]") for i, (k, part) in pairs]
-        unchanged = all(a is b for a, b in zip(parts, kernel.kernels, strict=True))
-        return kernel if unchanged else TensorProduct(*parts)
-    return kernel

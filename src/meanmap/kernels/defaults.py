@@ -8,8 +8,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import is_array
+from meanmap.frames import is_frame
 from meanmap.kernels.base import Kernel
-from meanmap.kernels.columns import Columns, all_numbers, bound, is_frame
+from meanmap.kernels.columns import Columns, all_numbers
 from meanmap.kernels.composite import TensorProduct
 from meanmap.kernels.custom import Function, ScikitLearn, is_scikit_learn
 from meanmap.kernels.discrete import Delta
@@ -38,7 +39,7 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
         parts = [default_kernel(part, f"{name}[{i}]") for i, part in enumerate(points)]
         return TensorProduct(*parts)
     if is_frame(points) and not all_numbers(points):
-        return Columns().bound(points, name)
+        return Columns().bind(points, name)
     if isinstance(points, list) and points and hasattr(points[0], "adj"):
         raise TypeError(
             f"{name}: graphs have no default kernel. Pass kernel=kernels.WeisfeilerLehman(), which "
@@ -75,11 +76,11 @@ def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
     Delta()
     """
     if kernel is None:
-        return default_kernel(points, name)
+        return default_kernel(points, name).bind(points, name)
     if isinstance(kernel, Kernel):
-        return bound(kernel, points, name)
+        return kernel.bind(points, name)
     if is_scikit_learn(kernel):
-        return ScikitLearn(kernel)
+        return ScikitLearn(kernel).bind(points, name)
     if isinstance(kernel, tuple) and isinstance(points, tuple) and len(kernel) == len(points):
         pairs = enumerate(zip(kernel, points, strict=True))
         return TensorProduct(*(as_kernel(k, part, f"{name}[{i}]") for i, (k, part) in pairs))
@@ -91,7 +92,7 @@ def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
         raise TypeError(f"kernel: got the class {kernel.__name__}; pass {kernel.__name__}().")
     if callable(kernel):
-        return Function(kernel)
+        return Function(kernel).bind(points, name)
     raise TypeError(
         "kernel: expected a kernel of meanmap.kernels (or of sklearn.gaussian_process), a function "
         f"k(x, y) or None, got {kernel!r}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from meanmap.arrays import (
 from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
 from meanmap.kernels.base import ALL, Comparison, Kernel, SteinComparison
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
+
+CENTRED = 64  # points whose median is the centre that distances are computed from
 
 
 class VectorKernel(Kernel):
@@ -122,7 +124,7 @@ class Radial(VectorKernel):
         """
         parameters = self.get_params(deep=False)
         parameters[self._width] = multiply_bandwidth(self.bandwidth, factor)
-        return type(self)(**parameters)
+        return cast(Self, type(self)(**parameters).with_names(self.names))
 
     def scaled(self, A: Array) -> Array:
         """x/σ, column by column where there is one bandwidth a column."""
@@ -207,7 +209,7 @@ class Radial(VectorKernel):
     def _measured(self, B: Points, profile: Callable[[Array], Array]) -> Comparison:
         xp = namespace(B)
         d = B.shape[1]
-        centre = xp.mean(B, axis=0)  # smaller numbers, smaller rounding
+        centre = _centre(B.T)  # smaller numbers, smaller rounding
         right = xp.empty((d + 2, B.shape[0]), dtype=B.dtype, device=device(B))
         right = assign(right, slice(0, d), self.scaled(B - centre).T)
         right = assign(right, d, 1.0)
@@ -249,6 +251,16 @@ def _moderate(bandwidth: float) -> float:
             "their scale first."
         )
     return bandwidth
+
+
+def _centre(columns: Array) -> Array:
+    """A point amid others, given a column each: the median of a few of them.
+
+    A single huge number would move their mean so far that the others round to the same place.
+    """
+    xp, n = namespace(columns), columns.shape[1]
+    few = columns[:, :: max(1, n // CENTRED)]
+    return xp.sort(few, axis=1)[:, few.shape[1] // 2] if n else xp.sum(columns, axis=1)
 
 
 def _halves(a: Array) -> Array:

@@ -14,6 +14,7 @@ from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
 from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
+from meanmap.frames import column_order, reordered
 from meanmap.likelihood_free.learned import Learned
 from meanmap.likelihood_free.priors import Prior, inside, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
@@ -337,6 +338,10 @@ class KernelABC(BaseEstimator):
     def _under(self, prior: Any, method: str, regularization: Any) -> Learned:
         """What another prior makes of the simulations; the last one is remembered."""
         given = prior if isinstance(prior, Embedding) else self._draws_of(prior)
+        if isinstance(given, Embedding) and self._named:
+            order = column_order(self.names_, given.kernel.names, "prior", "the first prior")
+            if order is not None:
+                given = embed(given.atoms[:, order], weights=given.weights)
         if isinstance(given, Embedding) and not isinstance(given.atoms, np.ndarray):
             given = embed(to_numpy(given.atoms), given.kernel, to_numpy(given.weights))
         points = given.atoms if isinstance(given, Embedding) else given
@@ -363,12 +368,7 @@ class KernelABC(BaseEstimator):
         draws = prior.sample(n, self._simulations.seeds.generator(OTHER))
         mine = self.names_
         if prior.names is not None and self._named:
-            if set(prior.names) != set(mine):
-                raise ValueError(
-                    f"prior: expected the parameters {', '.join(mine)}, got "
-                    f"{', '.join(prior.names)}."
-                )
-            draws = draws[:, [prior.names.index(name) for name in mine]]
+            draws = reordered(draws, column_order(mine, prior.names, "prior", "the first prior"))
         return draws
 
     # --- trust --------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class SteinSample:
         """The sample and its scores, or an error."""
         given = checks.vectors(X, "X")
         enough(given.shape[0], "X", least)
-        kernel = stein_kernel(kernel, given)
+        kernel = stein_kernel(kernel, given).bind(X, "X")
         scores = score_values(score, given)
         return cls(given, to_numpy(given).astype(np.float64), scores, kernel)
 
