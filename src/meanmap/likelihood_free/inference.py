@@ -69,6 +69,7 @@ class KernelABC(BaseEstimator):
     Attributes
     ----------
     theta_, outputs_ : the draws and what the simulator made of them
+    n_failed_ : draws whose simulation failed, which are left out
     weights_ : their weights, equal unless there were several rounds
     names_ : the parameters' names
     model_ : P(parameters | output), a ConditionalEmbedding
@@ -180,6 +181,11 @@ class KernelABC(BaseEstimator):
     def outputs_(self) -> np.ndarray:
         """What the simulator made of them."""
         return self._begun().outputs
+
+    @property
+    def n_failed_(self) -> int:
+        """How many draws failed and were left out."""
+        return self._begun().failed
 
     def _begun(self) -> Simulations:
         if not hasattr(self, "_simulations"):
