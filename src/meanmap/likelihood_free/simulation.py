@@ -24,7 +24,7 @@ DRAWS, NOISE, MASSES, CALIBRATION, CHECK, OTHER = range(6)
 
 
 class SimulationWarning(UserWarning):
-    """Simulations that failed were left out."""
+    """Simulations failed and were left out, or there are too few of them for an answer."""
 
 
 @dataclass(frozen=True)
