@@ -56,6 +56,7 @@ from meanmap.spaces import Space
 
 FAR = 0.05  # a query whose support is below this lies far from the data
 OUTSIDE = 4.0  # times the variance of answers at training points: beyond them
+UNSURE = 0.05  # what the mass of weights differs from one by, at least, outside the data
 LOOKED = 2000  # training rows at most that the largest variance is taken from
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which a posterior's weights cancel
 ALONE = 1e-6  # 1 - hᵢ of a row that alone decides the answer at its own point
@@ -190,18 +191,28 @@ class ConditionalOperator:
         one = xp.ones_like(coordinates[..., :1])
         return xp.concat([coordinates, one if mass is None else one * mass[..., None]], axis=-1)
 
-    def _variance(self, points: Points, features: Array) -> Array:
-        """`ψᵀHψ + (k(x, x) - ‖ψ‖²)/λ`: the variance of an answer at x, in units of the noise.
+    def _beyond(self, points: Points, features: Array, bar: float) -> np.ndarray:
+        """Where the variance of an answer, in units of the noise, is larger than a number.
 
-        That of a Gaussian process with noise λ: small among the data, up to k(x, x)/λ far away.
+        `ψᵀHψ + (k(x, x) - ‖ψ‖²)/λ` is that of a Gaussian process with noise λ: small among the
+        data, up to k(x, x)/λ far away. The mass of the weights, which is about one among the data
+        and costs far less, says where it has to be computed.
         """
         xp = namespace(features)
-        found = xp.sum((features @ self._inverse) * features, axis=1)
-        if not self.source._coordinates.projects or not self._regularization:
-            return found  # what ψ misses of k(x, ·) is not known, or has no weight
-        psi = features[:, : self.source.rank_]
-        missed = self.source.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1)
-        return found + xp.where(missed > 0, missed, 0 * missed) / self._regularization
+        missed = xp.zeros_like(features[:, 0])
+        if self.source._coordinates.projects and self._regularization:
+            psi = features[:, : self.source.rank_]
+            missed = self.source.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1)
+            missed = missed / self._regularization
+        found = to_numpy(missed)
+        looked = np.ones(len(found), dtype=bool)
+        if not self._intercept:
+            looked = (abs(to_numpy(features @ self._mass) - 1) > UNSURE) & (found <= bar)
+        if looked.any():
+            f = take(features, looked)
+            found = np.maximum(found, 0.0)
+            found[looked] += to_numpy(xp.sum((f @ self._inverse) * f, axis=1))
+        return found > bar
 
     @cached_property
     def _widest(self) -> float | None:
@@ -230,7 +241,7 @@ class ConditionalOperator:
     def _warn_if_far(self, points: Points, features: Array) -> None:
         far = None
         if self._widest is not None:
-            far = to_numpy(self._variance(points, features) > OUTSIDE * self._widest)
+            far = self._beyond(points, features, OUTSIDE * self._widest)
         if self._regularization in (None, 0.0) and self.source._coordinates.projects:
             psi = features[:, : self.source.rank_]
             size = namespace(psi).sum(psi * psi, axis=1)
