@@ -42,6 +42,7 @@ from meanmap.embeddings.values import (
 )
 from meanmap.frames import column_order
 from meanmap.kernels import Kernel
+from meanmap.kernels.composite import match_columns, variables
 from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def same_kernel(mine: Kernel, other: Kernel) -> None:
             f"the embeddings have different kernels, {mine!r} and {other!r}, so they live in "
             "different spaces. Embed both with one: embed(Y, kernel=P.kernel)."
         )
-    for known, found in zip(mine.parts_names(), other.parts_names(), strict=True):
+    for one, beside in zip(variables(mine), variables(other), strict=True):
+        known, found = one.names, beside.names
         if column_order(known, found, "the other embedding") is not None:
             raise ValueError(
                 f"the embeddings have their columns in different orders, {list(known or ())} and "
@@ -167,7 +169,7 @@ class Embedding:
     def moved_to(self, kernel: Kernel, like: Points) -> Embedding:
         """This embedding with atoms of the library and precision of `like`."""
         name, point = "the other embedding's atoms", self._like_point
-        ordered = kernel.match(point, self.kernel, name)
+        ordered = match_columns(point, self.kernel, kernel, name)
         checked = kernel.check(ordered, name, like, "this one")
         pairs = zip(_leaves(point), _leaves(checked), strict=True)
         if ordered is point and all(_same_array_kind(before, after) for before, after in pairs):
@@ -180,7 +182,7 @@ class Embedding:
 
     def atoms_for(self, kernel: Kernel, name: str, like: Points) -> Points:
         """The atoms as points of another kernel: of the kind of `like`, columns matched by name."""
-        return kernel.check(kernel.match(self.atoms, self.kernel, name), name, like)
+        return kernel.check(match_columns(self.atoms, self.kernel, kernel, name), name, like)
 
     @property
     def _like_point(self) -> Points:

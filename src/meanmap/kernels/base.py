@@ -134,14 +134,6 @@ class Kernel(BaseEstimator):
         kernel.feature_names_in_ = names
         return kernel
 
-    def parts_names(self) -> list[tuple[Any, ...] | None]:
-        """The columns of each variable, one for all but tensor products."""
-        return [self.names]
-
-    def match(self, points: Points, kernel: Kernel, name: str) -> Points:
-        """Points that passed another kernel's gate, their columns in the order of this one's."""
-        return frames.reordered(points, frames.column_order(self.names, kernel.names, name))
-
     def check(
         self,
         points: Any,
