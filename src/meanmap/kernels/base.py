@@ -76,6 +76,10 @@ class Kernel(BaseEstimator):
     #: Whether points are vectors, rows of a 2-D array of numbers.
     on_vectors: bool = False
 
+    #: Whether moving all points by one vector changes k(x, x') by f(x) + f(x') at most, and so no
+    #: distance between distributions.
+    translates: bool = False
+
     # --- what a kernel must say ---------------------------------------------------------------
 
     def _check(self, points: Any, name: str) -> Points:
