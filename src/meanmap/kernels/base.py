@@ -80,6 +80,10 @@ class Kernel(BaseEstimator):
     #: The columns of the data frame that the kernel is bound to, in order; absent without any.
     feature_names_in_: tuple[Any, ...]
 
+    #: Whether moving all points by one vector changes k(x, x') by f(x) + f(x') at most, and so no
+    #: distance between distributions.
+    translates: bool = False
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "resolve" in vars(cls):

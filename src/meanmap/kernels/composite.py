@@ -61,6 +61,8 @@ class Constant(Kernel):
             return tuple(self._check(part, f"{name}[{i}]") for i, part in enumerate(points))
         return checks.any_points(points, name)
 
+    translates = True
+
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
         checks.positive(self.value, "a constant kernel's value", "Use kernel + 1, for example.")
         return super().resolve(points, weights)
@@ -174,6 +176,11 @@ class Sum(Pair):
         return compare
 
     # the space of a sum contains both spaces, and distances between embeddings add up
+
+    @property
+    def translates(self) -> bool:  # type: ignore[override]
+        """Whether moving all points changes k(x, x') by f(x) + f(x') at most."""
+        return self.left.translates and self.right.translates
 
     @property
     def characteristic(self) -> str | None:  # type: ignore[override]
@@ -352,6 +359,11 @@ class Scaled(Around):
     def smooth(self) -> bool:  # type: ignore[override]
         """Whether k is differentiable everywhere, so that a mode can be climbed to."""
         return self.kernel.smooth
+
+    @property
+    def translates(self) -> bool:  # type: ignore[override]
+        """Whether moving all points changes k(x, x') by f(x) + f(x') at most."""
+        return self.kernel.translates
 
     def _factor(self) -> float:
         return checks.positive(self.factor, "a kernel's factor", "Kernels add up, not subtract.")
