@@ -33,6 +33,7 @@ from meanmap.selection import regularized_inverse
 from meanmap.spaces import Space
 
 FLOOR = 1e-2  # an observation of less evidence contradicts the belief, which starts anew
+ROUNDING = 1e-9  # relative: a belief is not too long by this
 CHANCE = 4.0  # standard errors: what correlations of independent windows stay below
 SMALL = 400  # up to this size C_21 is decomposed altogether
 EXTRA, ROUNDS = 10, 8  # of subspace iteration, for larger ones
@@ -138,8 +139,9 @@ class Moments:
         if not mass > CONFLICT:
             raise ValueError(
                 f"the kernel does not determine the mass of a belief with n_states={N} (that of "
-                f"the stationary one is {mass:.2g}, it should be 1): a kernel without constants, "
-                "such as Linear(), on centred data. Add one: kernel + 1."
+                f"the stationary one is {mass:.2g}, it should be 1). Either the kernel has no "
+                "constants, such as Linear() on centred data: add one, kernel + 1. Or the "
+                f"observations are too few, here {m} windows: pass longer sequences."
             )
         zeros = xp.zeros((psi.shape[0], N), dtype=psi.dtype, device=device(psi))
         return SpectralModel(
@@ -330,7 +332,7 @@ class SpectralModel:
         the line to the stationary belief the mass stays one.
         """
         xp = namespace(b)
-        excess = xp.sum(b * b, axis=-1) > self.radius**2
+        excess = xp.sum(b * b, axis=-1) > self.radius**2 * (1 + ROUNDING)
         if not bool(xp.any(excess)):
             return b
         # the share a of the way from the start with |start + a step| = radius
@@ -338,10 +340,13 @@ class SpectralModel:
         c = xp.sum(self.start * self.start, axis=-1) - self.radius**2
         h = xp.sum(step * self.start, axis=-1)
         q = xp.sum(step * step, axis=-1)
+        excess = excess & (q > 0)  # the stationary one may be the longest
         q = xp.where(excess, q, xp.ones_like(q))
         inside = h * h - q * c
         root = xp.where(inside > 0, inside, xp.zeros_like(inside)) ** 0.5
-        a = xp.where(excess, (root - h) / q, xp.ones_like(q))
+        a = (root - h) / q
+        a = xp.where(a > 0, a, xp.zeros_like(a))
+        a = xp.where(excess & (a < 1), a, xp.ones_like(a))
         return self.start + a[..., None] * step
 
     def after(self, b: Array, operators: Array, seen: np.ndarray) -> Array:
