@@ -230,6 +230,27 @@ def centred_conditional_weights(
     return mean + np.linalg.solve(V @ K + lam * np.eye(n), V @ query)
 
 
+def completed_conditional_weights(
+    K: Array, k_x: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Weights of the regression of ``phi(y) - mu_Y`` on ``phi(x)``, with ``mu_Y`` added back.
+
+    ``mu_Y + (C_YX - mu_Y mu_X^T) (C_XX + lam I)^-1 phi(x)``: what the plain weights lack of a mass
+    of one goes to the sample.
+    """
+    w = _weights(w, len(K))
+    beta = conditional_weights(K, k_x, lam, w)
+    missing = 1 - beta.sum(axis=0)
+    return beta + (w * missing if beta.ndim == 1 else np.outer(w, missing))
+
+
+ESTIMATORS = {
+    False: conditional_weights,
+    True: centred_conditional_weights,
+    None: completed_conditional_weights,
+}
+
+
 def sum_rule_weights(
     K: Array, K_prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
 ) -> Array:
@@ -629,7 +650,7 @@ def conditional_cross_covariance_norm(L: Array, U: Array, beta: Array) -> float:
 
 
 def leave_one_out_error(
-    K: Array, L: Array, lam: float, w: ArrayLike | None = None, centred: bool = False
+    K: Array, L: Array, lam: float, w: ArrayLike | None = None, centred: bool | None = False
 ) -> float:
     """Leave-one-out error of the operator-valued ridge regression, by refitting n times.
 
@@ -640,14 +661,14 @@ def leave_one_out_error(
     ``||psi(y_i) - mu_Y|x_i||^2 / (1 - S_ii)^2``, ``S_ij = beta_j(x_i)``, is exact. Dividing the
     objective by ``1 - w_i`` shows it to be the ordinary estimator with weights ``w / (1 - w_i)``
     and regularisation ``lam / (1 - w_i)``, which is how it is computed here. ``centred=True``
-    adds the intercept of the centred estimator.
+    adds the intercept of the centred estimator, None centres psi(y) alone.
 
     ``L`` is the Gram matrix of Y in which the loss is measured (one fixed reference kernel).
     Returns ``sum_i w_i loss_i``, the mean for uniform weights.
     """
     n = len(K)
     w = _weights(w, n)
-    estimator = centred_conditional_weights if centred else conditional_weights
+    estimator = ESTIMATORS[centred]
     total = 0.0
     for i in range(n):
         rest = np.delete(np.arange(n), i)
@@ -1595,7 +1616,7 @@ def additive_filter(
     U = K_observations[np.ix_(second, second)]  # Psi^T Psi
     transfer = K_states[np.ix_(first, second)]  # G = Upsilon^T Phi
     lam_transition = lam if lam_transition is None else lam_transition
-    estimator = centred_conditional_weights if centred else conditional_weights
+    estimator = ESTIMATORS[centred]
     beta = np.full(m, 1 / m) if initial is None else np.asarray(initial, float)
     beta = beta / beta.sum()
     beliefs, predictions = np.empty((len(columns), m)), np.empty((len(columns), m))
@@ -1831,7 +1852,7 @@ def incomplete_cholesky_ranks(K: Array, tol: float) -> tuple[int, int]:
 
 
 def leave_one_out_answers(
-    K: Array, F: Array, lam: float, w: ArrayLike | None = None, centred: bool = False
+    K: Array, F: Array, lam: float, w: ArrayLike | None = None, centred: bool | None = False
 ) -> Array:
     """``E[f|x_i]`` (n, q) by n refits, each without its row: see `leave_one_out_error`.
 
@@ -1840,7 +1861,7 @@ def leave_one_out_answers(
     """
     n = len(K)
     w = _weights(w, n)
-    estimator = centred_conditional_weights if centred else conditional_weights
+    estimator = ESTIMATORS[centred]
     answers = []
     for i in range(n):
         rest = np.delete(np.arange(n), i)

@@ -13,7 +13,7 @@ from meanmap.cli import streams
 from meanmap.cli.comparing import SAMPLE, gap
 from meanmap.cli.outputs import plain
 from meanmap.cli.streams import Answers, Levels, shares
-from meanmap.cli.tables import Coding, Rows, Table, point, told
+from meanmap.cli.tables import Coding, Rows, Table, cell, constants, point, told
 from meanmap.report.answers import Answer, Picture
 
 
@@ -63,7 +63,7 @@ def condition(
         **nested(columns, known, asked, bool(mixed), levels),
         "regularization": model.regularization_,
         "kernel": [repr(model.kernel_x_), repr(model.kernel_y_)],
-        "notes": told([words]),
+        "notes": told([words, *rows.far, *constants([rows], names)]),
     }
     settings = {
         "regularization": f"{model.regularization_:.3g}",
@@ -240,13 +240,6 @@ def headline(
     many = len(next(iter(columns.values())))
     more = f" There are {many} answers." if many > 1 else ""
     return f"Given {where}: {'; '.join(words)}.{more}"
-
-
-def cell(value: Any) -> str:
-    """A value in words."""
-    if isinstance(value, float | np.floating):
-        return f"{value:.4g}" if np.isfinite(value) else "–"
-    return str(value)
 
 
 def picture(

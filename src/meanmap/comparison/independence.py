@@ -27,7 +27,7 @@ from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
-from meanmap.statistics.gates import paired_samples
+from meanmap.statistics.gates import constant_notes, paired_samples
 from meanmap.statistics.tiles import Family, memory_limit
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
@@ -75,8 +75,8 @@ def independence_test(
         time series. "gamma" fits the first two moments over all permutations and "spectral" draws
         from the limit distribution: both approximate, and of the "V" estimate.
     n_permutations : int
-        How many permutations, signs or draws, at least: shifts come in rounds of n (or of the
-        number of bins), and all of a round are used.
+        How many permutations, signs or draws. Shifts come in rounds of n (or of the number of
+        bins); of those that are computed so many are used, chosen at random.
     rng : int, numpy Generator or None
     estimator : {"U", "V"}
         See `hsic`. With `basis` it is "V".
@@ -95,8 +95,9 @@ def independence_test(
     alternative : {"greater", "less", "two-sided"}
         "greater": dependence. "less": less than chance allows.
     sequential : bool
-        Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991),
-        with null="full". One kernel a variable only.
+        Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991).
+        Rows (or whole blocks) are then permuted one permutation at a time. One kernel a variable
+        only.
     max_memory : int, str like "500MB", or None
         Up to which "full" keeps the two Gram matrices; a quarter of the free memory by default.
     progress : bool
@@ -137,7 +138,7 @@ def independence_test(
         nulls.refuse(unused, f'null="{null}"')
     elif basis is not None:
         nulls.refuse({"groups": groups, "n_bins": n_bins}, "basis=")
-    null = "full" if sequential and null == "permutation" else null
+    null = "full" if sequential and null == "permutation" and groups is None else null
     simple = null in ("gamma", "spectral", "wild") or basis is not None or sequential
     candidates = [
         Candidates.of(kernel, points, simple, name)
@@ -157,7 +158,8 @@ def independence_test(
         for one, points in zip(candidates, (X, Y), strict=True)
     )
 
-    best, notes = 0, []
+    best = 0
+    notes: list[str] = []
     found: Null
     if null in ("gamma", "spectral"):
         estimator = "V"
@@ -167,12 +169,14 @@ def independence_test(
         if null == "wild" or basis is not None:
             estimator = "U" if null == "wild" else "V"
         source = _source(
-            null, families, X, Y, estimator, basis, n_bins, block_length, groups, draws, memory, rng
-        )
+            null, families, X, Y, estimator, basis, n_bins, block_length, groups, draws, memory,
+            rng, sequential,
+        )  # fmt: skip
         source.handicaps = paired_handicaps(*candidates)
         source.progress = progress
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
         notes = nulls.remarks(found, draws)
+    notes += constant_notes(X, kernels_x[0], "X") + constant_notes(Y, kernels_y[0], "Y")
     many = int(np.isfinite(paired_handicaps(*candidates)).sum())
     statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
     chosen = kernels_x[best // len(kernels_y)], kernels_y[best % len(kernels_y)]
@@ -202,6 +206,7 @@ def _source(
     draws: int,
     memory: int,
     rng: np.random.Generator,
+    sequential: bool,
 ) -> nulls.Source:
     """Where the permuted statistics come from."""
     n = count(X)
@@ -219,10 +224,11 @@ def _source(
         return Signs(families, X, Y, length_of_block(block_length, n, n))
     if null == "block":
         size = length_of_block(block_length, n, n)
-        return _whole_blocks(families, X, Y, estimator, np.arange(n), size, memory, rng)
+        order = np.arange(n)
+        return _whole_blocks(families, X, Y, estimator, order, size, memory, rng, sequential)
     if groups is not None:
         order, size = _clusters(groups, n)
-        return _whole_blocks(families, X, Y, estimator, order, size, memory, rng)
+        return _whole_blocks(families, X, Y, estimator, order, size, memory, rng, sequential)
     if n_bins is not None:
         checks.whole(n_bins, "n_bins", 2, "512 or more give small p-values.")
     least = n_bins or max(BINS, draws + 1)
@@ -238,11 +244,12 @@ def _whole_blocks(
     size: int,
     memory: int,
     rng: np.random.Generator,
+    one_by_one: bool,
 ) -> nulls.Source:
     """Blocks of `size` rows, in the given order, that change places as wholes."""
     n = len(given)
     fits = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
-    if n // size >= FEW_BLOCKS or not fits:
+    if not one_by_one and (n // size >= FEW_BLOCKS or not fits):
         return Shifts(
             families, X, Y, estimator, lambda r: shifts.consecutive_rows(n, size, r, given), rng
         )

@@ -16,6 +16,7 @@ from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
 from meanmap.spaces.cholesky import Pivots
 from meanmap.statistics.dependence import joint_from_sums, joint_sums, several_samples
+from meanmap.statistics.gates import constant_notes
 from meanmap.statistics.tiles import memory_limit
 
 HYPOTHESIS = "the variables depend on each other"
@@ -80,6 +81,9 @@ def joint_independence_test(
         source = LandmarkProducts(resolved, samples, basis, rng)
     source.progress = progress
     statistic, found, _ = nulls.simulated(source, draws, rng, "max", sequential)
+    notes = nulls.remarks(found, draws)
+    for i, (points, kernel) in enumerate(zip(samples, resolved, strict=True)):
+        notes += constant_notes(points, kernel, f"variable {i + 1}")
     return TestResult(
         statistic=statistic,
         pvalue=found.pvalue(statistic, alternative),
@@ -88,7 +92,7 @@ def joint_independence_test(
         method=f"Joint independence test by dHSIC of {len(samples)} variables, {describe(found)}",
         hypothesis=HYPOTHESIS,
         sizes={"n": count(samples[0])},
-        notes=tuple(nulls.remarks(found, draws)),
+        notes=tuple(notes),
     )
 
 

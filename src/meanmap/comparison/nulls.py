@@ -198,9 +198,9 @@ class Source:
         raise TypeError(f"{type(self).__name__} observes nothing.")
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """At least `count` statistics under the null, a row a kernel.
+        """`count` statistics under the null, one row per kernel.
 
-        Fewer only where there are no more to be had.
+        Fewer only if there are no more distinct arrangements of the data.
         """
         raise TypeError(f"{type(self).__name__} draws nothing.")
 

@@ -53,7 +53,10 @@ class Shifts(Source):
         parts = [self._first[:, 1:]]
         while sum(part.shape[1] for part in parts) < count:
             parts.append(self._round(self._order(rng)))
-        return np.concatenate(parts, axis=1)
+        drawn = np.concatenate(parts, axis=1)
+        # Under the null hypothesis the observed statistic is equally likely to have any rank among
+        # all of these, and therefore also among some of them that are chosen at random.
+        return drawn[:, np.sort(rng.choice(drawn.shape[1], count, replace=False))]
 
 
 class Permutations(Source):

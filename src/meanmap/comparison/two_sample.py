@@ -27,7 +27,7 @@ from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import distance
-from meanmap.statistics.gates import two_samples
+from meanmap.statistics.gates import constant_notes, two_samples
 from meanmap.statistics.tiles import Family, gram_moments, memory_limit
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral", "normal")
@@ -155,6 +155,7 @@ def two_sample_test(
         notes.append("The kernel was chosen on the other half of the data.")
     n, m, pooled = count(X), count(Y), concatenate([X, Y])
     kernels = candidates.resolved(pooled, rng)
+    notes += constant_notes(pooled, kernels[0], "both samples")
 
     best = 0
     found: Null

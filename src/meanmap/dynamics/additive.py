@@ -200,7 +200,8 @@ class AdditiveFilter(StateFilter):
         xp, features = namespace(source), take(placed.phi, second)
         omega = xp.concat([source, features], axis=1)
         omega = xp.concat([omega, xp.ones_like(omega[:, :1])], axis=1) if self.centered else omega
-        tally = Tally.of(placed.steps, placed.sample, omega, second)
+        reference = stream.tally.reference
+        tally = Tally.of(placed.steps, placed.sample, omega, second, reference)
         self._keep(stream.added(tally, before, take(placed.sample.atoms, second)))
         return self
 

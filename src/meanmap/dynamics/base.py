@@ -377,8 +377,11 @@ class StateFilter(BaseEstimator):
         if isinstance(prior, str):
             checks.option(prior, "initial", self._initials)
         else:
-            atoms = prior.atoms if isinstance(prior, Embedding) else prior
-            kernel.check(atoms, "initial", take(states, slice(0, 1)), "the states")
+            like = take(states, slice(0, 1))
+            if isinstance(prior, Embedding):
+                prior.atoms_for(kernel, "initial", like)
+            else:
+                kernel.check(prior, "initial", like, "the states")
 
     def _prior(self, model: Model, prior: Any = None) -> Belief | None:
         """The belief that somebody gave for the first step."""

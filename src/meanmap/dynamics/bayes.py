@@ -381,4 +381,5 @@ def conditional_of(
 ) -> ConditionalEmbedding:
     """P(o|s) as a model by itself."""
     kernels = spaces[0].kernel_, spaces[1].kernel_
-    return ConditionalEmbedding(*kernels, regularization, spaces).fit(states, observations)
+    model = ConditionalEmbedding(*kernels, regularization, spaces, centered=False)
+    return model.fit(states, observations)

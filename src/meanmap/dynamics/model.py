@@ -24,9 +24,9 @@ from meanmap.dynamics.sequences import Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights, numeric
-from meanmap.embeddings.values import each_part, variance
+from meanmap.embeddings.values import each_part, middle, variance
 from meanmap.linalg import ConflictWarning
-from meanmap.operators import FAR
+from meanmap.operators import CONFLICT, FAR
 from meanmap.spaces import Space
 
 #: δ of smoothing over the square of the mean k(s, s). On rotation and oscillation with 400 training
@@ -34,6 +34,7 @@ from meanmap.spaces import Space
 #: gives .047 and .057, .047 and .060
 BACKWARD = 1e-2
 CHUNK = 1 << 19  # weights in memory at once
+WHOLE = 1e-4  # a mass nearer to one than this is one but for rounding
 
 
 @dataclass(frozen=True)
@@ -281,19 +282,35 @@ class Passage:
         self._beliefs = []
 
     def _sound(self, moments: Array, weights: Any) -> Array:
-        """Second moments that leave no variance negative."""
-        if self._values is not None or self.columns is None:
+        """Means, and variances of which none is negative, from moments about the middle."""
+        if self._values is not None or self._states is None:
             return moments
-        half = moments.shape[-1] // 2
-        first, second = moments[..., :half], moments[..., half:]
-        spread = variance(first, second, weights, self.columns[:, :half])
-        return namespace(moments).concat([first, first * first + spread], axis=-1)
+        xp, (states, centre) = namespace(moments), self._states
+        q = states.shape[1]
+        mass, first, second = moments[..., :1], moments[..., 1 : q + 1], moments[..., q + 1 :]
+        one, kernel = xp.ones_like(mass), self.sample.kernel
+        share = xp.where(mass > CONFLICT, mass, one)
+        spread = variance(first / share, second / share, weights, states)
+        if kernel.on_vectors and kernel.bounded:
+            mean = first / share + centre
+        else:  # without constants the mass is not determined, and the raw sum is the answer
+            mean = first + xp.where(abs(mass - 1) < WHOLE, one, mass) * centre
+        return xp.concat([mean, spread], axis=-1)
 
     @cached_property
     def columns(self) -> Array | None:
-        """What expectations are taken of: given values, or states and their squares."""
+        """What expectations are taken of: given values, or 1, states and their squares."""
         if self._values is not None:
             return self._values
+        if self._states is None:
+            return None
+        states = self._states[0]
+        xp = namespace(states)
+        return xp.concat([xp.ones_like(states[:, :1]), states, states * states], axis=1)
+
+    @cached_property
+    def _states(self) -> tuple[Array, Array] | None:
+        """States as rows of numbers less a point amid them, and that point; None of labels."""
         parts = self.sample.atoms
         parts = parts if isinstance(parts, tuple) else (parts,)
         try:
@@ -301,8 +318,9 @@ class Passage:
         except TypeError:
             return None
         xp = namespace(flat[0])
-        flat = [xp.reshape(part, (part.shape[0], -1)) for part in flat]
-        return xp.concat([*flat, *(part * part for part in flat)], axis=1)
+        rows = xp.concat([xp.reshape(part, (part.shape[0], -1)) for part in flat], axis=1)
+        centre = middle(rows)
+        return rows - centre, centre
 
     @property
     def coordinates(self) -> Array:
@@ -313,7 +331,7 @@ class Passage:
 
     @property
     def moments(self) -> Array | None:
-        """Expectations of the columns, (b, steps, q)."""
+        """Expectations of given values, or means and variances of states: (b, steps, q)."""
         if not self._moments:
             return None
         return namespace(self._moments[0]).concat(self._moments, axis=1)
@@ -370,7 +388,7 @@ class Passage:
     def track(self, kind: str, lengths: tuple[int, ...], single: bool) -> Track:
         """The record that a user gets."""
         moments = self.moments
-        first = second = None
+        first = spread = None
         if moments is not None:
             atoms = self.sample.atoms
             parts = atoms if isinstance(atoms, tuple) else (atoms,)
@@ -382,9 +400,9 @@ class Passage:
                 at += size
             half = len(parts)
             if isinstance(atoms, tuple):
-                first, second = tuple(columns[:half]), tuple(columns[half:])
+                first, spread = tuple(columns[:half]), tuple(columns[half:])
             else:
-                first, second = columns
+                first, spread = columns
         return Track(
             kind,
             self.sample.space,
@@ -392,11 +410,12 @@ class Passage:
             self.coordinates,
             self.weights(),
             first,
-            second,
+            None,
             None,
             None,
             lengths,
             single,
+            spread=spread,
         )
 
 

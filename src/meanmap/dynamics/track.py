@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -58,11 +58,12 @@ class Track:
     coordinates: Array  # (b, steps, r)
     weights: Any  # (b, steps, n), an array or FactoredWeights; None if they were not kept
     first: Any  # the means Σ w s, (b, steps, …), a tuple for pairs; None for labels
-    second: Any  # Σ w s²
+    second: Any  # None; in older files Σ w s², without a `spread`
     log_evidence_: Any  # (b, steps), an array or PendingEvidence
     support_: np.ndarray | None
     lengths: tuple[int, ...]
     single: bool
+    spread: Any = field(default=None, metadata={"added": True})  # the variances, like `first`
 
     # --- one sequence or several --------------------------------------------------------------
 
@@ -86,6 +87,7 @@ class Track:
             coordinates=one(self.coordinates),
             weights=one(self.weights),
             first=None if self.first is None else each_part(self.first, one),
+            spread=None if self.spread is None else each_part(self.spread, one),
             second=None if self.second is None else each_part(self.second, one),
             log_evidence_=one(self.log_evidence_),
             support_=one(self.support_),
@@ -113,22 +115,26 @@ class Track:
     @cached_property
     def mean(self) -> Any:
         """The mean of each belief."""
-        return each_part(self._moments()[0], self._shown)
+        return each_part(self._numbers(self.first), self._shown)
 
     @cached_property
     def std(self) -> Any:
-        """The standard deviation of each coordinate; a negative variance is floored at 0."""
-        first, second = self._moments()
-        if not isinstance(first, tuple):
-            return self._shown(root(second - first * first))
-        pairs = zip(first, second, strict=True)
-        return tuple(self._shown(root(b - a * a)) for a, b in pairs)
+        """The standard deviation of each coordinate."""
+        spread = self.spread
+        if spread is None and self.second is not None:
+            parts = (
+                part if isinstance(part, tuple) else (part,) for part in (self.first, self.second)
+            )
+            found = tuple(second - first * first for first, second in zip(*parts, strict=True))
+            spread = found if isinstance(self.first, tuple) else found[0]
+        return each_part(self._numbers(spread), lambda part: self._shown(root(part)))
 
-    def _moments(self) -> tuple[Any, Any]:
-        if self.first is None:
+    def _numbers(self, moments: Any) -> Any:
+        """Moments of the beliefs, or an error where states are labels."""
+        if moments is None:
             each_part(self.atoms, numeric)  # says why labels have none
             raise TypeError("these states have no mean; use .mode.")
-        return self.first, self.second
+        return moments
 
     @cached_property
     def mode(self) -> Any:

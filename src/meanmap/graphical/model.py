@@ -23,6 +23,7 @@ from meanmap.arrays import (
 from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, JointEmbedding, embed
+from meanmap.frames import in_order
 from meanmap.graphical import latent
 from meanmap.graphical.beliefs import in_words
 from meanmap.graphical.draws import PairEmbedding, draw_rows, positive
@@ -297,6 +298,8 @@ class KernelGraphicalModel(BaseEstimator):
             if name not in table:
                 raise ValueError(f"data: there is no column for {name!r}.")
             numbers_ = self.network_.nodes[name].space.kernel_.on_vectors
+            names = self.network_.nodes[name].space.kernel_.names
+            table[name] = in_order(table[name], names, f"data[{name!r}]")
             cells = to_numpy(checks.plain(table[name], f"data[{name!r}]"))
             cells = numbers(cells, f"data[{name!r}]") if numbers_ else cells
             filled[name] = np.array(cells, dtype=float if numbers_ else object)
@@ -412,6 +415,7 @@ class KernelGraphicalModel(BaseEstimator):
     def _points(self, name: Any, values: Any) -> Points:
         node = self.network_.nodes[name]
         kernel = node.space.kernel_
+        values = in_order(values, kernel.names, f"data[{name!r}]")
         values = values.to_numpy() if hasattr(values, "to_numpy") else values
         array = np.asarray(values) if not hasattr(values, "ndim") else values
         if kernel.on_vectors and np.ndim(array) == 1:

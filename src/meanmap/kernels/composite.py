@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -133,7 +134,19 @@ class Pair(Kernel):
         like: Points | None = None,
         like_name: str = "the sample",
     ) -> Points:
-        return self._strict.check(self._check(points, name), name, like, like_name)
+        loose = self.left if self._strict is self.right else self.right
+        points = loose._check(self._strict.check(points, name), name)
+        return self._strict.check(points, name, like, like_name)
+
+    def bind(self, points: Any, name: str = "points") -> Kernel:
+        left, right = self.left.bind(points, name), self.right.bind(points, name)
+        same = left is self.left and right is self.right
+        return self if same else type(self)(left, right)
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The columns that the kernel is bound to, or None."""
+        return self._strict.names
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         return self._strict.rows(x, like, name)
@@ -301,6 +314,19 @@ class Around(Kernel):
         like_name: str = "the sample",
     ) -> Points:
         return self.kernel.check(points, name, like, like_name)
+
+    def bind(self, points: Any, name: str = "points") -> Kernel:
+        inner = self.kernel.bind(points, name)
+        if inner is self.kernel:
+            return self
+        kernel = copy(self)
+        kernel.kernel = inner
+        return kernel
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The columns that the kernel is bound to, or None."""
+        return self.kernel.names
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         return self.kernel.rows(x, like, name)
@@ -472,6 +498,26 @@ class TensorProduct(Kernel):
         ]
         checks.same_length([(f"{name}[{i}]", points) for i, (points, _) in enumerate(parts)])
         return tuple(points for points, _ in parts), all(single for _, single in parts)
+
+    def bind(self, points: Any, name: str = "points") -> Kernel:
+        if not isinstance(points, tuple) or len(points) != len(self.kernels):
+            return self
+        pairs = enumerate(zip(self.kernels, points, strict=True))
+        parts = [kernel.bind(part, f"{name}[{i}]") for i, (kernel, part) in pairs]
+        same = all(a is b for a, b in zip(parts, self.kernels, strict=True))
+        return self if same else TensorProduct(*parts)
+
+    def parts_names(self) -> list[tuple[Any, ...] | None]:
+        if self.names is not None:
+            return [self.names]
+        return [names for kernel in self.kernels for names in kernel.parts_names()]
+
+    def match(self, points: Points, kernel: Kernel, name: str) -> Points:
+        others = getattr(kernel, "kernels", ()) if kernel.names is None else ()
+        if self.names is not None or len(others) != len(self.kernels):
+            return super().match(points, kernel, name)
+        trios = enumerate(zip(self.kernels, points, others, strict=True))
+        return tuple(k.match(part, other, f"{name}[{i}]") for i, (k, part, other) in trios)
 
     def resolve(self, points: Points, weights: Array | None = None) -> TensorProduct:
         pairs = zip(self.kernels, points, strict=True)

@@ -69,7 +69,7 @@ def conditional_mmd(
     )
 
     def operator(X: Points, Y: Points) -> np.ndarray:
-        model = ConditionalEmbedding(kernel_x, kernel_y, regularization, spaces)
+        model = ConditionalEmbedding(kernel_x, kernel_y, regularization, spaces, centered=False)
         return model.fit(X, Y).operator_.matrix
 
     difference = operator(X1, Y1) - operator(X2, Y2)  # of the operators: C₁ - C₂
@@ -154,7 +154,8 @@ def hscic(
     kx, ky, kz = kx.resolve(X), ky.resolve(Y), kz.resolve(Z)
     bases = three(basis)
     joint = TensorProduct(kx, ky)
-    model = ConditionalEmbedding(kz, joint, regularization, (bases[2], None)).fit(Z, (X, Y))
+    model = ConditionalEmbedding(kz, joint, regularization, (bases[2], None), centered=False)
+    model.fit(Z, (X, Y))
     w = np.full(count(X), 1 / count(X))
     phi_x = Space(kx, bases[0])._place(kx, X, w)
     phi_y = Space(ky, bases[1])._place(ky, Y, w)
