@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import multivariate_normal
 
 Array = NDArray[Any]  # float64 throughout, except labels
 
@@ -1551,6 +1552,37 @@ def filter_evidence(
             u = positive_part(u) if clipped else u
             ratios[t] = evidence_ratio(K_observations, u, k_y, lam)
     return ratios
+
+
+def mixture_evidence(
+    K_states: Array, observations: Any, predictions: Array, test: Array, eps: float
+) -> Array:
+    """``log p(y_t | y_1..t-1) / p(y_t)`` by Gaussian likelihoods, 0 where y_t is missing.
+
+    The likelihood of training state i is ``N(y; E[y|s_i], S)``, S the residuals' covariance (its
+    off-diagonal part shrunk by ``d/(d + n)``) over the squared share of free degrees. The
+    prediction's positive weights on the states are above the line; below it all states and one
+    more row, with twice the spread of the observations.
+    """
+    whole = np.concatenate(observations) if isinstance(observations, list) else observations
+    n, d = whole.shape
+    centre = whole.mean(axis=0)
+    Y = whole - centre
+    hat = K_states @ np.linalg.inv(K_states + n * eps * np.eye(n))
+    means = hat @ Y
+    S = (Y - means).T @ (Y - means) / n / (1 - np.trace(hat) / n) ** 2
+    S = np.where(np.eye(d) > 0, S, S * n / (d + n))
+    wide = 4 * Y.T @ Y / n
+    found = np.zeros(len(test))
+    for t, y in enumerate(test):
+        if np.isnan(y).any():
+            continue
+        u = positive_part(sum_rule_weights(K_states, K_states, predictions[t], eps))
+        likely = multivariate_normal(np.zeros(d), S).pdf(y - centre - means)
+        tail = multivariate_normal(np.zeros(d), wide).pdf(y - centre)
+        below = (likely.sum() + tail) / (n + 1)
+        found[t] = np.log((u / u.sum() * likely).sum() + 1e-6 * likely.mean()) - np.log(below)
+    return found
 
 
 def additive_filter(
