@@ -529,6 +529,7 @@ def test_push_and_joint(problem: Problem) -> None:
 
 
 BAYES = {
+    "nonnegative": o.bayes_nonnegative,
     "importance": o.bayes_importance,
     "squared": o.bayes_squared_b,
     "reweighted": o.bayes_reweighted,
