@@ -40,29 +40,22 @@ def condition(
     both = [column for column in asked if column in known]
     if both:
         raise ValueError(f"column {both[0]!r} is both given and predicted. Name it once.")
-    names = [*known, *asked]
     in_batches = table.large if stream is None else stream
-    if in_batches:
-        rows = table.sample(names, SAMPLE, seed)
-        words = gap(table, rows.total)
-    else:
-        rows = table.rows(names)
-        words = rows.gap
-    rows.enough(5)
+    rows, notes = training_rows(table, [*known, *asked], in_batches, seed)
     mixed = [column for column in asked if rows.kinds[column] == "label"]
     if mixed and len(asked) > 1:
         raise ValueError(f"--predict: {mixed[0]!r} is a label. Predict it by itself.")
     coding, target = Coding.of([rows], known, scale), Coding.of([rows], asked, False)
     query = queries(at, known, rows)
+    asked_for, left_blank = answerable(query, known, rows)
+    notes = told([*left_blank, *notes])
     if in_batches:
         model, answers = streams.streamed(table, rows, coding, asked, levels, progress)
     else:
         model, answers = whole(rows, coding, target, levels)
-    asked_for, left_blank = answerable(query, known, rows)
     columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in known}
     part = Rows(query.name, query.frame[asked_for], query.kinds, query.total)
     columns |= {key: filled(one, asked_for) for key, one in answers(coding(part)).items()}
-    notes = told([words, *left_blank, *rows.far, *constants([rows], names)])
     values: dict[str, Any] = {
         **nested(columns, known, asked, bool(mixed), levels),
         "regularization": model.regularization_,
@@ -88,6 +81,16 @@ def condition(
         settings,
     )
     return answer, columns
+
+
+def training_rows(
+    table: Table, names: list[str], in_batches: bool, seed: int
+) -> tuple[Rows, list[str]]:
+    """Rows to learn from, of a large file some, and what there is to say of them."""
+    rows = table.sample(names, SAMPLE, seed) if in_batches else table.rows(names)
+    rows.enough(5)
+    missing = gap(table, rows.total) if in_batches else rows.gap
+    return rows, [missing, *rows.far, *constants([rows], names)]
 
 
 def queries(at: Sequence[str], known: list[str], rows: Rows) -> Rows:
