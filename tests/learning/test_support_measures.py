@@ -385,8 +385,8 @@ TWO = np.zeros((3, 2))
         ([embed(TWO, Gaussian(1.0)), embed(TWO, Gaussian(2.0))], "Embed all with one kernel"),
         ([Weighted(TWO, [1.0])] * 2, r"X\[0\].weights: expected one weight a point"),
         (
-            [pd.DataFrame({"a": [0.0], "b": [1.0]}), pd.DataFrame({"b": [0.0], "a": [1.0]})],
-            r"X\[1\] has columns \['b', 'a'\]",
+            [pd.DataFrame({"a": [0.0], "b": [1.0]}), pd.DataFrame({"b": [0.0], "c": [1.0]})],
+            r"X\[1\] has other columns than .* Missing: 'a'; unexpected: 'c'",
         ),
     ],
 )
@@ -408,7 +408,10 @@ def test_new_bags_must_be_alike(model: Any) -> None:
     frames = [pd.DataFrame(x, columns=list("ab")) for x in X]
     fitted = model().fit(frames, y)
     with pytest.raises(ValueError, match="feature names"):
-        fitted.predict([frame[["b", "a"]] for frame in frames])
+        fitted.predict([frame.rename(columns={"a": "c"}) for frame in frames])
+    swapped = [frame[["b", "a"]] for frame in frames]
+    assert_array_equal(fitted.predict(swapped), fitted.predict(frames))
+    assert_array_equal(model().fit(swapped, y).predict(frames), fitted.predict(frames))
 
 
 @each_model

@@ -17,7 +17,7 @@ from meanmap.comparison import nulls
 from meanmap.comparison.results import Draws, TestResult
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, RationalQuadratic
-from meanmap.kernels.bandwidths import median_distance, median_factor
+from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
 from meanmap.statistics.scores import sampler_of, score_values
 from meanmap.statistics.stein import (
     SteinSample,
@@ -116,7 +116,7 @@ def goodness_of_fit_test(
     draws, rng = nulls.how_many(n_permutations), generator(rng)
     given = _kernels(kernel)
     sample = SteinSample.gate(X, score, given[0])
-    kernels = [stein_kernel(k, sample.given) for k in given]
+    kernels = [stein_kernel(k, sample.given).bind(X, "X") for k in given]
     null, sampler = _null(null, sampler, score, sample, refit, block_length, n_bins)
     resolved = _resolved(kernels, sample.points)
     notes: list[str] = []
@@ -159,8 +159,8 @@ def goodness_of_fit_test(
 
 def _kernels(kernel: Any) -> list[Any]:
     if kernel is None:
-        gaussians = [Gaussian(f"{width}*median") for width in WIDTHS]
-        return [*gaussians, RationalQuadratic(alpha=0.5)]
+        wide = Gaussian("scaled median")
+        return [*map(wide.rescaled, WIDTHS), RationalQuadratic(0.5, wide.bandwidth)]
     if isinstance(kernel, list | tuple):
         if not kernel:
             raise ValueError("kernel: got an empty list; pass one kernel or more.")
@@ -169,14 +169,16 @@ def _kernels(kernel: Any) -> list[Any]:
 
 
 def _resolved(kernels: list[Kernel], X: np.ndarray) -> list[Kernel]:
-    """The kernels with their bandwidths, the median distance found once for all."""
-    median = None
+    """The kernels with their bandwidths, each rule's found once for all."""
+    known: dict[str, Any] = {}
     found = []
     for kernel in kernels:
         bandwidth = getattr(kernel, "bandwidth", None)
         if isinstance(bandwidth, str):
-            median = median_distance(X) if median is None else median
-            kernel = clone(kernel).set_params(bandwidth=median_factor(bandwidth) * median)
+            factor, rule = parse_bandwidth(bandwidth)
+            if rule not in known:
+                known[rule] = chosen_bandwidth(rule, X)
+            kernel = clone(kernel).set_params(bandwidth=multiply_bandwidth(known[rule], factor))
         found.append(kernel.resolve(X))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,14 +12,13 @@ import numpy as np
 from meanmap.arrays import (
     Array,
     Points,
-    device,
     for_each_thread,
     namespace,
     one_blas_thread,
     spans,
     threads,
-    to_numpy,
 )
+from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.sequences import Steps
 from meanmap.dynamics.track import Track
@@ -30,7 +29,6 @@ from meanmap.linalg import ConflictWarning
 from meanmap.operators import CONFLICT, FAR
 from meanmap.spaces import Space
 
-LEAST = 1e-6  # the evidence is not taken to be less than this
 #: δ of smoothing over the square of the mean k(s, s). On rotation and oscillation with 400 training
 #: steps the error is least here (.042 and .053, filtered .048 and .059); ten times more or less
 #: gives .047 and .057, .047 and .060
@@ -46,12 +44,17 @@ class Model:
     sample: Sample
     motion: Motion
     observations: Space
-    evidence: Array  # (r_o, r_s): D(o) = ψ(o)ᵀ E m for a predicted belief m
+    evidence: Evidence | None  # None while settings are tried, where nobody asks for it
 
     #: Whether the first belief is about the state before the first observation.
     begins_before = False
 
     # --- what a filter must say ---------------------------------------------------------------
+
+    @property
+    def regularizations(self) -> tuple[float, float]:
+        """Of the states' operator, and of the observations'."""
+        raise TypeError(f"{type(self).__name__} does not say how it is regularised.")
 
     def lifted(self, features: Array, buffer: Array | None = None) -> Array:
         """Observations (m, r_o) as `update` wants them: what can be done for many steps at once.
@@ -79,14 +82,12 @@ class Model:
         belief: Belief | None,
         prior: Belief | None,
         lifted: Array,
-        expected: Array | None,
         seen: np.ndarray,
         controls: Points | None,
-    ) -> tuple[Belief, Array | None]:
-        """The beliefs of b sequences after one more step, and the evidence of what was seen.
+    ) -> tuple[Belief, Array]:
+        """The beliefs of b sequences after one more step, and the coordinates predicted for it.
 
-        `lifted` are the observations as `update` wants them, `expected` is `ψ(o)ᵀ E`, or None where
-        nobody asks for the evidence.
+        `lifted` are the observations as `update` wants them.
         """
         known = prior is not None
         if belief is None:
@@ -96,20 +97,14 @@ class Model:
         if belief is not None:
             source = self.motion.source(belief.coordinates, controls)
             predicted = self.advance(belief, source)
-        evidence = None
-        if expected is not None:
-            xp = namespace(expected)
-            evidence = xp.sum(expected * predicted.coordinates, axis=-1)
-            evidence = xp.where(evidence > LEAST, evidence, LEAST + 0 * evidence)
-            there = xp.asarray(seen, device=device(expected))
-            evidence = xp.where(there, evidence, xp.ones_like(evidence))
         if not seen.any():
-            return predicted, evidence
+            return predicted, predicted.coordinates
         if belief is None:
             updated = self.start(predicted, lifted, known)
         else:
             updated = self.update(belief, predicted, source, lifted)
-        return updated if seen.all() else updated.where(seen, predicted), evidence
+        belief = updated if seen.all() else updated.where(seen, predicted)
+        return belief, predicted.coordinates
 
     # --- whole sequences ----------------------------------------------------------------------
 
@@ -169,18 +164,16 @@ class Model:
                 features = xp.moveaxis(steps.features[:, block], 1, 0)
                 rows = xp.reshape(features, (-1, features.shape[-1]))
                 lifted = self.lifted(rows, buffer)
-                expected = rows @ self.evidence if values is None else None
                 for i, t in enumerate(range(block.start, block.stop)):
                     at = slice(i * b, (i + 1) * b)
-                    belief, evidence = self.step(
+                    belief, predicted = self.step(
                         belief,
                         prior,
                         lifted[at],
-                        None if expected is None else expected[at],
                         steps.seen[:, t],
                         None if controls is None or t == 0 else take_step(controls, t - 1),
                     )
-                    passage.add(belief, evidence)
+                    passage.add(belief, None if values is not None else predicted)
             passage.flush()
         return passage
 
@@ -232,7 +225,7 @@ class Passage:
         self._beliefs: list[Belief] = []
         self._coordinates: list[Array] = []
         self._weights: list[Any] = []
-        self._evidence: list[Array] = []
+        self._predicted: list[Array] = []  # coordinates before each step
         self._moments: list[Array] = []
         self._stacked: Array | None = None
 
@@ -242,7 +235,7 @@ class Passage:
         first = parts[0]
         whole = cls(first.sample, first.keep, first.length, first._values)
         xp = namespace(first._coordinates[0])
-        for name in ("_coordinates", "_evidence"):
+        for name in ("_coordinates", "_predicted"):
             rows = zip(*(getattr(part, name) for part in parts), strict=True)
             setattr(whole, name, [xp.concat(list(row)) for row in rows])
         moments = [part.moments for part in parts]
@@ -260,9 +253,9 @@ class Passage:
                 whole._weights = [xp.concat(dense)]
         return whole
 
-    def add(self, belief: Belief, evidence: Array | None) -> None:
-        if evidence is not None:
-            self._evidence.append(evidence)
+    def add(self, belief: Belief, predicted: Array | None) -> None:
+        if predicted is not None:
+            self._predicted.append(predicted)
         if self.keep or isinstance(belief.weights, FactoredWeights):
             self._beliefs.append(belief)
             return
@@ -384,9 +377,15 @@ class Passage:
         self._moments = [namespace(m).flip(m, axis=1) for m in self._moments]
         self._weights = [_flipped(w) for w in self._weights]
 
-    def track(
-        self, kind: str, lengths: tuple[int, ...], single: bool, support: np.ndarray | None
-    ) -> Track:
+    def track_of(self, kind: str, steps: Steps, evidence: Evidence | None) -> Track:
+        """The record of filtered observations, with how likely they were."""
+        assert evidence is not None
+        xp = namespace(self._predicted[0])
+        pending = PendingEvidence(evidence, xp.stack(self._predicted, axis=1), steps)
+        found = self.track(kind, steps.lengths, steps.single)
+        return replace(found, log_evidence_=pending, support_=steps.support)
+
+    def track(self, kind: str, lengths: tuple[int, ...], single: bool) -> Track:
         """The record that a user gets."""
         moments = self.moments
         first = spread = None
@@ -404,10 +403,6 @@ class Passage:
                 first, spread = tuple(columns[:half]), tuple(columns[half:])
             else:
                 first, spread = columns
-        log = None
-        if self._evidence:
-            xp = namespace(self._evidence[0])
-            log = to_numpy(xp.log(xp.stack(self._evidence, axis=1)))
         return Track(
             kind,
             self.sample.space,
@@ -416,8 +411,8 @@ class Passage:
             self.weights(),
             first,
             None,
-            log,
-            support,
+            None,
+            None,
             lengths,
             single,
             spread=spread,

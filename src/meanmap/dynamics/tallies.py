@@ -11,6 +11,7 @@ import scipy.linalg
 
 from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence
 from meanmap.dynamics.motion import STEADY, Belief, Control, Motion, Sample
 from meanmap.embeddings.values import middle
 from meanmap.linalg import Spectrum, with_constant
@@ -191,7 +192,7 @@ class Learned:
 
     sample: Sample
     motion: StreamedMotion
-    evidence: Array
+    evidence: Evidence
     matrix: Array
     inverse: Array
     rows: Array
@@ -208,6 +209,7 @@ class Stream:
     observations: Space
     control: Control | None
     regularization: float
+    decoder: Decoder | None  # of observations that are vectors
 
     def added(self, tally: Tally, before: Points, after: Points) -> Stream:
         """With sums over more sequences, and their transitions."""
@@ -228,7 +230,7 @@ class Stream:
 
     def _with(self, tally: Tally, conditional: ConditionalEmbedding) -> Stream:
         spaces = self.states, self.observations
-        return Stream(tally, conditional, *spaces, self.control, self.regularization)
+        return Stream(tally, conditional, *spaces, self.control, self.regularization, self.decoder)
 
     def learned(self) -> Learned:
         """The operators, and beliefs on a sample of the states seen."""
@@ -268,11 +270,17 @@ class Stream:
             steadily(average @ self.conditional.operator_._inverse, part, average),
         )
         steps = tally.steps / n
-        seen = ridge(steps[r:, r:], self.regularization)
+        H = ridge(steps[:r, :r], self.regularization)
+        evidence: Evidence
+        if self.decoder is None:
+            seen = ridge(steps[r:, r:], self.regularization)
+            evidence = LinearEvidence(seen @ steps[r:, :r] @ H)
+        else:
+            evidence = MixtureEvidence.of(steps, H, psi, self.decoder)
         return Learned(
             sample,
             motion,
-            seen @ steps[r:, :r] @ ridge(steps[:r, :r], self.regularization),
+            evidence,
             cross[-r:] @ inverse,
             inverse,
             rows,

@@ -12,6 +12,7 @@ import numpy as np
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, device, in_kind, namespace, take, to_numpy
 from meanmap.decoding import quantiles
+from meanmap.dynamics.evidence import PendingEvidence
 from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
 from meanmap.embeddings.values import each_part, root
 from meanmap.spaces import Space
@@ -31,8 +32,10 @@ class Track:
     mode : the likeliest state of each belief, in the state's own domain (a rotation is a rotation,
         a permutation a permutation), by `Embedding.mode`; computed when asked for
     beliefs : the beliefs themselves, a batch of embeddings (for several sequences a list of them)
-    log_evidence : the logarithm of the density ratio D(o) of each observation to the training
-        observations, given those before it; 0 where nothing was observed
+    log_evidence : the logarithm of the density ratio D(o) of each observation: given those before
+        it, over that of the training observations; 0 where nothing was observed. For vectors it has
+        Gaussian noise about what each training state leads to expect, and an observation outside
+        the training data is the less likely the farther it is
     support : how near each observation is to the training observations, 1 near and 0 far; NaN where
         nothing was observed
 
@@ -56,7 +59,7 @@ class Track:
     weights: Any  # (b, steps, n), an array or FactoredWeights; None if they were not kept
     first: Any  # the means Σ w s, (b, steps, …), a tuple for pairs; None for labels
     second: Any  # None; in older files Σ w s², without a `spread`
-    log_evidence_: np.ndarray | None  # (b, steps)
+    log_evidence_: Any  # (b, steps), an array or PendingEvidence
     support_: np.ndarray | None
     lengths: tuple[int, ...]
     single: bool
@@ -202,7 +205,12 @@ class Track:
         """log D(o) of each observation given those before it."""
         if self.log_evidence_ is None:
             raise TypeError(f"a {self.kind} track has no evidence; that of .filter has.")
-        return in_kind(self._shown(self.log_evidence_), self.coordinates)
+        return in_kind(self._shown(self._logs), self.coordinates)
+
+    @property
+    def _logs(self) -> np.ndarray:
+        given = self.log_evidence_
+        return np.asarray(given.logs if isinstance(given, PendingEvidence) else given)
 
     @property
     def support(self) -> Array:
@@ -247,9 +255,7 @@ class Track:
             what = f"{len(lengths)} sequences of {min(lengths)} to {max(lengths)} steps"
         evidence = ""
         if self.log_evidence_ is not None:
-            total = sum(
-                float(row[:n].sum()) for row, n in zip(self.log_evidence_, lengths, strict=True)
-            )
+            total = sum(float(row[:n].sum()) for row, n in zip(self._logs, lengths, strict=True))
             evidence = f", log evidence {total:.4g}"
         shape = checks.describe(self.atoms)
         return f"Track({self.kind}, {what}{evidence}; states: {shape}, {count(self.atoms)} atoms)"

@@ -41,7 +41,9 @@ from meanmap.embeddings.values import (
     root,
     variance,
 )
+from meanmap.frames import column_order
 from meanmap.kernels import Kernel
+from meanmap.kernels.composite import match_columns, variables
 from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
 
 if TYPE_CHECKING:
@@ -59,6 +61,13 @@ def same_kernel(mine: Kernel, other: Kernel) -> None:
             f"the embeddings have different kernels, {mine!r} and {other!r}, so they live in "
             "different spaces. Embed both with one: embed(Y, kernel=P.kernel)."
         )
+    for one, beside in zip(variables(mine), variables(other), strict=True):
+        known, found = one.names, beside.names
+        if column_order(known, found, "the other embedding") is not None:
+            raise ValueError(
+                f"the embeddings have their columns in different orders, {list(known or ())} and "
+                f"{list(found or ())}. Embed both with one kernel: embed(Y, kernel=P.kernel)."
+            )
 
 
 class Embedding:
@@ -160,14 +169,21 @@ class Embedding:
 
     def moved_to(self, kernel: Kernel, like: Points) -> Embedding:
         """This embedding with atoms of the library and precision of `like`."""
-        point = self._like_point
-        checked = kernel.check(point, "the other embedding's atoms", like, "this one")
+        name, point = "the other embedding's atoms", self._like_point
+        ordered = match_columns(point, self.kernel, kernel, name)
+        checked = kernel.check(ordered, name, like, "this one")
         pairs = zip(_leaves(point), _leaves(checked), strict=True)
-        if all(_same_array_kind(before, after) for before, after in pairs):
+        if ordered is point and all(_same_array_kind(before, after) for before, after in pairs):
             return self
-        atoms = kernel.check(self.atoms, "the other embedding's atoms", like)
+        atoms = self.atoms_for(kernel, name, like)
         weights = asarray(self.weights, float_like(atoms))
-        return self._made(Space(self.kernel, self._space.basis), atoms, weights)
+        # in another order the columns are those of the other kernel, and no longer of this one
+        kept = self.kernel if ordered is point else kernel
+        return type(self)(Space(kept, self._space.basis), kept, atoms, weights, None)
+
+    def atoms_for(self, kernel: Kernel, name: str, like: Points) -> Points:
+        """The atoms as points of another kernel: of the kind of `like`, columns matched by name."""
+        return kernel.check(match_columns(self.atoms, self.kernel, kernel, name), name, like)
 
     @property
     def _like_point(self) -> Points:
@@ -396,10 +412,7 @@ class Embedding:
         share = 1 / mass[..., None]
         coordinates = partial(_scaled, self, share) if self._by_coordinates else None
         if isinstance(self._weights, FactoredWeights):
-            scaled = FactoredWeights(
-                self._weights.scale, self._weights.rows, self._weights.vector * share
-            )
-            return self._like(scaled, coordinates)
+            return self._like(self._weights.multiplied(1 / mass), coordinates)
         return self._like(self.weights * share, coordinates)
 
     def mean(self) -> Array:
