@@ -434,10 +434,10 @@ def test_evaluate(problem: Problem) -> None:
 
 
 def test_decode(problem: Problem) -> None:
-    """A mode is no worse than any atom, and for kernels without a pre-image rule it is an atom."""
+    """A pre-image is no worse than any atom; for kernels without a rule for one it is an atom."""
     K, _, _ = problem.grams
     e = embed(problem.X, kernel=problem.kernel, weights=problem.w)
-    mode = e.mode()
+    mode = e.preimage()
     assert isinstance(mode, nx.Graph) or belongs(mode, problem.library)
     at = problem.kernel.rows(mode, e.atoms)[0]
     value = float(host(-2 * e(at) + problem.kernel.diagonal(at))[0])
