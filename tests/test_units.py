@@ -31,12 +31,12 @@ from meanmap import (
     conditional_independence_test,
     conditional_two_sample_test,
     embed,
+    goodness_of_fit_test,
     hsic,
     independence_test,
     joint_independence_test,
     kernels,
     mmd,
-    stein_discrepancy,
     two_sample_test,
 )
 from meanmap.kernels import Columns, Delta, Energy, Gaussian
@@ -98,9 +98,16 @@ def _conditional_two_samples(units: Array) -> Any:
     return found.statistic, found.pvalue
 
 
-def _stein(units: Array) -> Any:
+def _goodness(units: Array) -> Any:
     X = sample(60) - [0.0, 1.0, 1.5]
-    return stein_discrepancy(X * units, lambda x: -x / units**2) * np.ones(1)
+
+    def draw(n: int, rng: np.random.Generator) -> Array:
+        return rng.normal(size=(n, 3)) * units
+
+    options = {"n_permutations": 49, "rng": 0}
+    found = goodness_of_fit_test(X * units, lambda x: -x / units**2, **options)
+    drawn = goodness_of_fit_test(X * units, lambda x: -x / units**2, sampler=draw, **options)
+    return found.pvalue, drawn.pvalue, found.statistic, drawn.statistic
 
 
 def _distance(units: Array) -> Any:
@@ -202,7 +209,7 @@ ANSWERS: list[Answer] = [
     _several,
     _conditional_independence,
     _conditional_two_samples,
-    _stein,
+    _goodness,
     _distance,
     _conditional,
     _posterior,

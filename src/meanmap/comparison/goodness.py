@@ -27,6 +27,7 @@ from meanmap.statistics.stein import (
     stein_field,
     stein_kernel,
     stein_sums,
+    stein_units,
 )
 
 NULLS = ("wild", "spectral", "parametric")
@@ -124,7 +125,7 @@ def goodness_of_fit_test(
     """
     draws, rng = nulls.how_many(n_permutations), generator(rng)
     given = _kernels(kernel)
-    sample = SteinSample.gate(X, score, given[0])
+    sample = SteinSample.gate(X, score, given[0], scaled=kernel is None)
     kernels = [stein_kernel(k, sample.given).bind(X, "X") for k in given]
     if null is None:
         work = draws * len(kernels) * len(sample.points) ** 2
@@ -134,7 +135,8 @@ def goodness_of_fit_test(
     notes: list[str] = []
     if sampler is not None:
         found = _Found.of([stein_sums(k, sample.points, sample.scores) for k in resolved], "U")
-        table = _simulated(kernels, sample, score, sampler, refit, draws, rng, progress)
+        free = kernel is None
+        table = _simulated(kernels, sample, score, sampler, refit, draws, rng, progress, free)
         kind = f"{draws} simulated samples"
     elif block_length is not None:
         length = _length(block_length, sample.scores)
@@ -172,8 +174,7 @@ def goodness_of_fit_test(
 
 def _kernels(kernel: Any) -> list[Any]:
     if kernel is None:
-        wide = Gaussian("scaled median")
-        return [*map(wide.rescaled, WIDTHS), RationalQuadratic(0.5, wide.bandwidth)]
+        return [*map(Gaussian().rescaled, WIDTHS), RationalQuadratic(alpha=0.5)]
     if isinstance(kernel, list | tuple):
         if not kernel:
             raise ValueError("kernel: got an empty list; pass one kernel or more.")
@@ -414,6 +415,7 @@ def _simulated(
     draws: int,
     rng: np.random.Generator,
     progress: bool,
+    scaled: bool,
 ) -> np.ndarray:
     """The statistics of simulated samples, computed as those of the sample itself."""
     n = len(sample.points)
@@ -427,7 +429,9 @@ def _simulated(
             values = score_values(score if refit is None else refit(points), points)
             for i, part in enumerate(drawn):
                 X, S = to_numpy(part).astype(np.float64), values[i * n : (i + 1) * n]
-                # bandwidths are found afresh: every sample is treated as the observed one was
+                # units and bandwidths are found afresh: every sample is treated as the observed one
+                units = stein_units(X) if scaled else np.ones(X.shape[1])
+                X, S = X / units, S * units
                 for j, kernel in enumerate(_resolved(kernels, X)):
                     table[j, some.start + i] = stein_sums(kernel, X, S).estimate("U")
                 done(1)
@@ -457,8 +461,10 @@ class SteinWitness:
     sample: SteinSample
 
     def __call__(self, x: Any) -> Array:
+        units = self.sample.units
         points, single = self.kernel.rows(x, self.sample.points)
-        field = stein_field(self.kernel, self.sample.points, self.sample.scores, points)
+        field = stein_field(self.kernel, self.sample.points, self.sample.scores, points / units)
+        field = field * units
         return field[0] if single else field
 
     @property
@@ -466,14 +472,19 @@ class SteinWitness:
         """Draws the field of one or two variables; None for more."""
         return {1: self._curve, 2: self._arrows}.get(self.sample.points.shape[1])
 
+    @property
+    def _points(self) -> np.ndarray:
+        """The sample in the units that it came in."""
+        return self.sample.points * self.sample.units
+
     def _range(self, column: int) -> tuple[float, float]:
-        low, high = np.quantile(self.sample.points[:, column], [0.005, 0.995])
+        low, high = np.quantile(self._points[:, column], [0.005, 0.995])
         margin = 0.1 * (high - low) or 1.0
         return low - margin, high + margin
 
     def _curve(self, ax: Any = None) -> Any:
         at = np.linspace(*self._range(0), 300)
-        shown = self.sample.points[:: max(1, len(self.sample.points) // 500), 0]
+        shown = self._points[:: max(1, len(self._points) // 500), 0]
         shown = shown[(shown >= at[0]) & (shown <= at[-1])]
         ax = plots.curve(at, self(at[:, None])[:, 0], shown, ax, name="witness")
         ax.axhline(0, color=plots.GREY, linewidth=0.8)
@@ -484,7 +495,7 @@ class SteinWitness:
         (x, y) = (np.linspace(*self._range(i), 60) for i in (0, 1))
         grid = np.stack(np.meshgrid(x, y), axis=-1)
         field = self(grid.reshape(-1, 2)).reshape(grid.shape)
-        shown = self.sample.points[:: max(1, len(self.sample.points) // 500)]
+        shown = self._points[:: max(1, len(self._points) // 500)]
         inside = [(shown[:, i] >= s[0]) & (shown[:, i] <= s[-1]) for i, s in enumerate((x, y))]
         shown = shown[inside[0] & inside[1]]
         length = np.linalg.norm(field, axis=-1)

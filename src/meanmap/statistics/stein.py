@@ -10,6 +10,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, spans, to_numpy
 from meanmap.kernels import Kernel, RationalQuadratic, as_kernel
+from meanmap.kernels.bandwidths import column_scales
 from meanmap.statistics.gates import enough
 from meanmap.statistics.scores import score_values
 from meanmap.statistics.tiles import Sums, for_each_tile
@@ -34,8 +35,9 @@ def stein_discrepancy(X: Any, score: Any, kernel: Any = None, estimator: str = "
         The density must vanish at the ends of its support.
     kernel : Kernel or None
         A smooth one on vectors. None is `RationalQuadratic(alpha=0.5)`, the inverse multiquadric,
-        at the median distance: with it, unlike a Gaussian, a discrepancy that goes to 0 implies
-        convergence in distribution for d ≥ 3 too (Gorham and Mackey 2017).
+        at the median distance, columns divided by a robust scale first: with it, unlike a
+        Gaussian, a discrepancy that goes to 0 implies convergence in distribution for d ≥ 3 too
+        (Gorham and Mackey 2017).
     estimator : {"U", "V"}
         "V" is the squared norm of the sample's mean; "U" leaves out the pairs of a point with
         itself and is unbiased, so that it can be negative.
@@ -68,24 +70,42 @@ class SteinSample:
 
     #: As the caller gave them, for the score function; then on the host in double precision.
     given: Array
-    points: np.ndarray
+    points: np.ndarray  # in the units below
     scores: np.ndarray
     kernel: Kernel
+    units: np.ndarray  # of the columns
 
     @classmethod
-    def gate(cls, X: Any, score: Any, kernel: Any = None, least: int = 2) -> SteinSample:
-        """The sample and its scores, or an error."""
+    def gate(
+        cls, X: Any, score: Any, kernel: Any = None, least: int = 2, scaled: bool | None = None
+    ) -> SteinSample:
+        """The sample and its scores, or an error; columns in units of their own where `scaled`.
+
+        None scales them if there is no kernel, which would say what is near.
+        """
         given = checks.vectors(X, "X")
         enough(given.shape[0], "X", least)
+        scaled = kernel is None if scaled is None else scaled
         kernel = stein_kernel(kernel, given).bind(X, "X")
         scores = score_values(score, given)
-        return cls(given, to_numpy(given).astype(np.float64), scores, kernel)
+        points = to_numpy(given).astype(np.float64)
+        units = stein_units(points) if scaled else np.ones(points.shape[1])
+        return cls(given, points / units, scores * units, kernel, units)
+
+
+def stein_units(points: np.ndarray) -> np.ndarray:
+    """Units for the columns, so that none counts for more because of its own unit.
+
+    Points over them and scores times them are those of the density in the new units. On average,
+    in logarithms, they are 1.
+    """
+    scales = column_scales(points)
+    return scales / np.exp(np.mean(np.log(scales)))
 
 
 def stein_kernel(kernel: Any, points: Array) -> Kernel:
     """A kernel that a Stein kernel can be made of."""
-    default = RationalQuadratic(0.5, "scaled median")
-    chosen = default if kernel is None else as_kernel(kernel, points, "X")
+    chosen = RationalQuadratic(alpha=0.5) if kernel is None else as_kernel(kernel, points, "X")
     chosen.check(points, "X")
     few = to_numpy(points)[:1].astype(np.float64)
     chosen.resolve(few)._stein_against(few, np.zeros_like(few))  # refuses kernels with kinks
