@@ -1,5 +1,6 @@
 """Which shift it is: named right where it is plain, and said in words where it cannot be told."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import matplotlib
@@ -10,9 +11,13 @@ import pytest
 from meanmap import ShiftReport, shift_report
 from meanmap.kernels import Columns, Gaussian, Laplace, Spectrum
 from meanmap.report import html
-from meanmap.report.explanations import squared_distance
+from meanmap.report.explanations import (
+    Explanation,
+    distance_and_influence,
+    squared_distance,
+)
 from meanmap.report.findings import bumps, holm
-from meanmap.report.verdicts import Figures, Finding, verdict
+from meanmap.report.verdicts import Figures, Finding, Verdict, verdict
 
 matplotlib.use("Agg")
 
@@ -46,27 +51,65 @@ def covariate() -> ShiftReport:
     return shift_report(train, test, (train[:, 0] > 0).astype(int), rng=0)
 
 
-def test_a_mean_that_moves_is_a_covariate_shift(covariate: ShiftReport) -> None:
-    assert covariate.kind == "covariate shift"
+def test_a_mean_that_moves_may_be_covariate_or_location_scale_shift(covariate: ShiftReport) -> None:
+    assert covariate.kind == "cannot tell"
+    assert set(covariate.candidates) == {"covariate shift", "location-scale shift"}
     first = covariate.columns[0]
     assert first.name == "x1" and first.adjusted <= 0.05
     assert first.difference == pytest.approx(1.0, abs=0.25)
     assert all(column.adjusted > 0.05 for column in covariate.columns[1:])
-    assert "KernelMeanMatching" in covariate.remedy
-    assert "cannot be told apart" in covariate.verdict and "x1" in covariate.verdict
+    assert "KernelMeanMatching is for" in covariate.remedy
+    assert "LocationScaleShift is for" in covariate.remedy
+    assert "(y_test) would tell" in covariate.verdict and "x1" in covariate.verdict
     at, witness = first.witness
     assert at[np.argmax(witness)] > 1 > at[np.argmin(witness)]  # more above, less below
     by_name = {one.name: one for one in covariate.explanations}
     assert not by_name["weights on targets"].holds(0.05)  # y knows nothing of x1
 
 
-def test_other_proportions_of_classes_are_a_target_shift() -> None:
+def test_groups_in_other_shares_are_a_covariate_shift() -> None:
+    rng = np.random.default_rng(1)
+    centres = np.array([[0.0, 0.0], [4.0, 0.0], [2.0, 3.5]])  # no location and scale does that
+    train, test = (
+        centres[rng.choice(3, size=400, p=p)] + 0.7 * rng.normal(size=(400, 2))
+        for p in ([0.6, 0.3, 0.1], [0.2, 0.3, 0.5])
+    )
+    y = (np.sin(3 * train[:, 0]) + 0.3 * rng.normal(size=400) > 0).astype(int)
+    report = shift_report(train, test, y, rng=0)
+    assert report.kind == "covariate shift" and report.candidates == ()
+    assert "KernelMeanMatching" in report.remedy
+    assert "cannot be told apart" in report.verdict  # from concept shift, that is
+    by_name = {one.name: one for one in report.explanations}
+    assert by_name["weights on rows"].behind == 0
+    assert by_name["location and scale"].behind > 2.33
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_class_that_would_vanish_is_no_target_shift(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    train, test = rng.normal(size=(2, 400, 2))
+    test[:, 0] += 1.5
+    y = (train[:, 0] + 0.3 * rng.normal(size=400) > 0).astype(int)  # follows the column that moves
+    report = shift_report(train, test, y, rng=0)
+    by_name = {one.name: one for one in report.explanations}
+    assert by_name["weights on targets"].at_edge and not by_name["weights on targets"].holds(0.05)
+    assert report.kind != "target shift" and "target shift" not in report.candidates
+
+
+def test_another_gain_is_a_location_scale_shift() -> None:
+    rng = np.random.default_rng(3)
+    train, test = rng.gamma(2.0, size=(2, 400, 4))
+    report = shift_report(train, 3 * test + 4, rng=0)
+    assert report.kind == "location-scale shift"
+
+
+def test_other_proportions_of_classes_may_be_a_target_shift() -> None:
     rng = np.random.default_rng(22)
     (train, y), (test, hidden) = labelled_rows(240, 0.3, rng), labelled_rows(240, 0.7, rng)
     report = shift_report(train, test, np.where(y, "sick", "well"), rng=0)
-    assert report.kind == "target shift"
-    assert "TargetShift" in report.remedy and "sick" in report.verdict
-    assert "no proof" in report.verdict
+    assert report.kind == "cannot tell"  # weights on rows explain it too
+    assert set(report.candidates) >= {"target shift", "covariate shift"}
+    assert "TargetShift is for" in report.remedy and "sick" in report.verdict
     known = shift_report(train, test, y, hidden, rng=0)  # labels turn the reading into a finding
     assert known.kind == "target shift"
     assert "P(x|y), which does not differ" in known.verdict
@@ -80,7 +123,8 @@ def test_target_shift_of_numbers() -> None:
         for v in (y, hidden)
     )
     report = shift_report(train, test, y, rng=0)
-    assert report.kind == "target shift"
+    assert "target shift" in report.candidates
+    assert "location-scale shift" not in report.candidates
     assert "mean target" in report.verdict
 
 
@@ -265,8 +309,8 @@ def test_constant_columns_and_few_rows() -> None:
     train, test = normal(16, 30)
     train[:, 0] = test[:, 0] = 7.0
     report = shift_report(train, test + [0, 1.5, 0], rng=0)  # too few rows for halves
-    assert report.explanations == () and report.kind == "covariate shift"
-    assert "small-sample" in report.verdict
+    assert report.explanations == () and report.kind == "cannot tell"
+    assert "too small" in report.verdict
     constant = next(column for column in report.columns if column.name == "x0")
     assert constant.adjusted == 1 and constant.effect == 0
 
@@ -428,7 +472,7 @@ def test_the_picture_of_labels_and_names_with_dollars() -> None:
 def test_the_text(covariate: ShiftReport) -> None:
     text = str(covariate)
     assert text == repr(covariate)
-    assert text.splitlines()[0].endswith("3 columns: covariate shift")
+    assert text.splitlines()[0].endswith("3 columns: cannot tell")
     for words in (covariate.verdict, covariate.remedy, "p (Holm)", "weights on rows", "rows"):
         assert words in text
 
@@ -439,10 +483,56 @@ def test_the_text(covariate: ShiftReport) -> None:
 def test_verdicts_follow_the_figures() -> None:
     quiet, loud = Finding("rows", 0.4, 0.4), Finding("rows", 0.001, 0.001)
     assert verdict(Figures(0.05, quiet, ())).kind == "no shift"
-    assert verdict(Figures(0.5, quiet, ())).kind == "covariate shift"
+    assert verdict(Figures(0.5, quiet, ())).kind == "cannot tell"
     assert verdict(Figures(0.05, loud, (), outside=0.9)).kind == "disjoint supports"
     concept = (Finding("P(y|x)", 0.001, 0.003),)
     assert verdict(Figures(0.05, quiet, (), concept, labelled=20)).kind == "concept shift"
+
+
+def test_the_best_explanation_gives_the_name_and_ties_are_called_ties() -> None:
+    rows = Explanation("weights on rows", 0.7, 0.5, 100.0, 200)
+    targets = Explanation("weights on targets", 0.9, 0.5, 100.0, 200, "sick 20% → 60%")
+    moved = Explanation("location and scale", 0.6, 0.5, 200.0, 200)
+
+    def found(*explanations: Explanation) -> Verdict:
+        loud = Finding("rows", 0.001, 0.001)
+        return verdict(Figures(0.05, loud, (), explanations=explanations, outside=0.01))
+
+    one = found(replace(rows, behind=3.0), targets, replace(moved, behind=5.0))
+    assert one.kind == "target shift" and "sick 20% → 60%" in one.words and one.candidates == ()
+    two = found(replace(rows, behind=1.0), targets, replace(moved, behind=5.0))
+    assert two.kind == "cannot tell"
+    assert two.candidates == ("target shift", "covariate shift")  # the best first
+    assert two.words.startswith("Cannot tell which shift: target shift or covariate shift would")
+    edge = found(rows, replace(targets, at_edge=True, behind=1.0), replace(moved, behind=5.0))
+    assert edge.kind == "covariate shift"
+    poor = found(replace(rows, explained=0.3), replace(moved, explained=0.2, behind=1.0))
+    assert poor.kind == "unexplained shift"
+
+
+def test_influences_are_derivatives_of_the_distance() -> None:
+    rng = np.random.default_rng(24)
+    X, Y, kernel = rng.normal(size=(7, 2)), rng.normal(size=(5, 2)), Gaussian(1.0)
+    w = rng.uniform(0.5, 1.5, size=7)
+    w /= w.sum()
+    K, L, M = kernel(X), kernel(Y), kernel(X, Y)
+
+    def distance(a: np.ndarray, b: np.ndarray) -> float:
+        a, b = a / a.sum(), b / b.sum()
+        return float(a @ K @ a + b @ L @ b - 2 * a @ M @ b)
+
+    _, at_rows, at_test = distance_and_influence(kernel, X, Y, w)
+    v, step = np.full(5, 0.2), 1e-6
+    for i in range(7):  # the weight of one row grows, as if it were drawn more often
+        more = w * (1 + step * (np.arange(7) == i))
+        assert (distance(more, v) - distance(w, v)) / step == pytest.approx(
+            at_rows[i] / 7, abs=1e-5
+        )
+    for i in range(5):
+        more = v * (1 + step * (np.arange(5) == i))
+        assert (distance(w, more) - distance(w, v)) / step == pytest.approx(
+            at_test[i] / 5, abs=1e-5
+        )
 
 
 def test_weighted_distance_is_that_of_repeated_rows() -> None:

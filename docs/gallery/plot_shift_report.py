@@ -55,7 +55,8 @@ plt.show()
 # %%
 # **By class.** The test rows have more malignant tumours. All columns that have to do with the
 # class differ, which looks worse than it is: one number, the share of malignant tumours, explains
-# most of it, and what is left could be chance. No target of a test row was needed.
+# most of it, and what is left could be chance. Weights on rows would explain it too, so that
+# without targets of test rows the report cannot tell; it says what the share would be.
 
 train, test, y, y_test = split(np.where(tumour == "malignant", 0.75, 0.3))
 report = shift_report(train, test, y, rng=0)

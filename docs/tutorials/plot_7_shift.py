@@ -55,10 +55,10 @@ print(report)
 assert report.rows.pvalue < 0.01
 
 # %%
-# Read it to the end. Without outcomes of new rows two readings fit equally well: batteries at
-# other temperatures, or batteries with other lives. The report names the one it found simplest,
-# and says that it cannot prove it. *You* know which it is: temperature acts on life and not the
-# other way round. So this is covariate shift, whatever the headline says.
+# Read it to the end. Without outcomes of new rows several readings may fit equally well: batteries
+# at other temperatures, batteries with other lives, or another thermometer. Where the report cannot
+# tell, it says so. *You* know which it is: temperature acts on life and not the other way round,
+# and the thermometer is the same. So this is covariate shift, whatever the headline says.
 #
 # Rows of training that look like the rows to come should count more. ``KernelMeanMatching`` finds
 # weights under which the two samples look alike, and ``Reweighted`` fits any scikit-learn model

@@ -364,3 +364,30 @@ def test_manners(tmp_path: Path) -> None:
     assert_array_equal(
         tensors.labels_, HSICClustering(3, Gaussian(), random_state=0).fit(X).labels_
     )
+
+
+# --- the default bandwidth ------------------------------------------------------------------------
+
+
+def two_blobs(sizes: tuple[int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(sum(sizes), 2))
+    X[: sizes[0], 0] += 7
+    return X, np.repeat([0, 1], sizes)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+def test_a_small_cluster_far_away_is_found(seed: int, unit: float) -> None:
+    X, y = two_blobs((20, 280), seed)
+    labels = HSICClustering(2, random_state=0).fit(unit * X).labels_
+    assert adjusted_rand_score(y, labels) > 0.9
+
+
+def test_a_ring_and_what_is_in_it_are_told_without_a_bandwidth() -> None:
+    rng = np.random.default_rng(0)
+    turn, radius = rng.uniform(0, 2 * np.pi, 200), np.repeat([1.0, 4.0], 100)
+    X = np.stack([radius * np.cos(turn), radius * np.sin(turn)], axis=1)
+    X += 0.1 * rng.normal(size=X.shape)
+    labels = HSICClustering(2, random_state=0).fit(X).labels_
+    assert adjusted_rand_score(radius, labels) > 0.9

@@ -30,6 +30,13 @@ ENOUGH = 0.5  # of the squared distance that an explanation must remove
 NEARLY = {"weights on rows": 0.8, "weights on targets": 0.95, "location and scale": 0.95}
 FAR = 0.99  # share of training rows whose nearest neighbour is nearer than what is called far
 SCARCE = 0.05
+TIED = (
+    2.33  # standard errors by which an explanation must be worse than the best: one chance in 100
+)
+EDGE, PRESENT = (
+    0.02,
+    0.05,
+)  # a share of a class that is called gone, and one in training that is not
 DRAWS = 100  # bootstrap draws of the proportions of classes
 
 
@@ -47,15 +54,28 @@ class Explanation:
     size: int
     #: What it found, in words.
     found: str = ""
+    #: By how many standard errors it leaves more than the best explanation.
+    behind: float = 0.0
+    #: Whether it lies at the edge of what it can do: a class that is gone, weights at their bound.
+    at_edge: bool = False
     #: The same test of rows with their targets, NaN where test rows have none: small if the targets
     #: differ where the rows do not any more.
     with_targets: float = math.nan
 
     def holds(self, level: float) -> bool:
         """Whether it explains the shift: most of it, and what is left could be chance."""
+        if self.at_edge:
+            return False
         if not self.explained >= ENOUGH or self.effective_size < max(5, SCARCE * self.size):
             return False
         return self.explained >= NEARLY[self.name] or bool(self.pvalue > level)
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether it cannot be told from the best explanation, or is nearly as good."""
+        if self.at_edge:
+            return False
+        return self.behind <= TIED or self.explained >= NEARLY[self.name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +116,7 @@ class Halves:
         whole = squared_distance(self.kernel, before, test)
         weights = np.maximum(weights, 0.0)
         w = weights / weights.sum() if weights.any() else np.full(len(weights), 1 / len(weights))
-        left = squared_distance(self.kernel, rows, test, w)
+        left, at_rows, at_test = distance_and_influence(self.kernel, rows, test, w)
         kept = np.flatnonzero(self.rng.random(len(w)) * w.max() < w)
         pvalue = math.nan
         if len(kept) >= KEPT:
@@ -104,7 +124,8 @@ class Halves:
                 take(rows, kept), test, self.samples.kernel, rng=self.rng
             ).pvalue
         other = math.nan if targets is None else self.with_targets(kept, targets)
-        return Trial(whole, left, pvalue, effective_size(w), len(w), other)
+        size = effective_size(w)
+        return Trial(whole, left, pvalue, size, len(w), other, at_rows, at_test)
 
     def with_targets(self, kept: np.ndarray, targets: Targets) -> float:
         """The p-value of rows with targets, of those training rows that were kept."""
@@ -116,7 +137,7 @@ class Halves:
         return two_sample_test(train, test, kernel, rng=self.rng).pvalue
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trial:
     """What is left of a shift on one half of the rows."""
 
@@ -126,13 +147,31 @@ class Trial:
     effective_size: float
     size: int
     with_targets: float
+    at_rows: np.ndarray  # what every training row and every test row adds to `left`, to first order
+    at_test: np.ndarray
 
 
-def both_ways(name: str, halves: Halves, attempt: Any) -> Explanation | None:
-    """Each half in its turn to fit on; twice the mean of p-values is one (Vovk and Wang 2020)."""
-    trials = [attempt(halves), attempt(halves.swapped())]
-    if None in trials:
-        return None
+Trials = tuple[Trial, Trial]
+
+
+def both_ways(halves: Halves, attempt: Any) -> Trials | None:
+    """Each half in its turn to fit on."""
+    trials = attempt(halves), attempt(halves.swapped())
+    return None if None in trials else trials
+
+
+def standard_errors_behind(trials: Trials, best: Trials) -> float:
+    """By how many standard errors one explanation leaves more than another, on the same rows."""
+    more = sum(t.left for t in trials) - sum(t.left for t in best)
+    variance = 0.0
+    for mine, other in zip(trials, best, strict=True):
+        for a, b in ((mine.at_rows, other.at_rows), (mine.at_test, other.at_test)):
+            variance += float(np.var(a - b)) / len(a)
+    return more / math.sqrt(variance) if variance > 0 else 0.0
+
+
+def summarize(name: str, trials: Trials, best: Trials) -> Explanation:
+    """One explanation beside the best; twice the mean of p-values is one (Vovk and Wang 2020)."""
     whole, left = sum(t.whole for t in trials), sum(t.left for t in trials)
     return Explanation(
         name,
@@ -140,6 +179,7 @@ def both_ways(name: str, halves: Halves, attempt: Any) -> Explanation | None:
         min(1.0, sum(t.pvalue for t in trials)),
         sum(t.effective_size for t in trials),
         sum(t.size for t in trials),
+        behind=max(standard_errors_behind(trials, best), 0.0),
         with_targets=min(1.0, sum(t.with_targets for t in trials)),
     )
 
@@ -166,6 +206,28 @@ def squared_distance(
 
     cross = float(w @ kernel.matmul(rows, others, v[:, None])[:, 0])
     return within(rows, w) + within(others, v) - 2 * cross
+
+
+def distance_and_influence(
+    kernel: Kernel, rows: Points, test: Points, w: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """MMD² of weighted rows and test rows, and what each row of either adds to it.
+
+    To first order, Σ wᵢ φ(xᵢ) = μ and ν the embedding of the test rows: the derivative of ‖μ - ν‖²
+    is 2nwᵢ⟨φ(xᵢ) - μ, μ - ν⟩ in the i-th row and 2⟨φ(t) - ν, ν - μ⟩ in a test row t. The variance
+    of their differences is that of the difference of two distances on the same rows.
+    """
+    n, m = count(rows), count(test)
+    v = np.full(m, 1 / m)
+
+    def values(at: Points) -> np.ndarray:  # of μ - ν
+        found = kernel.matmul(at, rows, w[:, None]) - kernel.matmul(at, test, v[:, None])
+        return np.asarray(found)[:, 0]
+
+    on_rows, on_test = values(rows), values(test)
+    at_rows = 2 * n * w * (on_rows - w @ on_rows)
+    at_test = -2 * (on_test - on_test.mean())
+    return squared_distance(kernel, rows, test, w), at_rows, at_test
 
 
 def by_weights(halves: Halves, targets: Targets | None) -> Trial:
@@ -204,8 +266,10 @@ def by_targets(halves: Halves, targets: Targets) -> Trial | None:
     return halves.judged(weights, rows)
 
 
-def shifted_targets(samples: Samples, targets: Targets, rng: np.random.Generator) -> str:
-    """What target shift makes of the targets, estimated on all rows, in words."""
+def shifted_targets(
+    samples: Samples, targets: Targets, rng: np.random.Generator
+) -> tuple[str, bool]:
+    """What target shift makes of the targets, on all rows, and whether it is at its edge."""
     model = TargetShift(
         samples.kernel,
         targets.kernel,
@@ -217,13 +281,15 @@ def shifted_targets(samples: Samples, targets: Targets, rng: np.random.Generator
         model.fit(samples.train, targets.plain, X_test=samples.test)
     if not targets.classes:
         mean = float(np.average(targets.plain, weights=model.weights_))
-        return f"mean target {targets.plain.mean():.3g} → {mean:.3g}"
+        edge = bool(model.weights_.max() >= 0.99 * model.bound_)
+        return f"mean target {targets.plain.mean():.3g} → {mean:.3g}", edge
     before, after, interval = model.proportions_train_, model.proportions_, model.interval()
-    return ", ".join(
+    words = ", ".join(
         f"{model.classes_[i]} {before[i]:.0%} → {after[i]:.0%} "
         f"({interval[i, 0]:.0%} to {interval[i, 1]:.0%})"
         for i in np.argsort(-np.abs(after - before), kind="stable")[:3]
     )
+    return words, bool(((before >= PRESENT) & (after < EDGE)).any())
 
 
 def by_location_and_scale(halves: Halves) -> Trial | None:
@@ -283,10 +349,20 @@ def explanations(
     if min(samples.used) < LEAST:
         return ()
     halves = Halves.of(samples, kernel, rng)
-    found = [both_ways("weights on rows", halves, lambda h: by_weights(h, targets))]
+    tried: dict[str, Trials | None] = {
+        "weights on rows": both_ways(halves, lambda h: by_weights(h, targets))
+    }
+    words, at_edge = "", False
     if targets is not None:
-        one = both_ways("weights on targets", halves, lambda h: by_targets(h, targets))
-        if one is not None:
-            found.append(replace(one, found=shifted_targets(samples, targets, rng)))
-    found.append(both_ways("location and scale", halves, by_location_and_scale))
-    return tuple(one for one in found if one is not None)
+        tried["weights on targets"] = both_ways(halves, lambda h: by_targets(h, targets))
+        if tried["weights on targets"] is not None:
+            words, at_edge = shifted_targets(samples, targets, rng)
+    tried["location and scale"] = both_ways(halves, by_location_and_scale)
+    trials = {name: found for name, found in tried.items() if found is not None}
+    free = [name for name in trials if not (at_edge and name == "weights on targets")]
+    best = trials[min(free, key=lambda name: sum(t.left for t in trials[name]))]
+    found = {name: summarize(name, one, best) for name, one in trials.items()}
+    if "weights on targets" in found:
+        one = found["weights on targets"]
+        found["weights on targets"] = replace(one, found=words, at_edge=at_edge)
+    return tuple(found.values())

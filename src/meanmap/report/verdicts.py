@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from meanmap.comparison.results import show_pvalue
@@ -48,6 +49,12 @@ class Figures:
         return found is not None and found.holds(self.level)
 
     @property
+    def candidates(self) -> list[Explanation]:
+        """Explanations that cannot be told apart, the best first; none if even that fails."""
+        tied = sorted((one for one in self.explanations if one.is_tied), key=lambda e: e.behind)
+        return tied if tied and tied[0].holds(self.level) else []
+
+    @property
     def differing(self) -> list[ColumnShift]:
         """Columns that differ by themselves, the largest effect first."""
         return [column for column in self.columns if column.adjusted <= self.level]
@@ -74,10 +81,11 @@ class Verdict:
     kind: str
     words: str
     remedy: str
+    candidates: tuple[str, ...] = ()
 
 
 def verdict(f: Figures) -> Verdict:
-    """The verdict; the simplest explanation that leaves nothing to see comes first."""
+    """The verdict: the best explanation, unless others explain the shift as well."""
     if not f.any_shift:
         return none(f)
     if f.relation_differs:
@@ -86,18 +94,16 @@ def verdict(f: Figures) -> Verdict:
         return target_shift(f) if same else concept_shift(f)
     if f.labelled and not x_differs(f):
         return target_shift(f) if f.differs("targets") else concept_shift(f)
-    if not f.labelled and f.explains("weights on targets"):
-        return target_shift(f)
     if f.outside > DISJOINT:
         return location_scale(f) if f.explains("location and scale") else disjoint(f)
     if not f.differing and f.dependence is not None and f.dependence.pvalue <= f.level:
         return dependence_shift(f)
-    if f.explains("weights on rows"):
+    if f.labelled and f.explains("weights on rows"):  # and P(y|x) is the same
         return covariate_shift(f)
-    if f.explains("weights on targets"):
-        return target_shift(f)
-    if f.explains("location and scale"):
-        return location_scale(f)
+    if len(f.candidates) > 1:
+        return tie(f)
+    if f.candidates:
+        return KINDS[f.candidates[0].name][1](f)
     tried = f.explanation("weights on rows")
     if tried is None or math.isnan(tried.explained):
         return slight(f)
@@ -123,7 +129,6 @@ def none(f: Figures) -> Verdict:
 
 def covariate_shift(f: Figures) -> Verdict:
     words = f"Covariate shift: P(x) differs{in_columns(f)}. {by_rows(f)} {rest(f)}"
-    words += alternative(f)
     return Verdict("covariate shift", words + labels_say(f), sentence(f"Try {MATCHING}"))
 
 
@@ -141,18 +146,10 @@ def target_shift(f: Figures) -> Verdict:
     if f.labelled:
         return Verdict("target shift", words.strip(), sentence(f"Try {TARGETS}"))
     words += (
-        "This is the simplest reading and no proof: other changes of P(x) and P(y|x) could look "
+        "This is the best explanation and no proof: other changes of P(x) and P(y|x) could look "
         "like it, and only targets of test rows (y_test) tell. "
     )
-    other = f.explanation("weights on rows")
-    if other is None or not other.holds(f.level):
-        return Verdict("target shift", words.strip(), sentence(f"Try {TARGETS}"))
-    words += (
-        f"Weights on rows explain {share(other)} of it too{left(other)}: if x changed and P(y|x) "
-        "did not, this is covariate shift."
-    )
-    remedy = f"Try {TARGETS}; KernelMeanMatching instead if P(y|x) is known to be the same"
-    return Verdict("target shift", words, sentence(remedy))
+    return Verdict("target shift", words.strip(), sentence(f"Try {TARGETS}"))
 
 
 def dependence_shift(f: Figures) -> Verdict:
@@ -222,13 +219,31 @@ def concept_shift(f: Figures) -> Verdict:
     return Verdict("concept shift", words, sentence(remedy))
 
 
+def tie(f: Figures) -> Verdict:
+    """Several explanations that cannot be told apart."""
+    kinds = [KINDS[one.name][0] for one in f.candidates]
+    parts = []
+    for one in f.candidates:
+        found = f": {one.found}" if one.found else ""
+        parts.append(f"{one.name} explain {share(one)} of the difference{left(one)}{found}")
+    words = (
+        f"Cannot tell which shift: {listed(kinds)} would explain it about equally well. P(x) "
+        f"differs{in_columns(f)}. {rest(f)}{sentence('; '.join(parts))} "
+    )
+    if not f.labelled:
+        words += "Targets of some test rows (y_test) would tell."
+    remedy = "; ".join(f"{KINDS[one.name][2]}" for one in f.candidates)
+    remedy = f"{LABELS} before you choose. {sentence(remedy)[:-1]}"
+    return Verdict("cannot tell", words.strip(), sentence(remedy), tuple(kinds))
+
+
 def slight(f: Figures) -> Verdict:
     words = (
-        f"A slight or small-sample shift: P(x) differs{in_columns(f)}, but too little is there "
-        "for halves of the rows to tell what would explain it. "
+        f"Cannot tell which shift: P(x) differs{in_columns(f)}, but the shift is too slight or the "
+        "samples are too small for halves of the rows to tell what would explain it. "
     )
     remedy = f"Try {MATCHING}, and compare with no weights"
-    return Verdict("covariate shift", words + labels_say(f), sentence(remedy))
+    return Verdict("cannot tell", words + labels_say(f), sentence(remedy))
 
 
 def unexplained(f: Figures) -> Verdict:
@@ -237,14 +252,33 @@ def unexplained(f: Figures) -> Verdict:
         f"A shift that none of the simple changes explains: P(x) differs{in_columns(f)}. {rest(f)}"
         f"Best are {best.name}, with {share(best)} of the difference{left(best)}. "
     )
-    tools = {
-        "weights on rows": MATCHING,
-        "weights on targets": TARGETS,
-        "location and scale": LOCATION,
-    }
     partly = best.explained >= ENOUGH
-    remedy = f"Try {tools[best.name]}, which helps in part; {LABELS} to check" if partly else LABELS
+    tool = KINDS[best.name][3]
+    remedy = f"Try {tool}, which helps in part; {LABELS} to check" if partly else LABELS
     return Verdict("unexplained shift", words + labels_say(f), sentence(remedy))
+
+
+#: By explanation: the kind, its verdict, when to choose it, and the tool.
+KINDS: dict[str, tuple[str, Callable[[Figures], Verdict], str, str]] = {
+    "weights on rows": (
+        "covariate shift",
+        covariate_shift,
+        "KernelMeanMatching is for a P(y|x) that is the same",
+        MATCHING,
+    ),
+    "weights on targets": (
+        "target shift",
+        target_shift,
+        "TargetShift is for a P(x|y) that is the same",
+        TARGETS,
+    ),
+    "location and scale": (
+        "location-scale shift",
+        location_scale,
+        "LocationScaleShift is for the same things measured otherwise",
+        LOCATION,
+    ),
+}
 
 
 # --- phrases --------------------------------------------------------------------------------------
@@ -300,15 +334,6 @@ def rest(f: Figures) -> str:
     return f"{f.outside:.0%} of the test rows are unlike all training rows. "
 
 
-def alternative(f: Figures) -> str:
-    if f.explains("location and scale"):
-        return (
-            "Another location and scale of the columns explain it as well: if they were measured "
-            "otherwise, LocationScaleShift is the remedy. "
-        )
-    return ""
-
-
 def evidence_of_targets(f: Figures) -> str:
     words = []
     for name in ("targets", "P(y|x)"):
@@ -340,6 +365,11 @@ def labels_say(f: Figures, about: str = "") -> str:
         "Covariate and concept shift cannot be told apart without targets of test rows (y_test): "
         "what is learned from training rows holds if P(y|x) is the same."
     )
+
+
+def listed(words: list[str]) -> str:
+    """Words in a row: a, b or c."""
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def sentence(text: str) -> str:
