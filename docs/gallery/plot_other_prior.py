@@ -80,7 +80,7 @@ plt.show()
 # So it is cheap to ask how much the conclusion owes to the prior. Its mean moves from −1 to 1, and
 # its width from sure to vague; no simulation is run. At the left end of the first panel prior and
 # trial contradict each other: what was seen lies three standard deviations from what the prior
-# predicts. Few simulations are like both, and the answer is wrong there.
+# predicts. Few simulations are like both, and the answer is the least exact there.
 
 means = np.linspace(-1, 1, 9)
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constrained")

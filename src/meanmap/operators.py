@@ -54,7 +54,7 @@ from meanmap.spaces import Space
 FAR = 0.05  # a query whose support is below this lies far from the data
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which a posterior's weights cancel
 ALONE = 1e-6  # 1 - hᵢ of a row that alone decides the answer at its own point
-LEVERAGE = 1 / 8  # an answer rests on eight rows of average weight, at least
+LEVERAGE = 1 / 16  # an answer rests on sixteen rows of average weight, at least
 OUTLYING = 3.0  # times the leverage of nearly all rows: the prior does not predict such a query
 UNLIKELY = 0.03  # an observation with less evidence than this is unlikely under the prior
 
@@ -427,9 +427,9 @@ class PosteriorOperator(ConditionalOperator):
 
     The variance of an answer grows with the leverage `ψ(y)ᵀ (C_WW + δI)⁻¹ ψ(y) Σp²`, which is 1
     where a single row of average weight decides. Where y is far from what the prior predicts, and
-    its leverage is more than 1/8 and than twice the average one, δ is raised for this y until it is
-    not. Since `(C_WW + δ'I)⁻¹ ψ(y)` is `(C_WW + δI)⁻¹` of another vector, this changes the features
-    of such y and nothing else.
+    its leverage is more than 1/16 and than twice the average one, δ is raised for this y until it
+    is not. Since `(C_WW + δ'I)⁻¹ ψ(y)` is `(C_WW + δI)⁻¹` of another vector, this changes the
+    features of such y and nothing else.
     """
 
     def __init__(self, *arguments: Any, spectrum: Any, delta: float, **options: Any) -> None:
