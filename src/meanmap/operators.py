@@ -448,7 +448,7 @@ class PosteriorOperator(ConditionalOperator):
                 "the observation is far from what the prior predicts, and the answer is mostly "
                 "smoothing. Draw more training points that suit both, or widen the prior.",
                 ConflictWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         return limited
 

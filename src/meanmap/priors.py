@@ -249,5 +249,5 @@ def _warn(what: str) -> None:
         f"the training sample cannot represent the prior: {what}. Posteriors follow what "
         "represents it. Fit on more points where the prior lies.",
         ConflictWarning,
-        stacklevel=6,
+        stacklevel=7,
     )
