@@ -216,7 +216,7 @@ def joint_coordinates(
 def warn_if_spread_differs(found: Moments, asked: Moments, whole: np.ndarray) -> None:
     """Warn where weights on the sample have another spread or place than the prior."""
     (mean, std), (asked_mean, asked_std) = found, asked
-    unit = np.maximum(asked_std, LEAST * whole)
+    std, unit = np.maximum(std, LEAST * whole), np.maximum(asked_std, LEAST * whole)
     varies = unit > 0
     if not varies.any():
         return

@@ -50,9 +50,14 @@ class Side:
         scale: Array,
         inverse: Array,
         marginal: Array | None = None,
-        ridge: bool = True,
+        regularization: float | None = None,
+        completed: bool = True,
     ) -> ConditionalOperator:
-        """The conditional of this side given another, `scale ∘ Ψ_source H ψ`."""
+        """The conditional of this side given another, `scale ∘ Ψ_source H ψ`.
+
+        `completed`: what is missing of a mass of one goes to the rows as `scale` weighs them.
+        """
+        total = namespace(scale).sum(scale)
         return ConditionalOperator(
             source.space,
             self.space,
@@ -62,7 +67,8 @@ class Side:
             scale,
             inverse,
             marginal=marginal,
-            ridge=ridge,
+            regularization=regularization,
+            rest=scale / total if completed and float(total) > 0.5 else None,
         )
 
 
@@ -241,17 +247,17 @@ def bayes_rule(
         scale = u if squared else positive_part(u)
         C_WW = y.coordinates.T @ (scale[:, None] * y.coordinates)
         spectrum = Spectrum.of(C_WW)
-        H = spectrum.inverse(spectrum.sufficient(delta, squared), squared)
+        delta = spectrum.sufficient(delta, squared)
+        H = spectrum.inverse(delta, squared)
         marginal = u @ y.coordinates  # the embedding of Y under the prior
         if form == "b":
-            return x.operator(y, scale, H, marginal, ridge=not squared)
+            completed = conditional.centered is not False
+            return x.operator(y, scale, H, marginal, None if squared else delta, completed)
         # (a): C_ZW = Ψ̃ᵀ diag(α) Ψ̃ (C_XX + λI)⁻¹ C_XY, the weights on the prior's atoms
         prior = one_prior(prior, x)
         rows = conditional.fitted_operator().given(prior.atoms).coordinates
         atoms, alpha = prior.atoms, prior.weights
-        return ConditionalOperator(
-            y.space, x.space, atoms, None, rows, alpha, H, marginal=marginal, ridge=False
-        )
+        return ConditionalOperator(y.space, x.space, atoms, None, rows, alpha, H, marginal=marginal)
 
 
 def _nonnegative_posterior(
@@ -272,6 +278,7 @@ def _nonnegative_posterior(
         p,
         spectrum.inverse(delta),
         marginal=p @ Psi_Y,
+        regularization=delta,
+        rest=p if conditional.centered is not False else None,
         spectrum=spectrum,
-        delta=delta,
     )

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 import oracles as o
 from meanmap import hsic, independence_test
-from meanmap.comparison import shifts
+from meanmap.comparison import pairings, shifts
 from meanmap.kernels import (
     Chordal,
     Delta,
@@ -60,7 +60,7 @@ def test_the_statistic_is_hsic(null: str, estimator: str) -> None:
     expected = o.hsic_estimate(*grams(X, Y), estimator)
     assert_allclose(result.statistic, expected, atol=1e-13)
     assert result.kernel == (Gaussian(0.9), Laplace(0.7))
-    assert len(result.null) >= 30
+    assert len(result.null) == 30
     assert estimator in result.method
 
 
@@ -210,7 +210,47 @@ def test_the_pvalue_counts_the_observed_statistic(null: str) -> None:
     result = independence_test(X, Y, null=null, n_permutations=59, rng=0)
     reached = np.count_nonzero(result.null.values >= result.statistic)
     assert_allclose(result.pvalue, (1 + reached) / (1 + len(result.null)))
-    assert len(result.null) >= 59
+    assert len(result.null) == 59
+
+
+@pytest.mark.parametrize("n", [5, 24, 487, 1200])
+@pytest.mark.parametrize("draws", [1, 99, 999])
+def test_as_many_draws_as_were_asked_for(n: int, draws: int) -> None:
+    # shifts are computed in rounds of n; all of these once went into the p-value
+    X, Y = pairs(n)
+    result = independence_test(X, Y, "median", "median", n_permutations=draws, rng=0)
+    assert len(result.null) == draws
+    assert f"({draws} draws)" in result.method
+    assert result.pvalue >= 1 / (1 + draws)
+
+
+def test_draws_are_chosen_from_all_rounds_at_random() -> None:
+    # 20 of the 24 shifts of one round: each is left out about as often as any other
+    X, Y = pairs(24)
+    families = Family([Gaussian(0.9)]), Family([Laplace(0.7)])
+    rng = np.random.default_rng(0)
+    source = pairings.Shifts(
+        families, X, Y, "U", lambda r: shifts.random_rows(24, 24, np.random.default_rng(1)), rng
+    )
+    source.observed()
+    whole = source.draw(23, rng)[0]
+    used = np.zeros(23)
+    for _ in range(500):
+        used += np.isin(whole, source.draw(20, rng)[0])
+    assert used.sum() == 500 * 20
+    low, high = scipy.stats.binom.ppf([1e-9, 1 - 1e-9], 500, 20 / 23)
+    assert low <= used.min() and used.max() <= high
+
+
+@pytest.mark.parametrize(
+    "rows", [{"null": "block", "block_length": 2}, {"groups": np.arange(600) // 2}], ids=str
+)
+def test_a_sequential_test_of_many_blocks_draws_afresh(rows: dict[str, Any]) -> None:
+    X = np.random.default_rng(0).normal(size=(600, 1))
+    result = independence_test(
+        X, X, "median", "median", n_permutations=400, sequential=True, rng=0, **rows
+    )
+    assert len(np.unique(result.null.values)) == len(result.null) == 400
 
 
 @pytest.mark.parametrize("null", NULLS)
@@ -609,3 +649,33 @@ def test_two_blocks_have_two_arrangements() -> None:
     X, _ = pairs(24)
     result = independence_test(X, X, "median", "median", "block", 19, block_length=12, rng=0)
     assert result.pvalue >= 0.25  # half of the draws are the observed arrangement
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("estimator", ["U", "V"])
+@pytest.mark.parametrize("null", ["permutation", "full", "block", "wild", "gamma", "spectral"])
+def test_a_few_rows_have_a_finite_answer_or_an_error(null: str, estimator: str, n: int) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, n, 1))
+    try:
+        found = independence_test(x, y, "median", "median", null, estimator=estimator, rng=0)
+    except ValueError as error:
+        assert f"got {n}" in str(error) or "fewer than two blocks" in str(error)
+        assert n < 4
+        return
+    assert np.isfinite(found.statistic) and 0 < found.pvalue <= 1
+    asked = "V" if null in ("gamma", "spectral") else estimator
+    assert f"{asked} estimate" in found.method
+    assert found.statistic == pytest.approx(hsic(x, y, estimator=asked), abs=1e-15)
+
+
+@pytest.mark.parametrize("estimator", ["U", "V"])
+def test_wild_signs_report_the_estimate_that_was_asked_for(estimator: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 1))
+    y = x + rng.normal(size=(50, 1))
+    found = independence_test(x, y, "median", "median", "wild", estimator=estimator, rng=0)
+    assert f"{estimator} estimate" in found.method
+    assert found.statistic == pytest.approx(hsic(x, y, estimator=estimator))
+    other = independence_test(x, y, "median", "median", "wild", rng=0)
+    assert found.pvalue == other.pvalue

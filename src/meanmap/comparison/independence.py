@@ -19,6 +19,7 @@ from meanmap.comparison.results import (
     Null,
     TestResult,
     describe,
+    product_scale,
 )
 from meanmap.comparison.running import RunningIndependenceTest, in_sums
 from meanmap.comparison.two_sample import length_of_block
@@ -27,7 +28,8 @@ from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
-from meanmap.statistics.gates import paired_samples
+from meanmap.statistics.centring import Centred
+from meanmap.statistics.gates import constant_notes, paired_samples
 from meanmap.statistics.tiles import Family, memory_limit
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
@@ -75,11 +77,11 @@ def independence_test(
         time series. "gamma" fits the first two moments over all permutations and "spectral" draws
         from the limit distribution: both approximate, and of the "V" estimate.
     n_permutations : int
-        How many permutations, signs or draws, at least: shifts come in rounds of n (or of the
-        number of bins), and all of a round are used.
+        How many permutations, signs or draws. Shifts come in rounds of n (or of the number of
+        bins); of those that are computed so many are used, chosen at random.
     rng : int, numpy Generator or None
     estimator : {"U", "V"}
-        See `hsic`. With `basis` it is "V".
+        See `hsic`. With `basis` it is "V". "wild" needs four rows for either.
     combine : {"max", "fuse", "min-p"}
         How several kernels make one statistic: the largest in standard deviations of its own
         permutations, a soft maximum, or the least p-value of HSICAgg.
@@ -95,8 +97,9 @@ def independence_test(
     alternative : {"greater", "less", "two-sided"}
         "greater": dependence. "less": less than chance allows.
     sequential : bool
-        Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991),
-        with null="full". One kernel a variable only.
+        Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991).
+        Rows (or whole blocks) are then permuted one permutation at a time. One kernel a variable
+        only.
     max_memory : int, str like "500MB", or None
         Up to which "full" keeps the two Gram matrices; a quarter of the free memory by default.
     progress : bool
@@ -137,7 +140,7 @@ def independence_test(
         nulls.refuse(unused, f'null="{null}"')
     elif basis is not None:
         nulls.refuse({"groups": groups, "n_bins": n_bins}, "basis=")
-    null = "full" if sequential and null == "permutation" else null
+    null = "full" if sequential and null == "permutation" and groups is None else null
     simple = null in ("gamma", "spectral", "wild") or basis is not None or sequential
     candidates = [
         Candidates.of(kernel, points, simple, name)
@@ -145,7 +148,8 @@ def independence_test(
     ]
     given = [("X", X, candidates[0].kernels[0]), ("Y", Y, candidates[1].kernels[0])]
     stay = basis is None and null in ("permutation", "gamma")
-    _, (X, Y) = paired_samples(given, 4 if estimator == "U" else 2, stay)
+    least = 4 if estimator == "U" or null == "wild" else 2
+    _, (X, Y) = paired_samples(given, least, stay)
     for one, name in zip(candidates, ("kernel_x", "kernel_y"), strict=True):
         if one.rule == "optimized":
             raise ValueError(
@@ -157,22 +161,24 @@ def independence_test(
         for one, points in zip(candidates, (X, Y), strict=True)
     )
 
-    best, notes = 0, []
+    best = 0
+    notes: list[str] = []
     found: Null
     if null in ("gamma", "spectral"):
         estimator = "V"
         statistic, found = _limit(null, kernels_x[0], kernels_y[0], X, Y, draws, basis, rng)
     else:
-        families = Family(kernels_x), Family(kernels_y)
-        if null == "wild" or basis is not None:
-            estimator = "U" if null == "wild" else "V"
+        families = _family(kernels_x, X, basis), _family(kernels_y, Y, basis)
+        estimator = "V" if basis is not None else estimator
         source = _source(
-            null, families, X, Y, estimator, basis, n_bins, block_length, groups, draws, memory, rng
-        )
+            null, families, X, Y, estimator, basis, n_bins, block_length, groups, draws, memory,
+            rng, sequential,
+        )  # fmt: skip
         source.handicaps = paired_handicaps(*candidates)
         source.progress = progress
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
         notes = nulls.remarks(found, draws)
+    notes += constant_notes(X, kernels_x[0], "X") + constant_notes(Y, kernels_y[0], "Y")
     many = int(np.isfinite(paired_handicaps(*candidates)).sum())
     statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
     chosen = kernels_x[best // len(kernels_y)], kernels_y[best % len(kernels_y)]
@@ -189,6 +195,11 @@ def independence_test(
     )
 
 
+def _family(kernels: list[Kernel], points: Points, basis: Any) -> Family:
+    """Kernels of small numbers; coordinates, where there is a basis, are centred themselves."""
+    return Family(kernels if basis is not None else [Centred.of(k, points) for k in kernels])
+
+
 def _source(
     null: str,
     families: tuple[Family, Family],
@@ -202,6 +213,7 @@ def _source(
     draws: int,
     memory: int,
     rng: np.random.Generator,
+    sequential: bool,
 ) -> nulls.Source:
     """Where the permuted statistics come from."""
     n = count(X)
@@ -216,13 +228,14 @@ def _source(
     if null == "full":
         return Permutations(families, X, Y, estimator, memory)
     if null == "wild":
-        return Signs(families, X, Y, length_of_block(block_length, n, n))
+        return Signs(families, X, Y, estimator, length_of_block(block_length, n, n))
     if null == "block":
         size = length_of_block(block_length, n, n)
-        return _whole_blocks(families, X, Y, estimator, np.arange(n), size, memory, rng)
+        order = np.arange(n)
+        return _whole_blocks(families, X, Y, estimator, order, size, memory, rng, sequential)
     if groups is not None:
         order, size = _clusters(groups, n)
-        return _whole_blocks(families, X, Y, estimator, order, size, memory, rng)
+        return _whole_blocks(families, X, Y, estimator, order, size, memory, rng, sequential)
     if n_bins is not None:
         checks.whole(n_bins, "n_bins", 2, "512 or more give small p-values.")
     least = n_bins or max(BINS, draws + 1)
@@ -238,11 +251,12 @@ def _whole_blocks(
     size: int,
     memory: int,
     rng: np.random.Generator,
+    one_by_one: bool,
 ) -> nulls.Source:
     """Blocks of `size` rows, in the given order, that change places as wholes."""
     n = len(given)
     fits = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
-    if n // size >= FEW_BLOCKS or not fits:
+    if not one_by_one and (n // size >= FEW_BLOCKS or not fits):
         return Shifts(
             families, X, Y, estimator, lambda r: shifts.consecutive_rows(n, size, r, given), rng
         )
@@ -287,11 +301,11 @@ def _limit(
     else:
         sums = dependence.coordinate_sums(kx, ky, X, Y, basis)
     mean, variance = nulls.permutation_moments(
-        nulls.CentredMoments.of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x),
-        nulls.CentredMoments.of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y),
+        nulls.CentredMoments.of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x, sums.rounding[0]),
+        nulls.CentredMoments.of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y, sums.rounding[1]),
     )
     mean, variance = mean / n**2, variance / n**4
-    scale = float(np.sqrt(sums.xx * sums.yy)) / n**2
+    scale = product_scale(sums.sizes, sums.rounding)
     statistic = max(sums.estimate("V"), 0.0)
     if null == "gamma":
         return statistic, nulls.gamma_null((mean, variance), scale)

@@ -64,6 +64,11 @@ class BayesModel(Model):
     epsilon: float
     known: bool = False  # whether observations come as their β(o), as they do in validation
 
+    @property
+    def regularizations(self) -> tuple[float, float]:
+        delta = self.delta**0.5 if self.method == "squared" else self.delta
+        return self.epsilon, delta  # on the scales of C_SS and C_OO
+
     def lifted(self, features: Array, buffer: Array | None = None) -> Array:
         reweighted = self.method == "reweighted" and not self.known
         return self._plain(features, buffer) if reweighted else features
@@ -300,12 +305,11 @@ class KernelBayesFilter(StateFilter):
         inverse = placed.reverse_inverse(plain)
         w = checks.weights(None, points, phi)
         ratio = sample.psi @ H
-        evidence = inverse @ (phi.T @ (w[:, None] * ratio))
         return BayesModel(
             sample,
             motion,
             placed.observations,
-            evidence,
+            None,
             points,
             phi,
             ratio,
@@ -378,4 +382,5 @@ def conditional_of(
 ) -> ConditionalEmbedding:
     """P(o|s) as a model by itself."""
     kernels = spaces[0].kernel_, spaces[1].kernel_
-    return ConditionalEmbedding(*kernels, regularization, spaces).fit(states, observations)
+    model = ConditionalEmbedding(*kernels, regularization, spaces, centered=False)
+    return model.fit(states, observations)
