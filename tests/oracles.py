@@ -410,8 +410,8 @@ def bayes_nonnegative(
     ``p o [Psi^T (Psi diag(p) Psi^T + delta(y) I)^-1 psi(y)]`` in the features of the sample's y.
     The leverage of y is ``psi(y)^T (C_WW + delta I)^-1 psi(y) sum(p^2)``. Where it exceeds 1/8 and
     three times its mean ``tr(C_WW (C_WW + delta I)^-1) sum(p^2)``, ``delta(y)`` is the ridge at
-    which it does not, and elsewhere delta. The total of the weights stays that of delta, if both are
-    positive. Not in the papers.
+    which it does not, and elsewhere delta. The total of the weights stays that of delta, if both
+    are positive. Not in the papers.
     """
     p = nonnegative_prior_weights(K, K_prior, alpha, lam, w)
     values, vectors = np.linalg.eigh((G + G.T) / 2)
