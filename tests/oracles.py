@@ -408,10 +408,10 @@ def bayes_nonnegative(
     """Bayes' rule with non-negative prior weights p: posterior weights on the sample's x_i.
 
     ``p o [Psi^T (Psi diag(p) Psi^T + delta(y) I)^-1 psi(y)]`` in the features of the sample's y.
-    The leverage of y is ``psi(y)^T (C_WW + delta I)^-1 psi(y) sum(p^2)``. Where it exceeds both 1/8
-    and twice its mean ``tr(C_WW (C_WW + delta I)^-1) sum(p^2)``, ``delta(y)`` is the ridge at which
-    it does not, and elsewhere delta. The total of the weights stays that of delta, if both are
-    positive. Not in the papers.
+    The leverage of y is ``psi(y)^T (C_WW + delta I)^-1 psi(y) sum(p^2)``. Where it exceeds 1/8 and
+    three times its mean ``tr(C_WW (C_WW + delta I)^-1) sum(p^2)``, ``delta(y)`` is the ridge at
+    which it does not, and elsewhere delta. The total of the weights stays that of delta, if both
+    are positive. Not in the papers.
     """
     p = nonnegative_prior_weights(K, K_prior, alpha, lam, w)
     values, vectors = np.linalg.eigh((G + G.T) / 2)
@@ -420,7 +420,7 @@ def bayes_nonnegative(
     Psi, queries = vectors[:, kept] * root, (vectors[:, kept] / root).T @ _columns(k_y)
     C, one = Psi.T @ np.diag(p) @ Psi, np.eye(int(kept.sum()))
     share = p @ p
-    most = max(1 / 8, 2 * share * np.trace(np.linalg.solve(C + delta * one, C)))
+    most = max(1 / 8, 3 * share * np.trace(np.linalg.solve(C + delta * one, C)))
 
     def leverage(psi: Array, ridge: float) -> float:
         return float(share * psi @ np.linalg.solve(C + ridge * one, psi))

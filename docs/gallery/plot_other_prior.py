@@ -10,8 +10,7 @@ exact posterior is known for every normal prior, shows how well.
 # %%
 # Twenty patients are treated, twenty are not, and what is seen is the difference of the two means:
 # :math:`N(\theta, 0.1)`. The prior to draw from is wider than anybody's belief. The kernel on the
-# effect is about as narrow as the narrowest belief below: a prior is seen through that kernel, and
-# the default, the median distance of 0.97, would blur it.
+# effect is about as narrow as the narrowest belief below.
 
 import time
 
@@ -80,7 +79,7 @@ plt.show()
 # So it is cheap to ask how much the conclusion owes to the prior. Its mean moves from −1 to 1, and
 # its width from sure to vague; no simulation is run. At the left end of the first panel prior and
 # trial contradict each other: what was seen lies three standard deviations from what the prior
-# predicts. Few simulations are like both, and the answer is wrong there.
+# predicts. Few simulations are like both, and the answer is the least exact there.
 
 means = np.linspace(-1, 1, 9)
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constrained")
@@ -105,4 +104,4 @@ plt.show()
 
 # %%
 # Another prior can only weigh what was simulated. Where it contradicts the observation, reaches
-# beyond the draws, or is narrower than the kernel, simulate from it instead.
+# beyond the draws, or is so narrow that few draws are in it, simulate from it instead.

@@ -167,7 +167,7 @@ def bayes(rng: np.random.Generator) -> Part:
     predicted = model.push(prior)
     answers = {
         method: model.posterior(prior, method=method).given([seen])
-        for method in ("importance", "squared", "reweighted")
+        for method in ("nonnegative", "importance", "squared", "reweighted")
     }
 
     variance = 1 / (1 / std**2 + 1 / noise**2)
@@ -182,7 +182,7 @@ def bayes(rng: np.random.Generator) -> Part:
 
     def draw(ax: Any) -> None:
         grid = np.linspace(-2, 3.6, 281)
-        posterior = answers["importance"].normalized()
+        posterior = answers["nonnegative"].normalized()
         weights, bins = posterior.weights, np.linspace(-2, 3.6, 29)
         heights = np.histogram(X[:, 0], bins, weights=weights)[0] / np.diff(bins)
         style = {"align": "edge", "color": BLUE, "alpha": 0.55, "label": "kernel posterior"}

@@ -72,6 +72,7 @@ LOOKED = 2000  # training rows at most that the largest variance is taken from
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which a posterior's weights cancel
 ALONE = 1e-6  # 1 - hᵢ of a row that alone decides the answer at its own point
 LEVERAGE = 1 / 8  # an answer rests on eight rows of average weight, at least
+TYPICAL = 3.0  # times the average leverage, which is never too much
 OUTLYING = 3.0  # times the leverage of nearly all rows: the prior does not predict such a query
 UNLIKELY = 0.03  # an observation with less evidence than this is unlikely under the prior
 
@@ -564,9 +565,9 @@ class PosteriorOperator(ConditionalOperator):
 
     The variance of an answer grows with the leverage `ψ(y)ᵀ (C_WW + δI)⁻¹ ψ(y) Σp²`, which is 1
     where a single row of average weight decides. Where y is far from what the prior predicts, and
-    its leverage is more than 1/8 and than twice the average one, δ is raised for this y until it is
-    not. Since `(C_WW + δ'I)⁻¹ ψ(y)` is `(C_WW + δI)⁻¹` of another vector, this changes the features
-    of such y and nothing else.
+    its leverage is more than 1/8 and than three times the average, δ is raised for this y until it
+    is not. Since `(C_WW + δ'I)⁻¹ ψ(y)` is `(C_WW + δI)⁻¹` of another vector, this changes the
+    features of such y and nothing else.
     """
 
     _widest = None  # leverage says where an answer is extrapolated
@@ -589,7 +590,7 @@ class PosteriorOperator(ConditionalOperator):
                 "the observation is far from what the prior predicts, and the answer is mostly "
                 "smoothing. Draw more training points that suit both, or widen the prior.",
                 ConflictWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         return limited
 
@@ -612,7 +613,7 @@ class PosteriorOperator(ConditionalOperator):
         if self._delta == 0 or s.shape[0] == 0:
             return features, xp.zeros_like(features[:, 0])
         share = float(xp.sum(self._scale * self._scale))  # one over the effective number of rows
-        most = max(LEVERAGE, 2 * share * float(xp.sum(s / (s + self._delta))))
+        most = max(LEVERAGE, TYPICAL * share * float(xp.sum(s / (s + self._delta))))
         z = features @ self._spectrum.vectors
         leverage = share * xp.sum(z * z / (s + self._delta), axis=1)
         high = to_numpy(leverage > most)

@@ -216,7 +216,7 @@ def joint_coordinates(
 def warn_if_spread_differs(found: Moments, asked: Moments, whole: np.ndarray) -> None:
     """Warn where weights on the sample have another spread or place than the prior."""
     (mean, std), (asked_mean, asked_std) = found, asked
-    unit = np.maximum(asked_std, LEAST * whole)
+    std, unit = np.maximum(std, LEAST * whole), np.maximum(asked_std, LEAST * whole)
     varies = unit > 0
     if not varies.any():
         return
@@ -249,5 +249,5 @@ def _warn(what: str) -> None:
         f"the training sample cannot represent the prior: {what}. Posteriors follow what "
         "represents it. Fit on more points where the prior lies.",
         ConflictWarning,
-        stacklevel=6,
+        stacklevel=7,
     )

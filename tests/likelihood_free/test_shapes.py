@@ -828,3 +828,24 @@ def test_updates_that_are_none(arguments: Any, says: str) -> None:
     X = np.random.default_rng(0).normal(size=(40, 2))
     with pytest.raises((TypeError, ValueError), match=says):
         bayes_update(*arguments(X))
+
+
+def test_rows_of_no_weight_are_not_among_the_nearest() -> None:
+    """A prior that contradicts the observation leaves no weight on the simulations near it."""
+    n = 200
+    column = np.linspace(0.0, 1.0, n)[:, None]
+    weights = np.where(np.arange(n) < 150, 0.0, 1 / 50)
+    residuals = Residuals(
+        theta=column,
+        residuals=np.zeros((n, 1)),
+        log_scales=np.zeros((n, 1)),
+        outputs=column,
+        spread=np.full(1, 1e-4),
+        weights=weights,
+        scale=Scale(np.full(1, -np.inf), np.full(1, np.inf)),
+        ends=np.array([[0.0], [1.0]]),
+    )
+    near = residuals.nearness(residuals.squares(np.zeros(1)), 0.1)
+    assert near.sum() == pytest.approx(1.0)
+    assert (near[:150] == 0).all() and near[150:].min() > 0
+    assert near[150] == near.max()

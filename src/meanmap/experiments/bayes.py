@@ -27,10 +27,12 @@ from meanmap.kernels.bandwidths import median_distance
 
 MEDIAN, MEDIAN_N = "KBR, median, ε = 0.01, δ = 0.0001", "KBR, median, ε = 0.01/n, δ = 2ε"
 CHOSEN, CHOSEN_N = "KBR, cross-validated, ε = 0.01, δ = 0.0001", "KBR, cross-validated, ε = 0.01/n"
+NONNEGATIVE = "KBR, non-negative weights, automatic"
 IMPORTANCE, REWEIGHTED = "KBR, importance-weighted, automatic", "KBR, reweighted, automatic"
 PRIOR = "the prior's mean"
-KERNEL = (MEDIAN, MEDIAN_N, CHOSEN, CHOSEN_N, IMPORTANCE, REWEIGHTED)
-AUTOMATIC = (IMPORTANCE, REWEIGHTED)
+KERNEL = (MEDIAN, MEDIAN_N, CHOSEN, CHOSEN_N, NONNEGATIVE, IMPORTANCE, REWEIGHTED)
+RULES = {NONNEGATIVE: "nonnegative", IMPORTANCE: "importance", REWEIGHTED: "reweighted"}
+AUTOMATIC = tuple(RULES)
 
 COARSE = tuple(2.0 * i for i in range(1, 11))  # the paper's bandwidths of densities
 FINE = tuple(float(h) for h in 2 ** np.arange(-2, 5.01, 0.25))
@@ -207,8 +209,8 @@ def kernel_means(
 ) -> np.ndarray:
     """Posterior means of a variant of kernel Bayes' rule."""
     if method in AUTOMATIC:
-        rule = "importance" if method == IMPORTANCE else "reweighted"
-        return np.asarray(ConditionalEmbedding().fit(X, Y).posterior(U, rule).given(y).mean())
+        posterior = ConditionalEmbedding().fit(X, Y).posterior(U, RULES[method])
+        return np.asarray(posterior.given(y).mean())
     epsilon, delta = (1e-2, 1e-4) if method in (MEDIAN, CHOSEN) else (0.01 / len(X), 0.02 / len(X))
     kernels = Gaussian(), Gaussian()
     if method in (CHOSEN, CHOSEN_N):
@@ -387,7 +389,7 @@ def paired(ours: list[float], theirs: list[float]) -> tuple[str, float, float]:
 def verdict(plan: Plan, errors: Errors) -> tuple[str, ...]:
     lines = []
     judged = [d for d in plan.dimensions if d in REACH]
-    for method in (IMPORTANCE, REWEIGHTED, MEDIAN):
+    for method in (NONNEGATIVE, IMPORTANCE, REWEIGHTED, MEDIAN):
         if not judged:
             break
         values = {d: ratio(errors, d, plan.n, method) for d in judged}

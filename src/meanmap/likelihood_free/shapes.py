@@ -134,11 +134,11 @@ class Residuals:
 
     def nearness(self, squares: np.ndarray, share: float) -> np.ndarray:
         """Weights of the simulations by their squared distances to an observation."""
-        n = len(squares)
-        k = max(int(share * n), FEWEST)
-        if k >= n:
+        among = squares[self.weights > 0]  # a prior may leave no weight on the nearest ones
+        k = max(int(share * len(among)), FEWEST)
+        if k >= len(among):
             return self.weights
-        radius = float(np.partition(squares, k)[k])
+        radius = float(np.partition(among, k)[k])
         if radius == 0:
             near = self.weights * (squares == 0)
         else:  # half the radius is one deviation
