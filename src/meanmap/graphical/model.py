@@ -443,7 +443,9 @@ class KernelGraphicalModel(BaseEstimator):
         for name, where in points.items():
             node = self.network_.nodes[name]
             psi = as_coordinates(node, where)
-            coordinates[name] = informative(node, [name], where, psi)
+            edges = [self.edges_[t, name] for t in self.network_.layout.neighbours[name]]
+            lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
+            coordinates[name] = informative(node, [name], where, psi, lam)
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
