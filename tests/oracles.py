@@ -41,6 +41,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import multivariate_normal
 
@@ -374,6 +375,74 @@ def bayes_importance(
         return root @ _pinv(root @ G @ root) @ root @ k_y
     D = np.diag(u)
     return D @ np.linalg.solve(G @ D + delta * np.eye(len(G)), k_y)
+
+
+def nonnegative_prior_weights(
+    K: Array, K_prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Weights p >= 0 of the least ``||Phi p - mu_pi||^2 + lam sum(p^2 / w)``, normalised.
+
+    Least squares in the features of the sample under the rows ``sqrt(lam / w)``, by the active-set
+    method of Lawson and Hanson.
+    """
+    w = _weights(w, len(K))
+    values, vectors = np.linalg.eigh((K + K.T) / 2)
+    kept = values > 1e-13 * values.max()
+    root = np.sqrt(values[kept])
+    system = np.vstack([(vectors[:, kept] * root).T, np.diag(np.sqrt(lam / w))])
+    target = np.concatenate([(vectors[:, kept] / root).T @ (K_prior @ alpha), np.zeros(len(K))])
+    p, _ = scipy.optimize.nnls(system, target, maxiter=100 * len(K))
+    return p / p.sum()
+
+
+def bayes_nonnegative(
+    K: Array,
+    G: Array,
+    K_prior: Array,
+    alpha: Array,
+    k_y: Array,
+    lam: float,
+    delta: float,
+    w: ArrayLike | None = None,
+) -> Array:
+    """Bayes' rule with non-negative prior weights p: posterior weights on the sample's x_i.
+
+    ``p o [Psi^T (Psi diag(p) Psi^T + delta(y) I)^-1 psi(y)]`` in the features of the sample's y.
+    The leverage of y is ``psi(y)^T (C_WW + delta I)^-1 psi(y) sum(p^2)``. Where it exceeds both 1/8
+    and twice its mean ``tr(C_WW (C_WW + delta I)^-1) sum(p^2)``, ``delta(y)`` is the ridge at which
+    it does not, and elsewhere delta. The total of the weights stays that of delta, if both are
+    positive. Not in the papers.
+    """
+    p = nonnegative_prior_weights(K, K_prior, alpha, lam, w)
+    values, vectors = np.linalg.eigh((G + G.T) / 2)
+    kept = values > 1e-13 * values.max()
+    root = np.sqrt(values[kept])
+    Psi, queries = vectors[:, kept] * root, (vectors[:, kept] / root).T @ _columns(k_y)
+    C, one = Psi.T @ np.diag(p) @ Psi, np.eye(int(kept.sum()))
+    share = p @ p
+    most = max(1 / 8, 2 * share * np.trace(np.linalg.solve(C + delta * one, C)))
+
+    def leverage(psi: Array, ridge: float) -> float:
+        return float(share * psi @ np.linalg.solve(C + ridge * one, psi))
+
+    def weights(psi: Array, ridge: float) -> Array:
+        return p * (Psi @ np.linalg.solve(C + ridge * one, psi))
+
+    result = []
+    for psi in queries.T:
+        plain = found = weights(psi, delta)
+        if leverage(psi, delta) > most:
+            ridge = scipy.optimize.brentq(
+                lambda log, psi=psi: leverage(psi, np.exp(log)) - most,
+                np.log(delta),
+                np.log(delta + share * psi @ psi / most),
+                xtol=1e-13,
+            )
+            found = weights(psi, np.exp(ridge))
+            if plain.sum() > 0 and found.sum() > 0:
+                found = found * plain.sum() / found.sum()
+        result.append(found)
+    return np.stack(result, axis=1).reshape(len(K), *np.shape(k_y)[1:])
 
 
 def bayes_reweighted(

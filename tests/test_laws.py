@@ -41,7 +41,7 @@ from oracles import Array
 
 Plain = partial(ConditionalEmbedding, centered=False)  # the form of the papers
 FINE = PivotedCholesky(tol=1e-13)
-METHODS = ["importance", "squared", "reweighted"]
+METHODS = ["nonnegative", "importance", "squared", "reweighted"]
 
 # --------------------------------------------------------------------------------------
 # Samples of pairs, one for each kind of points
@@ -321,7 +321,7 @@ def test_a_weight_of_two_is_a_point_twice(kind):
 
 @quiet()
 @pytest.mark.parametrize("delta", [1e-1, 1e-2, 1e-3])
-@pytest.mark.parametrize("method", ["importance", "reweighted"])
+@pytest.mark.parametrize("method", ["nonnegative", "importance", "reweighted"])
 @pytest.mark.parametrize("kind", ["gaussian", "laplace", "matern", "delta"])
 def test_the_training_marginal_as_prior_gives_the_plain_conditional(kind, method, delta):
     """As lambda falls u approaches w, and the posterior P(X|Y) of the sample itself."""
@@ -658,7 +658,9 @@ def test_a_functional_is_the_expectation_cached(kind, method, form):
     assert len(calls) == 1
     scale = np.abs(values).max()
     assert_allclose(values, posterior.expect(f, y[:6]), atol=1e-12 * scale)
-    assert_allclose(values, [e.expect(f) for e in raw], atol=1e-9 * scale)
+    # non-negative weights of a prior determine the mass more often, so that cancelling is seen
+    same = calm if method == "nonnegative" else np.ones(6, dtype=bool)
+    assert_allclose(values[same], np.array([e.expect(f) for e in raw])[same], atol=1e-9 * scale)
     assert_allclose(values[calm], answers.expect(f)[calm], atol=1e-9 * scale)
     atoms = posterior.atoms
     assert_allclose(values[calm], (answers.weights @ f(atoms))[calm], atol=1e-9 * scale)

@@ -127,7 +127,7 @@ def finite(array: Array, name: str, columns: Sequence[Any] | None = None) -> Non
             raise ValueError(
                 f"{name} holds numbers as large as {abs(float(host[cell])):.3g} "
                 f"({_place(cell, host.shape, columns)}), whose squares overflow in {array.dtype}; "
-                f"expected at most {most:g}. Fix it, or divide the column by its scale first"
+                f"expected at most {most:g}. Fix it, or divide them by their scale first"
                 + (", or pass double precision." if most == LARGEST_SINGLE else ".")
             )
         rows = np.unique(np.nonzero(bad)[0]) if bad.ndim else np.zeros(1, dtype=int)

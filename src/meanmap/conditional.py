@@ -505,7 +505,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     def posterior(
         self,
         prior: Any,
-        method: str = "importance",
+        method: str = "nonnegative",
         regularization: float | str | None = None,
         form: str = "b",
         power: float = 1.0,

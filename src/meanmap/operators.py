@@ -10,6 +10,7 @@ are `scale ∘ rows H ψ(x)`:
 | posterior (b), squared | u | Ψ_Y | (C_WW² + δI)⁻¹ C_WW |
 | posterior (a), squared | α | Ψ̃ (C_XX + λI)⁻¹ C_XY | the same |
 | posterior, importance | u₊ | Ψ_Y | (C_WW + δI)⁻¹ |
+| posterior, nonnegative | p | Ψ_Y | (C_WW + δI)⁻¹, δ raised where ψ(y) has too much leverage |
 
 The reweighted posterior is not linear in ψ(y) and has a class of its own.
 
@@ -54,11 +55,24 @@ from meanmap.kernels import Kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Space
 
+#: What an operator computes when it is first asked, and does not save.
+COMPUTED = (
+    "_coordinates",
+    "_mass",
+    "_means",
+    "_has_mass",
+    "_typical",
+    "_widest",
+    "_usual_leverage",
+)
 FAR = 0.05  # a query whose support is below this lies far from the data
 OUTSIDE = 4.0  # times the variance of answers at training points: beyond them
+UNSURE = 0.05  # what the mass of weights differs from one by, at least, outside the data
 LOOKED = 2000  # training rows at most that the largest variance is taken from
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which a posterior's weights cancel
 ALONE = 1e-6  # 1 - hᵢ of a row that alone decides the answer at its own point
+LEVERAGE = 1 / 8  # an answer rests on eight rows of average weight, at least
+OUTLYING = 3.0  # times the leverage of nearly all rows: the prior does not predict such a query
 UNLIKELY = 0.03  # an observation with less evidence than this is unlikely under the prior
 
 
@@ -121,8 +135,7 @@ class ConditionalOperator:
     def __getstate__(self) -> dict[str, Any]:
         # what is soon computed again is left out; the matrix stays, because without it a few
         # answers are computed another way, which rounds differently
-        again = ("_coordinates", "_mass", "_means", "_has_mass", "_typical", "_widest")
-        return {name: value for name, value in self.__dict__.items() if name not in again}
+        return {name: value for name, value in self.__dict__.items() if name not in COMPUTED}
 
     # --- the operator -------------------------------------------------------------------------
 
@@ -181,6 +194,10 @@ class ConditionalOperator:
     def _features(self, points: Points) -> Array:
         features = self._with_intercept(self.source._transform(points), None)
         self._warn_if_far(points, features)
+        return self._limited(features)
+
+    def _limited(self, features: Array) -> Array:
+        """Features of queries, those that ask for too much replaced."""
         return features
 
     def _with_intercept(self, coordinates: Array, mass: Array | None) -> Array:
@@ -190,18 +207,28 @@ class ConditionalOperator:
         one = xp.ones_like(coordinates[..., :1])
         return xp.concat([coordinates, one if mass is None else one * mass[..., None]], axis=-1)
 
-    def _variance(self, points: Points, features: Array) -> Array:
-        """`ψᵀHψ + (k(x, x) - ‖ψ‖²)/λ`: the variance of an answer at x, in units of the noise.
+    def _beyond(self, points: Points, features: Array, bar: float) -> np.ndarray:
+        """Where the variance of an answer, in units of the noise, is larger than a number.
 
-        That of a Gaussian process with noise λ: small among the data, up to k(x, x)/λ far away.
+        `ψᵀHψ + (k(x, x) - ‖ψ‖²)/λ` is that of a Gaussian process with noise λ: small among the
+        data, up to k(x, x)/λ far away. The mass of the weights, which is about one among the data
+        and costs far less, says where it has to be computed.
         """
         xp = namespace(features)
-        found = xp.sum((features @ self._inverse) * features, axis=1)
-        if not self.source._coordinates.projects or not self._regularization:
-            return found  # what ψ misses of k(x, ·) is not known, or has no weight
-        psi = features[:, : self.source.rank_]
-        missed = self.source.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1)
-        return found + xp.where(missed > 0, missed, 0 * missed) / self._regularization
+        missed = xp.zeros_like(features[:, 0])
+        if self.source._coordinates.projects and self._regularization:
+            psi = features[:, : self.source.rank_]
+            missed = self.source.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1)
+            missed = missed / self._regularization
+        found = to_numpy(missed)
+        looked = np.ones(len(found), dtype=bool)
+        if not self._intercept:
+            looked = (abs(to_numpy(features @ self._mass) - 1) > UNSURE) & (found <= bar)
+        if looked.any():
+            f = take(features, looked)
+            found = np.maximum(found, 0.0)
+            found[looked] += to_numpy(xp.sum((f @ self._inverse) * f, axis=1))
+        return found > bar
 
     @cached_property
     def _widest(self) -> float | None:
@@ -230,7 +257,7 @@ class ConditionalOperator:
     def _warn_if_far(self, points: Points, features: Array) -> None:
         far = None
         if self._widest is not None:
-            far = to_numpy(self._variance(points, features) > OUTSIDE * self._widest)
+            far = self._beyond(points, features, OUTSIDE * self._widest)
         if self._regularization in (None, 0.0) and self.source._coordinates.projects:
             psi = features[:, : self.source.rank_]
             size = namespace(psi).sum(psi * psi, axis=1)
@@ -385,7 +412,8 @@ class ConditionalOperator:
         if self._regularization is None:
             raise TypeError(
                 "leave_one_out is known for conditionals fitted to rows, and for posteriors by "
-                '"importance"; this one is no ridge regression on rows that are kept.'
+                '"nonnegative" or "importance"; this one is no ridge regression on rows that are '
+                "kept."
             )
         centre = self._middle(values)
         image = self.image(values if centre is None else values - centre)
@@ -531,6 +559,88 @@ class StreamedOperator(ConditionalOperator):
         ]
 
 
+class PosteriorOperator(ConditionalOperator):
+    """A posterior whose answers never rest on a few rows: outlying y are regularised more.
+
+    The variance of an answer grows with the leverage `ψ(y)ᵀ (C_WW + δI)⁻¹ ψ(y) Σp²`, which is 1
+    where a single row of average weight decides. Where y is far from what the prior predicts, and
+    its leverage is more than 1/8 and than twice the average one, δ is raised for this y until it is
+    not. Since `(C_WW + δ'I)⁻¹ ψ(y)` is `(C_WW + δI)⁻¹` of another vector, this changes the features
+    of such y and nothing else.
+    """
+
+    _widest = None  # leverage says where an answer is extrapolated
+
+    def __init__(
+        self, *arguments: Any, spectrum: Any, regularization: float, **options: Any
+    ) -> None:
+        super().__init__(*arguments, regularization=regularization, **options)
+        self._spectrum = spectrum  # of C_WW
+        self._delta = regularization
+
+    def _limited(self, features: Array) -> Array:
+        limited, leverage = self._with_less_leverage(features)
+        alone = to_numpy(leverage > 1)
+        if alone.any():
+            alone = to_numpy(leverage > max(1.0, OUTLYING * self._usual_leverage))
+        if alone.any():
+            warnings.warn(
+                f"prior and observation conflict in {int(alone.sum())} of {alone.size} queries: "
+                "the observation is far from what the prior predicts, and the answer is mostly "
+                "smoothing. Draw more training points that suit both, or widen the prior.",
+                ConflictWarning,
+                stacklevel=5,
+            )
+        return limited
+
+    @cached_property
+    def _usual_leverage(self) -> float:
+        """What 99% of the rows have at most, counted by their weights under the prior."""
+        parts = [
+            to_numpy(namespace(rows).sum((rows @ self._inverse) * rows, axis=1))
+            for _, rows in row_blocks(self._known_rows)
+        ]
+        leverage, p = np.concatenate(parts), to_numpy(self._scale)
+        order = np.argsort(leverage)
+        at = int(np.searchsorted(np.cumsum(p[order]), 0.99 * p.sum()))
+        return float(leverage[order][min(at, len(p) - 1)] * (p @ p))
+
+    def _with_less_leverage(self, features: Array) -> tuple[Array, Array]:
+        """Features whose leverage is bounded, and the leverage that they had before."""
+        xp, s = namespace(features), self._spectrum.values
+        s = xp.where(s > 0, s, xp.zeros_like(s))
+        if self._delta == 0 or s.shape[0] == 0:
+            return features, xp.zeros_like(features[:, 0])
+        share = float(xp.sum(self._scale * self._scale))  # one over the effective number of rows
+        most = max(LEVERAGE, 2 * share * float(xp.sum(s / (s + self._delta))))
+        z = features @ self._spectrum.vectors
+        leverage = share * xp.sum(z * z / (s + self._delta), axis=1)
+        high = to_numpy(leverage > most)
+        if not high.any():
+            return features, leverage
+        z, before = take(z, high), take(features, high)
+        low = xp.zeros_like(z[:, :1]) + self._delta
+        top = low + share * xp.sum(z * z, axis=1)[:, None] / most  # where it is certainly less
+        for _ in range(50):
+            delta = xp.sqrt(low * top)
+            more = share * xp.sum(z * z / (s + delta), axis=1)[:, None] > most
+            low, top = xp.where(more, delta, low), xp.where(more, top, delta)
+        after = (z * ((s + self._delta) / (s + top))) @ self._spectrum.vectors.T
+        mass, now = before @ self._mass, after @ self._mass  # the total mass stays as it was
+        known = (mass > 0) & (now > 0)
+        one = xp.ones_like(now)
+        after = after * xp.where(known, mass / xp.where(known, now, one), one)[:, None]
+        return assign(features, high, after), leverage
+
+    def source_coordinates(self, prior: Any) -> Array:
+        """A mixture of observations, those that ask for too much replaced as in `given`."""
+        prior = as_embedding(prior, self.source)
+        like = self.source._sample
+        atoms = self.source.kernel_.check(prior.atoms, "the prior's atoms", like)
+        features = self._with_less_leverage(self.source._transform(atoms))[0]
+        return asarray(prior.weights, features) @ features
+
+
 class ReweightedOperator(ConditionalOperator):
     """The posterior with weights `β(y) ∘ (u₊/w)^τ`, normalised, β(y) the plain conditional weights.
 
@@ -566,7 +676,7 @@ class ReweightedOperator(ConditionalOperator):
     def matrix(self) -> Array:
         raise TypeError(
             "the reweighted posterior is normalised for every observation, so it is not a linear "
-            'operator and has no matrix; method="importance" has one.'
+            'operator and has no matrix; method="nonnegative" has one.'
         )
 
     def push(self, prior: Any) -> Embedding:

@@ -313,7 +313,7 @@ def cell(value: Any) -> str:
     """A value in words."""
     if isinstance(value, float | np.floating):
         return f"{value:.4g}" if np.isfinite(value) else "–"
-    return str(value)
+    return "–" if value is None else str(value)
 
 
 def told(words: Iterable[str]) -> list[str]:

@@ -119,7 +119,8 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
     root = gram.vectors[:, kept] / np.sqrt(gram.values[kept])
     psi = kernel._matmul(points, P, root)  # the coordinates of all points
     mean = psi.mean(axis=0)
-    covariance = Spectrum.of(psi.T @ psi / n - np.outer(mean, mean))
+    centred = psi - mean
+    covariance = Spectrum.of(centred.T @ centred / n)
     trace = float(np.mean(kernel._diagonal(points))) - mean @ mean
     ridge = SHARE * trace
     strong = covariance.values > SHARE * ridge  # what is weaker is hardly changed

@@ -10,8 +10,10 @@ import numpy as np
 from meanmap.arrays import Points
 from meanmap.comparison.bins import BinnedGram, Layout, pair_sums
 from meanmap.comparison.nulls import Source
+from meanmap.comparison.results import tie_scale
 from meanmap.statistics.distance import Terms, from_sums
 from meanmap.statistics.tiles import (
+    ROUNDINGS,
     Family,
     beside,
     in_double,
@@ -30,7 +32,7 @@ class Exchange(Source):
     def __init__(self, gram: BinnedGram, layout: Layout, estimator: str, kind: str) -> None:
         self.kind = kind
         self._gram, self._layout, self._estimator = gram, layout, estimator
-        self.scales = np.abs(gram.sums).sum(axis=(1, 2)) / layout.sizes.sum() ** 2
+        self.scales = gram.tie_scales(layout)
         self.arrangements = ways(layout)
 
     def observed(self) -> np.ndarray:
@@ -153,9 +155,15 @@ class StreamedExchange(Source):
         self._estimator, self._memory, self._progress = estimator, memory, progress
         self._diagonals = family.diagonals(self._wide)
         self._rows: np.ndarray | None = None
+        self._near: np.ndarray
         self._first = self._pass(self._wide, layout.labels[:, None].astype(np.uint8))
         assert self._rows is not None
-        self.scales = np.abs(self._rows).sum(axis=1) / len(self._bins) ** 2
+        n = len(self._bins)
+        means = np.abs(self._rows).sum(axis=1) / n**2
+        # the variance in the kernel's space is no less than a mean of centred values
+        size = np.maximum(self._diagonals.sum(axis=1) - self._rows.sum(axis=1) / n, 0.0) / n
+        self.scales = tie_scale(size, ROUNDINGS * np.finfo(float).eps * means)
+        self._near = NEAR * means[:, None]
 
     def observed(self) -> np.ndarray:
         return self._first[:, 0]
@@ -173,7 +181,7 @@ class StreamedExchange(Source):
             values += self._first - values[:, :1]
             values = values[:, 1 : 1 + drawn.shape[1]]
             if self._wide is not self._points:
-                near = np.abs(values - self._first) <= NEAR * self.scales[:, None]
+                near = np.abs(values - self._first) <= self._near
                 again = np.flatnonzero(near.any(axis=0))
                 if len(again):
                     values[:, again] = self._pass(self._wide, drawn[:, again])
@@ -203,21 +211,23 @@ class StreamedExchange(Source):
 class Signs(Source):
     """The wild bootstrap: bins of rows get random signs, centred in each sample.
 
-    Chwialkowski, Sejdinovic and Gretton (2014), with signs that are constant over a bin.
+    Chwialkowski, Sejdinovic and Gretton (2014), with signs that are constant over a bin. The draws
+    are of the "V" estimate, less what "V" is above the estimate that was asked for.
     """
 
     kind = "wild bootstrap"
 
-    def __init__(self, gram: BinnedGram, layout: Layout) -> None:
+    def __init__(self, gram: BinnedGram, layout: Layout, estimator: str) -> None:
         self._gram, self._layout = gram, layout
         sizes, labels = layout.sizes, layout.labels
-        self._n = float(sizes @ labels), float(sizes @ (1 - labels))
-        self.scales = np.abs(gram.sums).sum(axis=(1, 2)) / sizes.sum() ** 2
+        self._n = n, m = float(sizes @ labels), float(sizes @ (1 - labels))
+        self._observed = Exchange(gram, layout, estimator, self.kind).observed()
+        weights = labels / n - (1 - labels) / m
+        self._above = pair_sums(gram, weights[:, None])[0][:, 0] - self._observed
+        self.scales = gram.tie_scales(layout)
 
     def observed(self) -> np.ndarray:
-        n, m = self._n
-        labels = self._layout.labels
-        return pair_sums(self._gram, (labels / n - (1 - labels) / m)[:, None])[0][:, 0]
+        return self._observed
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         sizes, labels, (n, m) = self._layout.sizes, self._layout.labels, self._n
@@ -227,7 +237,7 @@ class Signs(Source):
             centred = signs - (sizes * inside) @ signs / total
             s = max(int(np.count_nonzero(inside)), 2)
             weights += inside[:, None] * centred * (s / (s - 1)) ** 0.5 / total
-        return pair_sums(self._gram, weights)[0]
+        return pair_sums(self._gram, weights)[0] - self._above[:, None]
 
 
 class Swaps(Source):
@@ -241,7 +251,7 @@ class Swaps(Source):
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
-        self.scales = np.array([np.mean(np.abs(terms.values))])
+        self.scales = np.array([tie_scale(np.mean(np.abs(terms.values)), terms.rounding)])
 
     def observed(self) -> np.ndarray:
         return np.array([self._terms.values.mean()])

@@ -23,6 +23,7 @@ from meanmap.selection import leave_one_out, search_size
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
 from meanmap.spaces.cholesky import Pivots
 from meanmap.spaces.space import choose_basis
+from meanmap.statistics import centring
 
 TOLERANCE = 1e-6  # residual trace of the coordinates: far below what a test can tell
 MAX_RANK = 1000  # of the coordinates, unless a basis is given
@@ -38,12 +39,19 @@ DETERMINED = 1e-18  # of the variance: what rounding leaves
 LEAST = 0.05  # the least share of its own noise that a residual is taken to keep
 
 
-def placed(kernel: Kernel, points: Points, basis: Basis | None) -> tuple[Space, np.ndarray]:
-    """A space fitted to points, and their coordinates."""
+def placed(
+    kernel: Kernel, points: Points, basis: Basis | None, centred: bool = True
+) -> tuple[Space, np.ndarray]:
+    """A space fitted to points, and their coordinates.
+
+    Centred ones are as good for a regression with a free constant; a part of a kernel that is large
+    and constant would use up the tolerance of the coordinates.
+    """
     n = count(points)
     if basis is not None or not isinstance(choose_basis(kernel, points), PivotedCholesky):
         space = Space(kernel, basis)
         return space, np.asarray(space._place(kernel, points, np.full(n, 1 / n)), dtype=np.float64)
+    kernel = centring.centred(kernel, points) if centred else kernel
     return _coarse(kernel, points, PivotedCholesky(tol=TOLERANCE, max_rank=MAX_RANK))
 
 

@@ -32,8 +32,9 @@ from meanmap.dynamics.validation import Contest
 from meanmap.kernels import Kernel
 from meanmap.linalg import solve_ridge
 from meanmap.operators import CONFLICT
-from meanmap.rules import METHODS
 from meanmap.spaces import Space
+
+METHODS = ("importance", "squared", "reweighted")  # those that a belief's weights go through
 
 # what validation tries
 EPSILONS = [1e-5, 1e-4, 1e-3, 1e-2]

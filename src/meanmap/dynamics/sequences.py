@@ -22,7 +22,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.decoding.modes import ORTHOGONAL
+from meanmap.decoding.preimages import ORTHOGONAL
 from meanmap.kernels import Chordal, Kernel, Trace, as_kernel
 from meanmap.kernels.objects import CountKernel, ObjectKernel
 

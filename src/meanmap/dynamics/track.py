@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap import checks, decoding, plots
+from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, device, in_kind, namespace, take, to_numpy
 from meanmap.decoding import quantiles
 from meanmap.dynamics.evidence import PendingEvidence
@@ -29,8 +29,8 @@ class Track:
     Attributes
     ----------
     mean, std : the belief's mean and standard deviation, by weights that sum to one
-    mode : the state whose feature is nearest to the belief, in the state's own domain (a rotation
-        is a rotation, a permutation a permutation); computed when asked for
+    mode : the likeliest state of each belief, in the state's own domain (a rotation is a rotation,
+        a permutation a permutation), by `Embedding.mode`; computed when asked for
     beliefs : the beliefs themselves, a batch of embeddings (for several sequences a list of them)
     log_evidence : the logarithm of the density ratio D(o) of each observation: given those before
         it, over that of the training observations; 0 where nothing was observed. For vectors it has
@@ -142,7 +142,7 @@ class Track:
         beliefs = self._kept()
         flat = beliefs.reshape(-1, beliefs.shape[-1])
         there = np.concatenate([np.arange(n) + i * self._steps for i, n in enumerate(self.lengths)])
-        found = decoding.mode(self.space.kernel_, self.atoms, flat[there])
+        found = embedding_of(self.space, self.space.kernel_, self.atoms, flat[there], None).mode()
         if self.single:
             return found
         if min(self.lengths) == max(self.lengths):

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
-from meanmap.decoding.modes import are_rotations, nearest_rotations
+from meanmap.decoding.preimages import are_rotations, nearest_rotations
 from meanmap.dynamics.sequences import Steps, padded
 from meanmap.dynamics.training import Placed, Training, compared, steps_of
 from meanmap.kernels import Chordal, Kernel, Trace

@@ -20,7 +20,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.decoding.densities import density, likeliest_scales
+from meanmap.decoding.densities import density, scales
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import in_order
 from meanmap.graphical.known import Known
@@ -249,7 +249,7 @@ class Beliefs:
         """The bandwidths of the marginal's density estimate, chosen once a kind."""
         if kind not in self._chosen_widths:
             node = self._node(kind)
-            found = likeliest_scales(node.points, to_numpy(node.weights))
+            found = scales(node.points, to_numpy(node.weights))
             self._chosen_widths[kind] = found
         return self._chosen_widths[kind]
 

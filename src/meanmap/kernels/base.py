@@ -80,6 +80,10 @@ class Kernel(BaseEstimator):
     #: The columns of the data frame that the kernel is bound to, in order; absent without any.
     feature_names_in_: tuple[Any, ...]
 
+    #: Whether moving all points by one vector changes k(x, x') by f(x) + f(x') at most, and so no
+    #: distance between distributions.
+    translates: bool = False
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "resolve" in vars(cls):
@@ -133,14 +137,6 @@ class Kernel(BaseEstimator):
         kernel = copy(self)
         kernel.feature_names_in_ = names
         return kernel
-
-    def parts_names(self) -> list[tuple[Any, ...] | None]:
-        """The columns of each variable, one for all but tensor products."""
-        return [self.names]
-
-    def match(self, points: Points, kernel: Kernel, name: str) -> Points:
-        """Points that passed another kernel's gate, their columns in the order of this one's."""
-        return frames.reordered(points, frames.column_order(self.names, kernel.names, name))
 
     def check(
         self,

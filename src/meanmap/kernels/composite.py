@@ -19,6 +19,7 @@ from meanmap.arrays import (
     namespace,
     spans,
 )
+from meanmap.frames import column_order, reordered
 from meanmap.kernels.base import Comparison, Kernel, SteinComparison, show
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 
@@ -59,6 +60,8 @@ class Constant(Kernel):
         if isinstance(points, tuple) and points:
             return tuple(self._check(part, f"{name}[{i}]") for i, part in enumerate(points))
         return checks.any_points(points, name)
+
+    translates = True
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
         checks.positive(self.value, "a constant kernel's value", "Use kernel + 1, for example.")
@@ -173,6 +176,11 @@ class Sum(Pair):
         return compare
 
     # the space of a sum contains both spaces, and distances between embeddings add up
+
+    @property
+    def translates(self) -> bool:  # type: ignore[override]
+        """Whether moving all points changes k(x, x') by f(x) + f(x') at most."""
+        return self.left.translates and self.right.translates
 
     @property
     def characteristic(self) -> str | None:  # type: ignore[override]
@@ -352,6 +360,11 @@ class Scaled(Around):
         """Whether k is differentiable everywhere, so that a mode can be climbed to."""
         return self.kernel.smooth
 
+    @property
+    def translates(self) -> bool:  # type: ignore[override]
+        """Whether moving all points changes k(x, x') by f(x) + f(x') at most."""
+        return self.kernel.translates
+
     def _factor(self) -> float:
         return checks.positive(self.factor, "a kernel's factor", "Kernels add up, not subtract.")
 
@@ -507,18 +520,6 @@ class TensorProduct(Kernel):
         same = all(a is b for a, b in zip(parts, self.kernels, strict=True))
         return self if same else TensorProduct(*parts)
 
-    def parts_names(self) -> list[tuple[Any, ...] | None]:
-        if self.names is not None:
-            return [self.names]
-        return [names for kernel in self.kernels for names in kernel.parts_names()]
-
-    def match(self, points: Points, kernel: Kernel, name: str) -> Points:
-        others = getattr(kernel, "kernels", ()) if kernel.names is None else ()
-        if self.names is not None or len(others) != len(self.kernels):
-            return super().match(points, kernel, name)
-        trios = enumerate(zip(self.kernels, points, others, strict=True))
-        return tuple(k.match(part, other, f"{name}[{i}]") for i, (k, part, other) in trios)
-
     def resolve(self, points: Points, weights: Array | None = None) -> TensorProduct:
         pairs = zip(self.kernels, points, strict=True)
         return TensorProduct(*(kernel.resolve(part, weights) for kernel, part in pairs))
@@ -545,3 +546,21 @@ class TensorProduct(Kernel):
         maps = [kernel.feature_map(part) for kernel, part in pairs]
         found = tuple(m for m in maps if m is not None)
         return Crossed(found, True) if len(found) == len(maps) else None
+
+
+# --- columns by name, of points that have passed a gate -------------------------------------------
+
+
+def variables(kernel: Kernel) -> tuple[Kernel, ...]:
+    """The kernels of a tensor product on tuples; any other kernel is one variable's."""
+    many = isinstance(kernel, TensorProduct) and kernel.names is None
+    return kernel.kernels if many and isinstance(kernel, TensorProduct) else (kernel,)
+
+
+def match_columns(points: Points, of: Kernel, kernel: Kernel, name: str) -> Points:
+    """Points that passed the gate of one kernel, their columns in the order of another's."""
+    mine, theirs = variables(kernel), variables(of)
+    if len(mine) == 1 or len(mine) != len(theirs):
+        return reordered(points, column_order(kernel.names, of.names, name))
+    trios = enumerate(zip(points, theirs, mine, strict=True))
+    return tuple(match_columns(part, a, b, f"{name}[{i}]") for i, (part, a, b) in trios)

@@ -12,6 +12,7 @@ from meanmap.arrays import Array, Points, for_each_thread, is_array, spans, take
 from meanmap.frames import is_frame
 from meanmap.kernels.bandwidths import _weighted_median, median_factor
 from meanmap.kernels.base import ALL, Comparison, Kernel
+from meanmap.kernels.composite import match_columns
 from meanmap.kernels.features import FeatureMap, Flat
 from meanmap.kernels.normals import CLOSED, Normal, between, has_closed_form
 from meanmap.kernels.objects import ObjectKernel
@@ -96,7 +97,7 @@ class BagKernel(ObjectKernel):
                     f"{name}: a bag is one embedding, got a batch of {len(bag)}. Pass the batch by "
                     "itself, or a list of single embeddings."
                 )
-            atoms = self._inner.match(bag.atoms, bag.kernel, name)
+            atoms = match_columns(bag.atoms, bag.kernel, self._inner, name)
             bag = Weighted(atoms, bag.weights)
         if not isinstance(bag, Weighted):
             example = None if like is None else example_of(like)

@@ -56,6 +56,7 @@ class Radial(VectorKernel):
     # continuous functions that vanish at infinity
     characteristic: str | None = "R^d"
     universal: str | None = "R^d"
+    translates = True
 
     def _profile(self, exponent: Array) -> Array:
         """k from -‖x - x'‖²/2σ², which may be overwritten."""
@@ -586,6 +587,7 @@ class Linear(VectorKernel):
     bounded = False
     characteristic: str | None = None
     universal: str | None = None
+    translates = True
 
     def _against(self, B: Points) -> Comparison:
         return lambda A, columns, out: matmul_into(A, B[columns].T, out)
@@ -630,6 +632,7 @@ class Energy(Rough):
     smooth = False
     characteristic = "R^d, distributions with a first moment"
     universal = None
+    translates = False  # the origin stays where it is
     _width = "scale"
 
     def __init__(self, origin: Any = 0.0, scale: Any = 1.0) -> None:

@@ -270,7 +270,7 @@ class KernelABC(BaseEstimator):
         self,
         y: Any,
         prior: Any = None,
-        method: str = "importance",
+        method: str = "nonnegative",
         regularization: float | str | None = None,
     ) -> Posterior:
         """The posterior of the parameters given an observation.

@@ -87,6 +87,9 @@ class Posterior(Embedding):
     def _drawn(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return (self._shape.draws(i) for i in range(len(self._shape)))
 
+    _beliefs = _drawn  # what `mode` is read from
+    _has_no_mass = False
+
     def mean(self) -> Array:
         """The posterior mean, by weights normalised to one.
 
