@@ -224,7 +224,8 @@ class StateFilter(BaseEstimator):
         """The distribution of the state at each step, given all observations, also later ones.
 
         Back through the filtered beliefs: the transition's posterior under the belief at t, pushed
-        through the smoothed belief at t + 1.
+        through the smoothed belief at t + 1. Where observations are nearly exact, what they add is
+        less than what going back costs: then use `filter`.
 
         Parameters
         ----------

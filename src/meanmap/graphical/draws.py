@@ -19,7 +19,7 @@ import numpy as np
 from meanmap.arrays import Array, Points, asarray, concatenate, namespace, take, to_numpy
 from meanmap.decoding import sampling
 from meanmap.embeddings import Embedding, GridEmbedding
-from meanmap.graphical.messages import Inference, as_coordinates
+from meanmap.graphical.messages import Inference, as_coordinates, warn_of_conflict
 from meanmap.operators import ConditionalOperator
 
 NEAR = 0.5  # residuals of the n**NEAR nearest rows; 0.4 to 0.7 are alike on eight laws, n ≤ 1000
@@ -65,7 +65,10 @@ def draw_rows(
             if near is None:
                 parts.append(draw_belief(part, name, len(rows), rng))
             else:
-                parts.append(draw_given(part, conditionals[name], name, near, len(rows), rng))
+                found, ratio = draw_given(part, conditionals[name], name, near, len(rows), rng)
+                parts.append(found)
+                if near in inference.evidence and start == 0:
+                    warn_of_conflict(name, ratio[:1])
         drawn[name] = concatenate(parts)
         speaking.append(name)
         coordinates[name] = as_coordinates(network.nodes[name], drawn[name])
@@ -92,8 +95,11 @@ def draw_given(
     near: Any,
     n: int,
     rng: np.random.Generator,
-) -> Points:
-    """n values of a variable given a neighbour's, and what evidence on other sides says."""
+) -> tuple[Points, np.ndarray]:
+    """n values of a variable given a neighbour's, and what evidence on other sides says.
+
+    And how likely that evidence is given the neighbour, over how likely it is at all.
+    """
     psi = inference.evidence[near]
     psi = namespace(psi).broadcast_to(psi, (n, psi.shape[1]))
     messages = inference.messages(name, near)
@@ -119,20 +125,25 @@ class LocalConditional:
     operator: ConditionalOperator  # P(t | s)
     reverse: ConditionalOperator  # P(s | t), of the same rows
 
-    def draw(self, psi: Array, rng: np.random.Generator, weigh: Weigh | None = None) -> Points:
+    def draw(
+        self, psi: Array, rng: np.random.Generator, weigh: Weigh | None = None
+    ) -> tuple[Points, np.ndarray]:
         """A point of t for each row of coordinates of s.
 
-        `weigh` says how well points suit what else is known of t in their rows.
+        `weigh` says how well points suit what else is known of t in their rows, on average 1; its
+        mean in each row is returned, too.
         """
         numbers = self.operator.target.kernel_.on_vectors
         p = self._nearness(psi) if numbers else self._probabilities(psi)
+        ratio = np.ones(len(p))
         if weigh is not None:
             i, j = np.nonzero(p)
             suits = np.zeros_like(p)
             suits[i, j] = p[i, j] * weigh(self._candidates(psi, i, j), i)
-            p = np.where(suits.sum(axis=1, keepdims=True) > 0, suits, p)
+            ratio = suits.sum(axis=1) / p.sum(axis=1)
+            p = np.where(ratio[:, None] > 0, suits, p)
         j = sampling.draw(p, 1, rng)[:, 0]
-        return self._candidates(psi, np.arange(len(j)), j)
+        return self._candidates(psi, np.arange(len(j)), j), ratio
 
     def _candidates(self, psi: Array, i: np.ndarray, j: np.ndarray) -> Points:
         """What row j of the data says of t given row i of psi."""

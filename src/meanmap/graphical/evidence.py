@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks, frames
-from meanmap.arrays import Array, Points, is_array, namespace, to_numpy
-from meanmap.graphical.messages import Node
+from meanmap.arrays import Array, Points, count, is_array, namespace, to_numpy
+from meanmap.graphical.messages import Node, depth_of_caller
 from meanmap.linalg import ConflictWarning
 
 FAR = 0.05  # evidence with a support below this lies outside the data
 NOTHING = 1e-4  # and below this says nothing
-PACKAGE = __name__.partition(".")[0] + "."
 
 
 def by_name(node: Node, name: Any, value: Any) -> Any:
@@ -44,35 +42,30 @@ def points_of(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
     return points, single
 
 
-def informative(node: Node, names: list[Any], points: Points, psi: Array) -> Array:
+def informative(
+    node: Node, names: list[Any], points: Points, psi: Array, regularization: float
+) -> Array:
     """Evidence in coordinates; with a warning where it lies outside the data.
 
-    Far outside, where its coordinates are rounding errors, it says nothing: the node's own
-    distribution stands in its place.
+    λ is that of regressions on the node. Far outside, where its coordinates are rounding errors,
+    evidence says nothing: the node's own distribution stands in its place.
     """
-    if not node.space._coordinates.projects:
-        return psi
-    xp = namespace(psi)
-    share = xp.sum(psi * psi, axis=1) / node.space.kernel_._diagonal(points)
-    worst = int(to_numpy(share).argmin())
-    outside(names[worst if len(names) > 1 else 0], float(share[worst]))
-    return xp.where((share < NOTHING)[:, None], node.mean, psi)
+    kernel, xp = node.space.kernel_, namespace(psi)
+    share = xp.sum(psi * psi, axis=1) / kernel._diagonal(points)
+    projects = node.space._coordinates.projects
+    far = to_numpy(share) < FAR if projects else np.zeros(count(points), dtype=bool)
+    if kernel.on_vectors and regularization > 0:
+        far = far | node.reach(regularization).is_outside(node, points, psi)
+    if far.any():
+        outside(names[int(far.argmax()) if len(names) > 1 else 0])
+    return xp.where((share < NOTHING)[:, None], node.mean, psi) if projects else psi
 
 
-def outside(name: Any, share: float) -> None:
-    """Warn where the data hold little of the evidence on a node."""
-    if share < FAR:
-        warnings.warn(
-            f"evidence on {name!r} lies outside the data (its support is {share:.2g}, below "
-            f"{FAR}): what follows from it is not informed by any row.",
-            ConflictWarning,
-            stacklevel=depth_of_caller(),
-        )
-
-
-def depth_of_caller() -> int:
-    """The stack level of whoever called this package: where a warning belongs."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
+def outside(name: Any) -> None:
+    """Warn that the evidence on a node lies outside the data."""
+    warnings.warn(
+        f"evidence on {name!r} lies outside the data: what follows from it is extrapolated, and "
+        "far outside it says nothing. Check the value, or fit on data that reach so far.",
+        ConflictWarning,
+        stacklevel=depth_of_caller(),
+    )

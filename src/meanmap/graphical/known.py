@@ -22,7 +22,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.embeddings import Embedding, function_values
-from meanmap.graphical.evidence import by_name, informative, outside, points_of
+from meanmap.graphical.evidence import FAR, by_name, informative, outside, points_of
 from meanmap.graphical.passing import Alone
 from meanmap.graphical.potentials import Potentials, summed
 from meanmap.graphical.wiring import Wiring
@@ -170,7 +170,7 @@ def observations(
             each.append(found)
         points = concatenate(each)
     psi = asarray(node.space._transform(points), node.coordinates)
-    return nodes, points, informative(node, names, points, psi)
+    return nodes, points, informative(node, names, points, psi, usual(potentials, kind))
 
 
 def finite(value: Any, size: int) -> bool:
@@ -204,22 +204,27 @@ def likelihood(function: Function, points: Points, name: Any) -> Array:
     return values
 
 
+def usual(potentials: Potentials, kind: int) -> float:
+    """The usual λ of regressions on a node of a kind."""
+    links = enumerate(potentials.links)
+    known = [link.regularization for i, link in links if potentials.field.ends(i)[1] == kind]
+    typical = TYPICAL if potentials.least else 0.0
+    return float(np.median(known)) if known else typical
+
+
 def believed(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
     """What another's belief q says: `(C + λI)⁻¹ m_q`, its density over that of the data."""
     if belief.is_batch:
         raise ValueError(f"evidence[{name!r}]: expected one embedding, got {len(belief)}.")
-    node, field = potentials.nodes[kind], potentials.field
+    node = potentials.nodes[kind]
     atoms = belief.atoms_for(node.space.kernel_, f"evidence[{name!r}]", node.space._sample)
     weights = asarray(belief.normalized().weights, node.coordinates)
     m = node.space._mean(atoms, weights)
     if node.space._coordinates.projects:
         whole = weights @ node.space.kernel_._matmul(atoms, atoms, weights)
-        outside(name, float(m @ m) / float(whole))
-    known = [
-        link.regularization for i, link in enumerate(potentials.links) if field.ends(i)[1] == kind
-    ]
-    typical = TYPICAL if potentials.least else 0.0
-    lam = float(np.median(known)) if known else typical
+        if float(m @ m) < FAR * float(whole):
+            outside(name)
+    lam = usual(potentials, kind)
     spectrum = node.spectrum
     beta = spectrum.inverse(spectrum.sufficient(lam)) @ m
     mean = float(beta @ node.mean)

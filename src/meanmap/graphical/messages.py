@@ -15,6 +15,7 @@ edge: the sum rule.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,8 +27,13 @@ from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.layout import Layout
 from meanmap.linalg import ConflictWarning, Spectrum
-from meanmap.operators import ConditionalOperator
+from meanmap.operators import ALONE, OUTSIDE, ConditionalOperator
 from meanmap.spaces import Space
+
+PACKAGE = __name__.partition(".")[0] + "."
+MASS = 1 / 3  # of the usual mass: what an answer inside the data has at least
+CONFLICT = 0.05  # evidence less likely than this share of independent evidence contradicts itself
+NOTHING = 1e-12  # and below this no value suits it
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +60,53 @@ class Node:
         """Of its covariance operator."""
         return Spectrum.of(self.covariance)
 
+    def reach(self, regularization: float) -> Reach:
+        """How far its data say anything at this λ."""
+        if regularization not in self._reaches:
+            self._reaches[regularization] = Reach.of(self, regularization)
+        return self._reaches[regularization]
+
+    @cached_property
+    def _reaches(self) -> dict[float, Reach]:
+        return {}
+
     def embedding(self, weights: Array, coordinates: Array | None = None) -> Embedding:
         return embedding_of(self.space, self.space.kernel_, self.points, weights, coordinates)
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Where the data of a node end, by two signs of a regression on it.
+
+    Outside them the variance of an answer grows beyond that at the rows themselves, each left out;
+    unless λ is so large that it is nearly as large there. Then the answer has little mass left.
+    """
+
+    inverse: Array  # (C + λI)⁻¹
+    regularization: float
+    widest: float  # the variance that 99 of 100 rows have at most
+    usual: float  # the median of the rows' mass
+
+    @classmethod
+    def of(cls, node: Node, regularization: float) -> Reach:
+        H = node.spectrum.inverse(node.spectrum.sufficient(regularization))
+        rows, w = node.coordinates, to_numpy(node.weights)
+        v = to_numpy(namespace(rows).sum((rows @ H) * rows, axis=1))
+        left = np.maximum(1 - w * v, ALONE)
+        usual = float(np.median(to_numpy(rows @ (H @ node.mean))))
+        return cls(H, regularization, float(np.quantile((v / left)[w > 0], 0.99)), usual)
+
+    def is_outside(self, node: Node, points: Points, psi: Array) -> np.ndarray:
+        """Whether each point lies outside the data."""
+        xp = namespace(psi)
+        missed = node.space.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1)
+        missed = np.maximum(to_numpy(missed), 0.0) if node.space._coordinates.projects else 0.0
+        variance = to_numpy(xp.sum((psi @ self.inverse) * psi, axis=1))
+        far = variance + missed / self.regularization > OUTSIDE * self.widest
+        if node.space.kernel_.bounded and self.usual > 0.5:  # else mass is not determined
+            mass = to_numpy(psi @ (self.inverse @ node.mean))
+            far = far | (mass < MASS * self.usual)
+        return np.asarray(far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,14 +253,9 @@ class Inference:
         weights = node.weights * self._positive(node.coordinates, q, beyond, keys)
         xp = namespace(weights)
         total = xp.sum(weights, axis=1)
-        none = total <= 1e-12
+        warn_of_conflict(q, to_numpy(total))
+        none = total <= NOTHING
         if bool(xp.any(none)):
-            warnings.warn(
-                f"the evidence on different sides of {q!r} conflicts: no value in the data suits "
-                "all of it. Its mean over the sides is answered there.",
-                ConflictWarning,
-                stacklevel=5,
-            )
             parts = [self._positive(node.coordinates, q, [u], keys) for u in beyond]
             mixed = node.weights * sum(parts[1:], parts[0])
             weights = xp.where(none[:, None], mixed, weights)
@@ -232,6 +278,35 @@ class Inference:
                 weights = self._product(a, beyond, keys)
                 self.known[key] = weights @ self.network.nodes[a].coordinates
         return self.known["belief", keys[t]]
+
+
+def warn_of_conflict(name: Any, ratio: np.ndarray) -> None:
+    """Warn where evidence on different sides of a node contradicts itself.
+
+    The ratio is the density of the evidence together over that of independent evidence. If the
+    model holds it is below ε in at most a share ε of all rows.
+    """
+    against = ratio < CONFLICT
+    if not against.any():
+        return
+    least = float(ratio.min())
+    answered = " Where no value suits any of it, the mean over the sides is answered."
+    warnings.warn(
+        f"the evidence on different sides of {name!r} conflicts in {int(against.sum())} of "
+        f"{len(ratio)} queries: together it is {least:.2g} times as likely as if its parts had "
+        f"nothing to do with each other, and below {CONFLICT} few rows are."
+        + (answered if least <= NOTHING else ""),
+        ConflictWarning,
+        stacklevel=depth_of_caller(),
+    )
+
+
+def depth_of_caller() -> int:
+    """The stack level of whoever called this package: where a warning belongs."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def as_coordinates(node: Node, points: Points) -> Array:

@@ -443,7 +443,9 @@ class KernelGraphicalModel(BaseEstimator):
         for name, where in points.items():
             node = self.network_.nodes[name]
             psi = as_coordinates(node, where)
-            coordinates[name] = informative(node, [name], where, psi)
+            edges = [self.edges_[t, name] for t in self.network_.layout.neighbours[name]]
+            lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
+            coordinates[name] = informative(node, [name], where, psi, lam)
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
@@ -458,8 +460,15 @@ class KernelGraphicalModel(BaseEstimator):
 def likelihood(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points) -> np.ndarray:
     """The density (of numbers) or probability of each point under its own weights on the atoms."""
     if kernel.on_vectors:
+        # a column that never varies has no density: its value is certain
+        varies = to_numpy(atoms).min(axis=0) < to_numpy(atoms).max(axis=0)
+        same = (to_numpy(points) == to_numpy(atoms)[0])[:, ~varies].all(axis=1)
+        if not varies.any():
+            return np.maximum(same.astype(float), LEAST)
+        if not varies.all():
+            atoms, points = atoms[:, varies], points[:, varies]
         each = (density(atoms, row, take(points, slice(i, i + 1))) for i, row in enumerate(p))
-        return np.maximum(np.array([float(value[0]) for value in each]), LEAST)
+        return np.maximum(same * np.array([float(value[0]) for value in each]), LEAST)
     return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), LEAST)
 
 

@@ -31,10 +31,9 @@ from meanmap.arrays import (
 )
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import column_names, in_order
-from meanmap.graphical.evidence import depth_of_caller
 from meanmap.graphical.field import Field
 from meanmap.graphical.fitting import MANY, conditional, placed
-from meanmap.graphical.messages import Node
+from meanmap.graphical.messages import Node, depth_of_caller
 from meanmap.graphical.tables import Variable, variable
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.linalg import RegularizationWarning, Spectrum
