@@ -5,7 +5,8 @@ Two series that have nothing to do with each other
 Permutation tests assume that rows are exchangeable. Those of a time series are not: neighbours
 resemble each other, two slow series drift past each other as if they were related, and
 shuffling the rows destroys the very slowness that makes such coincidences common. Exchanging
-stretches of rows, or giving stretches random signs, keeps it.
+stretches of rows, or giving stretches random signs, keeps it. How long the stretches must be is
+chosen from the data.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +18,7 @@ from meanmap import independence_test
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)
-n, length = 300, 20
+n = 300
 
 
 def series(memory):
@@ -28,13 +29,13 @@ def series(memory):
 
 # %%
 # Two independent series, and what the three tests say of them. ``null="permutation"`` takes the
-# rows as they come; ``"block"`` keeps stretches of 20 rows together, ``"wild"`` gives each stretch
-# a sign.
+# rows as they come; ``"block"`` keeps stretches of rows together, ``"wild"`` gives each stretch a
+# sign.
 
 METHODS = {
     "permutation": {"null": "permutation"},
-    "block": {"null": "block", "block_length": length},
-    "wild": {"null": "wild", "block_length": length},
+    "block": {"null": "block"},
+    "wild": {"null": "wild"},
 }
 
 
@@ -66,8 +67,8 @@ for method, shares in rejected.items():
 # %%
 # The plain test finds a dependence that is not there, the more often the slower the series. The two
 # others stay near their 5%, and are not exact. The slowest series is the hard one: its memory is
-# 1/(1 - 0.9) = 10 rows, stretches of 20 rows are not long against it, and of 15 stretches there are
-# not many. Longer stretches of a longer series come nearer to 5%.
+# 1/(1 - 0.9) = 10 rows, so that stretches must be long, and 300 rows hold few of them. A series
+# that is too short for its memory gets a warning.
 
 fig, (left, right) = plt.subplots(
     1, 2, figsize=(10.5, 3.8), layout="constrained", width_ratios=(3, 2)

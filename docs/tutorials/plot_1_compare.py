@@ -128,9 +128,9 @@ assert 25 < plan.size < 400
 #
 # **Rows that belong together.** Exchanging rows at random is fair only if they are independent.
 # Parts measured minute by minute drift together, and a plain test then finds a "change" far too
-# often. For such rows keep stretches together: ``null="block", block_length=...``, longer than the
-# drift lasts. For several measurements of each part say ``groups=``. Here is a slow drift, cut in
-# the middle, with no change in it at all:
+# often. For such rows keep stretches together: ``null="block"``. How long they are is chosen from
+# the data, or given by ``block_length=``. For several measurements of each part say ``groups=``.
+# Here is a slow drift, cut in the middle, with no change in it at all:
 
 
 def drift(n=400, memory=0.95):
@@ -151,8 +151,9 @@ print(f"false alarms in {runs} runs at level 5%: {plain} plain, {blocks} with bl
 assert plain > runs / 2 > blocks
 
 # %%
-# Blocks of 40 rows are long for a memory of 20, and short enough that there are ten of them. That
-# is a compromise: the level is only approximate.
+# The memory here is 1/(1 - 0.95) = 20 rows, and 400 rows hold ten blocks of 40: a compromise, and
+# the level is only approximate. With ``block_length="auto"`` a warning says that the series is
+# short for its memory.
 #
 # **A kernel that cannot see it.** ``Linear`` compares means and nothing else. With it this change
 # does not exist, and no number of parts would help:

@@ -119,7 +119,7 @@ assert beyond("water", "humidity") < 0.05
 #
 # **Rows that follow each other.** Two slow series that have nothing to do with each other look
 # dependent to a test that shuffles single rows. Keep stretches of rows together, longer than the
-# series remembers:
+# series remembers (``block_length="auto"``, the default, chooses it from the data):
 
 
 def slow(n=400, memory=0.95):

@@ -272,11 +272,12 @@ def test_three_rows_say_nothing() -> None:
 def test_every_pair_of_kernels(null: str, combine: str) -> None:
     X, Y = pairs()
     kx, ky = [Gaussian(0.3), Laplace(2.0)], [Gaussian(0.9), Energy(), Linear()]
-    result = independence_test(X, Y, kx, ky, null, 60, rng=3, combine=combine)
+    length: dict[str, Any] = {"block_length": 3} if null == "block" else {}
+    result = independence_test(X, Y, kx, ky, null, 60, rng=3, combine=combine, **length)
     table = []
     for a in kx:
         for b in ky:
-            one = independence_test(X, Y, a, b, null, 60, rng=3)
+            one = independence_test(X, Y, a, b, null, 60, rng=3, **length)
             table.append([one.statistic, *one.null.values])
     z = np.array(table)
     z = (z - z.mean(axis=1, keepdims=True)) / z.std(axis=1, keepdims=True)
@@ -602,6 +603,7 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
         ({"block_length": 13, "null": "block"}, "leaves fewer than two blocks in a series of 24"),
         ({"block_length": 100, "null": "wild"}, "leaves fewer than two blocks in a series of 24"),
         ({"block_length": 0, "null": "block"}, "block_length must be a whole number ≥ 1"),
+        ({"block_length": "long", "null": "wild"}, "block_length must be one of 'auto'"),
         ({"n_bins": 1}, "n_bins must be a whole number ≥ 2"),
         ({"groups": np.arange(23)}, "groups: expected 24 labels, one a row"),
         ({"groups": np.zeros(24)}, "two or more of one size; got 1 with 24 to 24 rows"),

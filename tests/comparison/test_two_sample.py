@@ -278,10 +278,11 @@ def test_a_pvalue_of_the_normal_limit_is_never_zero() -> None:
 def test_several_kernels_make_one_statistic(null: str, combine: str) -> None:
     X, Y = samples()
     kernels = [Gaussian(0.3), Gaussian(0.9), Laplace(2.0)]
-    result = two_sample_test(X, Y, kernels, null, 79, rng=3, combine=combine)
+    length: dict[str, Any] = {"block_length": 2} if null in ("block", "wild") else {}
+    result = two_sample_test(X, Y, kernels, null, 79, rng=3, combine=combine, **length)
     tables = []
     for kernel in kernels:
-        one = two_sample_test(X, Y, kernel, null, 79, rng=3)
+        one = two_sample_test(X, Y, kernel, null, 79, rng=3, **length)
         tables.append([one.statistic, *one.null.values])
     expected = slow_combination(np.array(tables), combine)
     assert_allclose(result.statistic, expected[0], atol=1e-8)
@@ -760,6 +761,8 @@ def test_tensors_in() -> None:
         ({"block_length": 11, "null": "block"}, "leaves fewer than two blocks in a series of 20"),
         ({"block_length": 500, "null": "wild"}, "leaves fewer than two blocks in a series of 20"),
         ({"block_length": 0, "null": "block"}, "block_length must be a whole number ≥ 1"),
+        ({"block_length": "long", "null": "block"}, "block_length must be one of 'auto'"),
+        ({"block_length": 3, "null": "wild", "groups": np.arange(45)}, "block_length= goes with"),
         ({"n_bins": 1}, "n_bins must be a whole number ≥ 2"),
         ({"groups": np.arange(44)}, "groups: expected 45 labels, 25 for X and then 20 for Y"),
         ({"groups": (np.arange(25), np.arange(100, 119))}, "groups: expected 45 labels"),

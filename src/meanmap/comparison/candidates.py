@@ -112,11 +112,9 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
     n = count(points)
     chosen = np.sort(rng.choice(n, LANDMARKS, replace=False)) if n > LANDMARKS else np.arange(n)
     P = take(points, chosen)
-    gram = Spectrum.of(kernel._gram(P, P))
-    kept = gram.values > max(gram.cutoff, 0.0)
-    if not kept.any():
+    root = orthonormal_functions(kernel, P)
+    if not root.size:
         return kernel
-    root = gram.vectors[:, kept] / np.sqrt(gram.values[kept])
     psi = kernel._matmul(points, P, root)  # the coordinates of all points
     mean = psi.mean(axis=0)
     centred = psi - mean
@@ -128,6 +126,13 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
         return kernel
     s = covariance.values[strong]
     return Whitened(kernel, P, root @ (covariance.vectors[:, strong] * np.sqrt(s / (s + ridge))))
+
+
+def orthonormal_functions(kernel: Kernel, P: Points) -> np.ndarray:
+    """Weights on the functions k(p, ·) that make them orthonormal, a column per function."""
+    gram = Spectrum.of(kernel._gram(P, P))
+    kept = gram.values > max(gram.cutoff, 0.0)
+    return gram.vectors[:, kept] / np.sqrt(gram.values[kept])
 
 
 def _refuse_many(what: str) -> None:

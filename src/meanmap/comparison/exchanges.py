@@ -6,6 +6,7 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+from scipy.stats import chi2
 
 from meanmap.arrays import Points
 from meanmap.comparison.bins import BinnedGram, Layout, pair_sums
@@ -208,11 +209,14 @@ class StreamedExchange(Source):
         )
 
 
-class Signs(Source):
-    """The wild bootstrap: bins of rows get random signs, centred in each sample.
+class Multipliers(Source):
+    """The wild bootstrap: bins of rows get random normal weights, centred in each sample.
 
-    Chwialkowski, Sejdinovic and Gretton (2014), with signs that are constant over a bin. The draws
-    are of the "V" estimate, less what "V" is above the estimate that was asked for.
+    Chwialkowski, Sejdinovic and Gretton (2014), with weights that are constant over a bin. The
+    variance of each direction is estimated from s bins with s - 2 degrees of freedom: the draws
+    allow for that as t variables do, with the degrees of freedom of all directions together
+    (Satterthwaite 1946). With many bins this changes nothing. The draws are of the "V" estimate,
+    less what "V" is above the estimate that was asked for.
     """
 
     kind = "wild bootstrap"
@@ -222,22 +226,35 @@ class Signs(Source):
         sizes, labels = layout.sizes, layout.labels
         self._n = n, m = float(sizes @ labels), float(sizes @ (1 - labels))
         self._observed = Exchange(gram, layout, estimator, self.kind).observed()
-        weights = labels / n - (1 - labels) / m
-        self._above = pair_sums(gram, weights[:, None])[0][:, 0] - self._observed
+        whole = labels / n - (1 - labels) / m
+        self._above = pair_sums(gram, whole[:, None])[0][:, 0] - self._observed
         self.scales = gram.tie_scales(layout)
+        # weights of the bins are factors ∘ (z - 1 meansᵀz), 1 and means a column per sample
+        self._inside = np.stack([labels, 1 - labels], axis=1)
+        self._means = sizes[:, None] * self._inside / np.array(self._n)
+        s = np.maximum(np.count_nonzero(self._inside, axis=0), 2)
+        self._factors = self._inside @ ((s / (s - 1)) ** 0.5 / np.array(self._n))
+        directions = np.array([self._directions(G) for G in gram.sums])
+        self._freedom = max(len(labels) - 2, 1) * directions[:, None]
+
+    def _directions(self, G: np.ndarray) -> float:
+        """(Tr M)²/Tr M² where a draw is zᵀMz: how many directions count."""
+        c, means = self._factors, self._means
+        H = c[:, None] * G * c
+        rows = H @ self._inside
+        M = H - rows @ means.T - means @ rows.T + means @ (self._inside.T @ rows) @ means.T
+        squares = float(np.vdot(M, M))
+        return max(float(np.trace(M)) ** 2 / squares, 1.0) if squares > 0 else 1.0
 
     def observed(self) -> np.ndarray:
         return self._observed
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        sizes, labels, (n, m) = self._layout.sizes, self._layout.labels, self._n
-        signs = rng.choice([-1.0, 1.0], size=(count, len(labels))).T
-        weights = np.zeros_like(signs)
-        for inside, total in ((labels, n), (1 - labels, m)):
-            centred = signs - (sizes * inside) @ signs / total
-            s = max(int(np.count_nonzero(inside)), 2)
-            weights += inside[:, None] * centred * (s / (s - 1)) ** 0.5 / total
-        return pair_sums(self._gram, weights)[0] - self._above[:, None]
+        z = rng.standard_normal(size=(count, len(self._factors))).T
+        centred = z - self._inside @ (self._means.T @ z)
+        values = pair_sums(self._gram, self._factors[:, None] * centred)[0]
+        values = values * self._freedom / chi2.ppf(rng.random(count), self._freedom)
+        return values - self._above[:, None]
 
 
 class Swaps(Source):

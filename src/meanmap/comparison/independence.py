@@ -9,7 +9,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count
 from meanmap.chunks import is_chunked
-from meanmap.comparison import nulls, shifts
+from meanmap.comparison import blocks, nulls, shifts
 from meanmap.comparison.candidates import Candidates, paired_handicaps
 from meanmap.comparison.pairings import Coordinates, Permutations, Shifts, Signs
 from meanmap.comparison.results import (
@@ -22,7 +22,6 @@ from meanmap.comparison.results import (
     product_scale,
 )
 from meanmap.comparison.running import RunningIndependenceTest, in_sums
-from meanmap.comparison.two_sample import length_of_block
 from meanmap.comparison.witness import Dependence, plain
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
@@ -51,7 +50,7 @@ def independence_test(
     estimator: str = "U",
     combine: str = "max",
     n_bins: int | None = None,
-    block_length: int | None = None,
+    block_length: int | str | None = None,
     groups: Any = None,
     basis: Basis | tuple[Basis | None, Basis | None] | None = None,
     alternative: str = "greater",
@@ -88,8 +87,9 @@ def independence_test(
     n_bins : int or None
         Bins of rows that are shifted with null="permutation"; n_permutations + 1 by default, at
         least 512, or n if there are fewer rows.
-    block_length : int or None
-        Rows that belong together, for "block" and "wild"; ∛n by default.
+    block_length : int, "auto" or None
+        Rows that belong together, for "block" and "wild", where None is "auto": chosen from the
+        memory of the series, with a warning if they are short for it.
     groups : labels of shape (n,)
         Clusters of one size each: whole clusters of Y change places (with null="permutation").
     basis : a basis, a pair of them, or None
@@ -170,14 +170,21 @@ def independence_test(
     else:
         families = _family(kernels_x, X, basis), _family(kernels_y, Y, basis)
         estimator = "V" if basis is not None else estimator
+        length = None
+        if null in ("block", "wild"):
+            first = plain(kernels_x[0]), plain(kernels_y[0])
+            length, said = blocks.length_for_pairs(block_length, first, X, Y)
+            notes += said
+        elif block_length is not None:
+            raise ValueError(f'block_length= goes with null="block" or "wild", not {null!r}.')
         source = _source(
-            null, families, X, Y, estimator, basis, n_bins, block_length, groups, draws, memory,
+            null, families, X, Y, estimator, basis, n_bins, length, groups, draws, memory,
             rng, sequential,
         )  # fmt: skip
         source.handicaps = paired_handicaps(*candidates)
         source.progress = progress
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
-        notes = nulls.remarks(found, draws)
+        notes += nulls.remarks(found, draws)
     notes += constant_notes(X, kernels_x[0], "X") + constant_notes(Y, kernels_y[0], "Y")
     many = int(np.isfinite(paired_handicaps(*candidates)).sum())
     statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
@@ -208,7 +215,7 @@ def _source(
     estimator: str,
     basis: Any,
     n_bins: int | None,
-    block_length: int | None,
+    length: int | None,
     groups: Any,
     draws: int,
     memory: int,
@@ -217,8 +224,6 @@ def _source(
 ) -> nulls.Source:
     """Where the permuted statistics come from."""
     n = count(X)
-    if block_length is not None and null not in ("block", "wild"):
-        raise ValueError(f'block_length= goes with null="block" or "wild", not {null!r}.')
     if groups is not None and null != "permutation":
         raise ValueError(f'groups= goes with null="permutation", not {null!r}.')
     if basis is not None:
@@ -228,13 +233,10 @@ def _source(
     if null == "full":
         return Permutations(families, X, Y, estimator, memory)
     if null == "wild":
-        return Signs(families, X, Y, estimator, length_of_block(block_length, n, n))
-    if null == "block":
-        size = length_of_block(block_length, n, n)
-        order = np.arange(n)
-        return _whole_blocks(families, X, Y, estimator, order, size, memory, rng, sequential)
-    if groups is not None:
-        order, size = _clusters(groups, n)
+        assert length is not None
+        return Signs(families, X, Y, estimator, length)
+    if length is not None or groups is not None:
+        order, size = (np.arange(n), length) if length is not None else _clusters(groups, n)
         return _whole_blocks(families, X, Y, estimator, order, size, memory, rng, sequential)
     if n_bins is not None:
         checks.whole(n_bins, "n_bins", 2, "512 or more give small p-values.")

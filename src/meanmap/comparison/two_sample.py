@@ -9,9 +9,9 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.chunks import is_chunked
-from meanmap.comparison import bins, nulls
+from meanmap.comparison import bins, blocks, nulls
 from meanmap.comparison.candidates import Candidates, optimized
-from meanmap.comparison.exchanges import Exchange, Signs, StreamedExchange, Swaps
+from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
 from meanmap.comparison.results import (
     ALTERNATIVES,
     DIFFERENT,
@@ -47,7 +47,7 @@ def two_sample_test(
     estimator: str = "U",
     combine: str = "max",
     n_bins: int | None = None,
-    block_length: int | None = None,
+    block_length: int | str | None = None,
     groups: Any = None,
     basis: Basis | None = None,
     alternative: str = "greater",
@@ -71,10 +71,10 @@ def two_sample_test(
     null : {"permutation", "full", "block", "wild", "gamma", "spectral", "normal"}
         "permutation" exchanges random bins of points between the samples and "full" single points:
         both are exact at any size. "block" exchanges stretches of `block_length` rows and "wild"
-        gives them random signs (Chwialkowski et al. 2014), for time series. "gamma" fits the first
-        two moments over all permutations and "spectral" draws from the limit distribution: both
-        approximate, and of the "V" estimate. The linear, block and incomplete estimators exchange
-        xᵢ with yᵢ, which is exact, or take their limit with "normal" (the first two).
+        gives them random weights (Chwialkowski et al. 2014), for time series. "gamma" fits the
+        first two moments over all permutations and "spectral" draws from the limit distribution:
+        both approximate, and of the "V" estimate. The linear, block and incomplete estimators
+        exchange xᵢ with yᵢ, which is exact, or take their limit with "normal" (the first two).
     n_permutations : int
         How many permutations, signs or draws. If all distinct exchanges are fewer, each is used
         once.
@@ -86,8 +86,9 @@ def two_sample_test(
         permutations, the soft maximum of MMD-FUSE, or the least p-value of MMDAgg.
     n_bins : int or None
         Bins for null="permutation", of both samples together; 512 or a little more by default.
-    block_length : int or None
-        Rows that belong together, for "block" and "wild"; ∛(n + m) by default.
+    block_length : int, "auto" or None
+        Rows that belong together, for "block" and "wild", where None is "auto": chosen from the
+        memory of the series, with a warning if they are short for it.
     groups : labels of shape (n + m,), those of X first, or a pair (of X, of Y)
         Clusters: whole clusters are exchanged (with null="permutation").
     basis : PivotedCholesky, Nystroem, RandomFourier, Explicit or None
@@ -150,7 +151,7 @@ def two_sample_test(
     exact = not averaged and basis is None and null != "spectral"
     stay = exact and candidates.rule != "optimized"
     _, X, Y = two_samples(X, Y, candidates.kernels[0], stay=stay)
-    notes = []
+    notes: list[str] = []
     if candidates.rule == "optimized":
         chosen, X, Y = optimized(X, Y, rng)
         candidates = Candidates((chosen,))
@@ -173,7 +174,15 @@ def two_sample_test(
         estimator = "V"
         statistic, found = _limit(null, kernels[0], pooled, (n, m), draws, basis, rng)
     else:
-        layout = _layout(null, n, m, n_bins, block_length, groups, rng)
+        length = None
+        if null in ("block", "wild") and groups is None:
+            kernel = plain(kernels[0])
+            length, said = blocks.length_for_samples(block_length, kernel, X, Y)
+            notes += said
+        elif block_length is not None:
+            why = "groups=" if groups is not None else f"null={null!r}"
+            raise ValueError(f'block_length= goes with null="block" or "wild", not {why}.')
+        layout = _layout(null, n, m, n_bins, length, groups, rng)
         source = _source(null, kernels, pooled, layout, estimator, basis, memory, progress)
         source.handicaps = candidates.handicaps
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
@@ -197,7 +206,7 @@ def _layout(
     n: int,
     m: int,
     n_bins: int | None,
-    block_length: int | None,
+    length: int | None,
     groups: Any,
     rng: np.random.Generator,
 ) -> bins.Layout:
@@ -206,27 +215,12 @@ def _layout(
         if null not in ("permutation", "wild"):
             raise ValueError(f'groups= goes with null="permutation" or "wild", not {null!r}.')
         return bins.clusters(*_groups(groups, n, m))
-    if null in ("block", "wild"):
-        return bins.consecutive_bins(n, m, length_of_block(block_length, min(n, m), n + m))
-    if block_length is not None:
-        raise ValueError(f'block_length= goes with null="block" or "wild", not {null!r}.')
+    if length is not None:
+        return bins.consecutive_bins(n, m, length)
     if n_bins is not None:
         checks.whole(n_bins, "n_bins", 2, "Each sample needs a bin; 512 are plenty.")
     size = 1 if null == "full" else bins.bin_size(n, m, n_bins)
     return bins.random_bins(n, m, size, rng)
-
-
-def length_of_block(given: int | None, least: int, total: int) -> int:
-    """Rows that belong together: as given, or the cube root of all."""
-    if given is None:
-        return max(1, min(max(round(total ** (1 / 3)), total // bins.MOST), least // 2))
-    length = checks.whole(given, "block_length", 1, "How many rows in a row belong together.")
-    if 2 * length > least:
-        raise ValueError(
-            f"block_length={length} leaves fewer than two blocks in a series of {least} rows. Use "
-            f"a length of at most {least // 2}."
-        )
-    return length
 
 
 def _groups(groups: Any, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -267,7 +261,7 @@ def _source(
     else:
         gram = bins.BinnedGram.of(family, pooled, layout, progress).centred(layout)
     if null == "wild":
-        return Signs(gram, layout, estimator)
+        return Multipliers(gram, layout, estimator)
     return Exchange(gram, layout, estimator, kind)
 
 
