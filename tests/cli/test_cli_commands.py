@@ -417,7 +417,7 @@ def test_notes_of_the_library_are_single_lines(run: Caller) -> None:
     done = run(*asked, "--at", "temperature=500")
     assert done.code == 0
     assert done.err.startswith("meanmap: note: ")
-    assert "far from the data" in done.err
+    assert "outside the data" in done.err
     assert done.err.count("\n") == 1
     assert "Warning" not in done.err and ".py" not in done.err
     assert run(*asked, "--at", "temperature=500", "--quiet").err == ""

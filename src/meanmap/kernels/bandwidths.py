@@ -101,11 +101,12 @@ def _scale(column: np.ndarray, w: np.ndarray, precision: float) -> float:
         x[min(np.searchsorted(total, q * total[-1] * (1 - 1e-12)), len(x) - 1)]
         for q in (0.1, 0.5, 0.9)
     )
-    none = 64 * precision * max(abs(x[0]), abs(x[-1]))
-    if high - low > none:
+    # rounding is relative to the numbers that are compared: one huge one says nothing of the others
+    if high - low > 64 * precision * max(abs(low), abs(high)):
         return float(high - low)
     away = abs(x - middle)
-    away, others = away[away > none], w[order][away > none]
+    differs = away > 64 * precision * np.maximum(abs(x), abs(middle))
+    away, others = away[differs], w[order][differs]
     if not len(away):
         return 0.0
     order = np.argsort(away, kind="stable")
