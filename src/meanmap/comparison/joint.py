@@ -8,7 +8,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, for_each_thread, solve_triangular, take
-from meanmap.comparison import nulls
+from meanmap.comparison import nulls, ordering
 from meanmap.comparison.results import ALTERNATIVES, TestResult, describe
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel, TensorProduct
@@ -80,15 +80,19 @@ def joint_independence_test(
         source = LandmarkProducts(resolved, samples, basis, rng)
     source.progress = progress
     statistic, found, _ = nulls.simulated(source, draws, rng, "max", sequential)
+    pvalue = found.pvalue(statistic, alternative)
+    names = [f"variable {i}" for i in range(len(samples))]
+    ordered = ordering.note_on_variables(list(zip(names, samples, strict=True)), ordering.PAIRS)
+    ordering.warn_if_significant(ordered, pvalue)
     return TestResult(
         statistic=statistic,
-        pvalue=found.pvalue(statistic, alternative),
+        pvalue=pvalue,
         null=found,
         kernel=tuple(resolved),
         method=f"Joint independence test by dHSIC of {len(samples)} variables, {describe(found)}",
         hypothesis=HYPOTHESIS,
         sizes={"n": count(samples[0])},
-        notes=tuple(nulls.remarks(found, draws)),
+        notes=(*ordered, *nulls.remarks(found, draws)),
     )
 
 
