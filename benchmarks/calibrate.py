@@ -20,6 +20,7 @@ import functools
 import json
 import sys
 import time
+import warnings
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -28,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from harness import RESULTS, line, machine, say
+from scipy import stats
 from scipy.stats import binom
 from threadpoolctl import threadpool_limits
 
@@ -180,6 +182,15 @@ GOODNESS: list[tuple[str, dict[str, Any], bool]] = [
 ]
 
 
+# densities whose scores have heavy tails, and one whose score has not
+LAWS = {
+    "normal": stats.norm(),
+    "Weibull 1.5": stats.weibull_min(1.5),
+    "lognormal": stats.lognorm(1.0),
+    "gamma 2": stats.gamma(2.0),
+}
+
+
 def rng_of(data: str, seed: int) -> np.random.Generator:
     """The generator of a run: every test meets the same data."""
     return np.random.default_rng([zlib.crc32(data.encode()), seed])
@@ -213,6 +224,16 @@ def one_sample(data: str, settings: dict[str, Any], seed: int) -> float:
     return goodness_of_fit_test(X, np.negative, n_permutations=B, rng=rng, **settings).pvalue
 
 
+def one_law(data: str, settings: dict[str, Any], seed: int) -> float:
+    """One run of the test of fit to a distribution of SciPy that the sample comes from."""
+    rng = rng_of(data, seed)
+    law = LAWS[data]
+    X = law.rvs((N, 1), random_state=rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the wild bootstrap does not hold the level
+        return goodness_of_fit_test(X, law, n_permutations=B, rng=rng, **settings).pvalue
+
+
 def registry() -> list[Row]:
     """Every row there is."""
     rows = []
@@ -235,6 +256,8 @@ def registry() -> list[Row]:
         for data in ("continuous", "50 dimensions"):
             work = functools.partial(one_sample, data, arguments)
             rows.append(Row("goodness of fit", null, data, work, exact and data == "continuous"))
+    for data in LAWS:
+        rows.append(Row("SciPy", "default", data, functools.partial(one_law, data, {}), True))
     energy = {"kernel": Energy()}
     rows.append(
         Row(

@@ -41,7 +41,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import multivariate_normal
 
 Array = NDArray[Any]  # float64 throughout, except labels
 
@@ -229,6 +231,27 @@ def centred_conditional_weights(
     return mean + np.linalg.solve(V @ K + lam * np.eye(n), V @ query)
 
 
+def completed_conditional_weights(
+    K: Array, k_x: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Weights of the regression of ``phi(y) - mu_Y`` on ``phi(x)``, with ``mu_Y`` added back.
+
+    ``mu_Y + (C_YX - mu_Y mu_X^T) (C_XX + lam I)^-1 phi(x)``: what the plain weights lack of a mass
+    of one goes to the sample.
+    """
+    w = _weights(w, len(K))
+    beta = conditional_weights(K, k_x, lam, w)
+    missing = 1 - beta.sum(axis=0)
+    return beta + (w * missing if beta.ndim == 1 else np.outer(w, missing))
+
+
+ESTIMATORS = {
+    False: conditional_weights,
+    True: centred_conditional_weights,
+    None: completed_conditional_weights,
+}
+
+
 def sum_rule_weights(
     K: Array, K_prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
 ) -> Array:
@@ -352,6 +375,74 @@ def bayes_importance(
         return root @ _pinv(root @ G @ root) @ root @ k_y
     D = np.diag(u)
     return D @ np.linalg.solve(G @ D + delta * np.eye(len(G)), k_y)
+
+
+def nonnegative_prior_weights(
+    K: Array, K_prior: Array, alpha: Array, lam: float, w: ArrayLike | None = None
+) -> Array:
+    """Weights p >= 0 of the least ``||Phi p - mu_pi||^2 + lam sum(p^2 / w)``, normalised.
+
+    Least squares in the features of the sample under the rows ``sqrt(lam / w)``, by the active-set
+    method of Lawson and Hanson.
+    """
+    w = _weights(w, len(K))
+    values, vectors = np.linalg.eigh((K + K.T) / 2)
+    kept = values > 1e-13 * values.max()
+    root = np.sqrt(values[kept])
+    system = np.vstack([(vectors[:, kept] * root).T, np.diag(np.sqrt(lam / w))])
+    target = np.concatenate([(vectors[:, kept] / root).T @ (K_prior @ alpha), np.zeros(len(K))])
+    p, _ = scipy.optimize.nnls(system, target, maxiter=100 * len(K))
+    return p / p.sum()
+
+
+def bayes_nonnegative(
+    K: Array,
+    G: Array,
+    K_prior: Array,
+    alpha: Array,
+    k_y: Array,
+    lam: float,
+    delta: float,
+    w: ArrayLike | None = None,
+) -> Array:
+    """Bayes' rule with non-negative prior weights p: posterior weights on the sample's x_i.
+
+    ``p o [Psi^T (Psi diag(p) Psi^T + delta(y) I)^-1 psi(y)]`` in the features of the sample's y.
+    The leverage of y is ``psi(y)^T (C_WW + delta I)^-1 psi(y) sum(p^2)``. Where it exceeds both 1/8
+    and twice its mean ``tr(C_WW (C_WW + delta I)^-1) sum(p^2)``, ``delta(y)`` is the ridge at which
+    it does not, and elsewhere delta. The total of the weights stays that of delta, if both are
+    positive. Not in the papers.
+    """
+    p = nonnegative_prior_weights(K, K_prior, alpha, lam, w)
+    values, vectors = np.linalg.eigh((G + G.T) / 2)
+    kept = values > 1e-13 * values.max()
+    root = np.sqrt(values[kept])
+    Psi, queries = vectors[:, kept] * root, (vectors[:, kept] / root).T @ _columns(k_y)
+    C, one = Psi.T @ np.diag(p) @ Psi, np.eye(int(kept.sum()))
+    share = p @ p
+    most = max(1 / 8, 2 * share * np.trace(np.linalg.solve(C + delta * one, C)))
+
+    def leverage(psi: Array, ridge: float) -> float:
+        return float(share * psi @ np.linalg.solve(C + ridge * one, psi))
+
+    def weights(psi: Array, ridge: float) -> Array:
+        return p * (Psi @ np.linalg.solve(C + ridge * one, psi))
+
+    result = []
+    for psi in queries.T:
+        plain = found = weights(psi, delta)
+        if leverage(psi, delta) > most:
+            ridge = scipy.optimize.brentq(
+                lambda log, psi=psi: leverage(psi, np.exp(log)) - most,
+                np.log(delta),
+                np.log(delta + share * psi @ psi / most),
+                xtol=1e-13,
+            )
+            found = weights(psi, np.exp(ridge))
+            if plain.sum() > 0 and found.sum() > 0:
+                found = found * plain.sum() / found.sum()
+        result.append(found)
+    return np.stack(result, axis=1).reshape(len(K), *np.shape(k_y)[1:])
 
 
 def bayes_reweighted(
@@ -628,7 +719,7 @@ def conditional_cross_covariance_norm(L: Array, U: Array, beta: Array) -> float:
 
 
 def leave_one_out_error(
-    K: Array, L: Array, lam: float, w: ArrayLike | None = None, centred: bool = False
+    K: Array, L: Array, lam: float, w: ArrayLike | None = None, centred: bool | None = False
 ) -> float:
     """Leave-one-out error of the operator-valued ridge regression, by refitting n times.
 
@@ -639,14 +730,14 @@ def leave_one_out_error(
     ``||psi(y_i) - mu_Y|x_i||^2 / (1 - S_ii)^2``, ``S_ij = beta_j(x_i)``, is exact. Dividing the
     objective by ``1 - w_i`` shows it to be the ordinary estimator with weights ``w / (1 - w_i)``
     and regularisation ``lam / (1 - w_i)``, which is how it is computed here. ``centred=True``
-    adds the intercept of the centred estimator.
+    adds the intercept of the centred estimator, None centres psi(y) alone.
 
     ``L`` is the Gram matrix of Y in which the loss is measured (one fixed reference kernel).
     Returns ``sum_i w_i loss_i``, the mean for uniform weights.
     """
     n = len(K)
     w = _weights(w, n)
-    estimator = centred_conditional_weights if centred else conditional_weights
+    estimator = ESTIMATORS[centred]
     total = 0.0
     for i in range(n):
         rest = np.delete(np.arange(n), i)
@@ -1532,6 +1623,37 @@ def filter_evidence(
     return ratios
 
 
+def mixture_evidence(
+    K_states: Array, observations: Any, predictions: Array, test: Array, eps: float
+) -> Array:
+    """``log p(y_t | y_1..t-1) / p(y_t)`` by Gaussian likelihoods, 0 where y_t is missing.
+
+    The likelihood of training state i is ``N(y; E[y|s_i], S)``, S the residuals' covariance (its
+    off-diagonal part shrunk by ``d/(d + n)``) over the squared share of free degrees. The
+    prediction's positive weights on the states are above the line; below it all states and one
+    more row, with twice the spread of the observations.
+    """
+    whole = np.concatenate(observations) if isinstance(observations, list) else observations
+    n, d = whole.shape
+    centre = whole.mean(axis=0)
+    Y = whole - centre
+    hat = K_states @ np.linalg.inv(K_states + n * eps * np.eye(n))
+    means = hat @ Y
+    S = (Y - means).T @ (Y - means) / n / (1 - np.trace(hat) / n) ** 2
+    S = np.where(np.eye(d) > 0, S, S * n / (d + n))
+    wide = 4 * Y.T @ Y / n
+    found = np.zeros(len(test))
+    for t, y in enumerate(test):
+        if np.isnan(y).any():
+            continue
+        u = positive_part(sum_rule_weights(K_states, K_states, predictions[t], eps))
+        likely = multivariate_normal(np.zeros(d), S).pdf(y - centre - means)
+        tail = multivariate_normal(np.zeros(d), wide).pdf(y - centre)
+        below = (likely.sum() + tail) / (n + 1)
+        found[t] = np.log((u / u.sum() * likely).sum() + 1e-6 * likely.mean()) - np.log(below)
+    return found
+
+
 def additive_filter(
     K_states: Array,
     K_observations: Array,
@@ -1563,7 +1685,7 @@ def additive_filter(
     U = K_observations[np.ix_(second, second)]  # Psi^T Psi
     transfer = K_states[np.ix_(first, second)]  # G = Upsilon^T Phi
     lam_transition = lam if lam_transition is None else lam_transition
-    estimator = centred_conditional_weights if centred else conditional_weights
+    estimator = ESTIMATORS[centred]
     beta = np.full(m, 1 / m) if initial is None else np.asarray(initial, float)
     beta = beta / beta.sum()
     beliefs, predictions = np.empty((len(columns), m)), np.empty((len(columns), m))
@@ -1799,7 +1921,7 @@ def incomplete_cholesky_ranks(K: Array, tol: float) -> tuple[int, int]:
 
 
 def leave_one_out_answers(
-    K: Array, F: Array, lam: float, w: ArrayLike | None = None, centred: bool = False
+    K: Array, F: Array, lam: float, w: ArrayLike | None = None, centred: bool | None = False
 ) -> Array:
     """``E[f|x_i]`` (n, q) by n refits, each without its row: see `leave_one_out_error`.
 
@@ -1808,7 +1930,7 @@ def leave_one_out_answers(
     """
     n = len(K)
     w = _weights(w, n)
-    estimator = centred_conditional_weights if centred else conditional_weights
+    estimator = ESTIMATORS[centred]
     answers = []
     for i in range(n):
         rest = np.delete(np.arange(n), i)

@@ -127,65 +127,67 @@ def test_kernels_say_where_they_are_characteristic() -> None:
         assert kernel.universal is None
 
 
-# --- modes of vectors ----------------------------------------------------------------------------
+# --- pre-images of vectors -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", SMOOTH, ids=repr)
-def test_modes_of_smooth_kernels_beat_a_fine_grid(kernel: Any, rng: np.random.Generator) -> None:
+def test_preimages_of_smooth_kernels_beat_a_fine_grid(
+    kernel: Any, rng: np.random.Generator
+) -> None:
     X = np.concatenate([rng.normal(-1.5, 0.4, size=(30, 2)), rng.normal(1.5, 0.4, size=(25, 2))])
     axis = np.linspace(-4, 4, 161)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     for scale in (1.0, 1 + 0.8 * rng.normal(size=55)):
         w = scale * np.full(55, 1 / 55)
         e = embed(X, kernel=kernel, weights=w)
-        mode = e.mode()
+        mode = e.preimage()
         assert objective(e, mode[None])[0] <= objective(e, np.concatenate([grid, X])).min() + 1e-9
         slope = w @ kernel.gradient(mode, X) - kernel.gradient(mode, mode[None])[0]
         assert np.linalg.norm(slope) < 1e-4 * abs(w).sum()
 
 
-def test_modes_in_batches_of_any_library(rng: np.random.Generator) -> None:
+def test_preimages_in_batches_of_any_library(rng: np.random.Generator) -> None:
     X, w = rng.normal(size=(30, 2)), rng.exponential(size=(2, 30)) ** 2
     for kernel in (Matern(2.5, 0.7), RationalQuadratic(1.0, 0.7), Polynomial(2), Linear()):
         e = embed(X, kernel=kernel, weights=w)
-        modes = e.mode()
-        assert_allclose(modes, np.stack([one.mode() for one in e]), atol=1e-4)
+        modes = e.preimage()
+        assert_allclose(modes, np.stack([one.preimage() for one in e]), atol=1e-4)
         if torch is not None:
-            same = embed(torch.asarray(X), kernel=kernel, weights=torch.asarray(w)).mode()
+            same = embed(torch.asarray(X), kernel=kernel, weights=torch.asarray(w)).preimage()
             assert isinstance(same, torch.Tensor)
             assert_allclose(same.numpy(), modes, atol=1e-4)
 
 
-def test_factors_and_constants_do_not_move_a_mode(rng: np.random.Generator) -> None:
+def test_factors_and_constants_do_not_move_a_preimage(rng: np.random.Generator) -> None:
     X, w = rng.normal(size=(30, 2)), signed(rng, 30)
     for kernel in (Gaussian(0.7), Matern(1.5, 0.7), Linear()):
-        mode = embed(X, kernel=kernel, weights=w).mode()
+        mode = embed(X, kernel=kernel, weights=w).preimage()
         for other in (3.0 * kernel, kernel + 1, 2.0 * (1 + kernel)):
-            assert_allclose(embed(X, kernel=other, weights=w).mode(), mode, atol=1e-12)
+            assert_allclose(embed(X, kernel=other, weights=w).preimage(), mode, atol=1e-12)
     assert_allclose(mode, w @ X)
 
 
 @pytest.mark.parametrize("kernel", [Laplace(0.8), Matern(0.5, 0.8), Energy()], ids=repr)
-def test_modes_of_kinked_kernels_are_atoms(kernel: Kernel, rng: np.random.Generator) -> None:
+def test_preimages_of_kinked_kernels_are_atoms(kernel: Kernel, rng: np.random.Generator) -> None:
     X, w = rng.normal(size=(40, 2)), signed(rng, 40)
     e, K = embed(X, kernel=kernel, weights=w), kernel(X)
     scores = [o.decoding_objective(w, K[:, i], K[i, i]) for i in range(40)]
-    assert_array_equal(e.mode(), X[int(np.argmin(scores))])
+    assert_array_equal(e.preimage(), X[int(np.argmin(scores))])
 
 
 # --- modes over candidates -----------------------------------------------------------------------
 
 
-def test_modes_over_candidates(rng: np.random.Generator) -> None:
+def test_preimages_over_candidates(rng: np.random.Generator) -> None:
     X, grid = rng.normal(size=(50, 2)), rng.uniform(-2, 2, size=(200, 2))
     for kernel in (Gaussian(0.6), Laplace(0.6), Polynomial(2)):
         e = embed(X, kernel=kernel, weights=signed(rng, 3, 50))
         expected = grid[(2 * e(grid) - kernel.diagonal(grid)).argmax(axis=1)]
-        assert_array_equal(e.mode(candidates=grid), expected)
-        assert_array_equal(e[0].mode(candidates=grid), expected[0])
-    assert embed(["a", "b", "b"]).mode(candidates=["a", "c"]) == "a"
+        assert_array_equal(e.preimage(candidates=grid), expected)
+        assert_array_equal(e[0].preimage(candidates=grid), expected[0])
+    assert embed(["a", "b", "b"]).preimage(candidates=["a", "c"]) == "a"
     joint = embed((X, ["u", "v"] * 25))
-    point, label = joint.mode(candidates=(X[:4], ["u", "v", "u", "v"]))
+    point, label = joint.preimage(candidates=(X[:4], ["u", "v", "u", "v"]))
     assert point.shape == (2,)
     assert label in {"u", "v"}
 
@@ -274,6 +276,18 @@ def test_decoding_a_grid_of_pairs(rng: np.random.Generator) -> None:
     assert joint.project().weights.min() >= 0
     assert joint.sample(3, rng=0)[1].shape == joint.herd(3)[0].shape == (3, 1)
     assert joint.quantile(0.5)[0] == np.median(X[:5])
+
+
+def test_pairs_of_a_grid_are_drawn_one_after_the_other(rng: np.random.Generator) -> None:
+    """5.5 standard errors in each of four cells: fails by chance less than once in a million."""
+    x, y = np.array(["a", "a", "a", "b"] * 10), np.array(["u", "u", "v", "v"] * 10)
+    model = ConditionalEmbedding(Delta(), Delta(), 0).fit(x, y)
+    n = 20_000
+    first, second = model.joint(embed(x), form="a").sample(n, rng=0)
+    for a, b, p in (("a", "u", 1 / 2), ("a", "v", 1 / 4), ("b", "u", 0), ("b", "v", 1 / 4)):
+        share = ((first == a) & (second == b)).mean()
+        assert abs(share - p) <= 5.5 * np.sqrt(p * (1 - p) / n)
+    assert (first[:-1] == first[1:]).mean() < 0.7  # in no order
 
 
 def path(t: np.ndarray) -> np.ndarray:
@@ -630,4 +644,5 @@ def test_a_density_is_near_the_truth(rng: np.random.Generator) -> None:
 def test_the_functions_behind_the_methods(rng: np.random.Generator) -> None:
     X = rng.normal(size=(20, 2))
     e = embed(X, kernel=Gaussian(0.8))
-    assert_array_equal(decoding.mode(e.kernel, e.atoms, e.weights[None])[0], e.mode())
+    assert_array_equal(decoding.preimage(e.kernel, e.atoms, e.weights[None])[0], e.preimage())
+    assert_array_equal(decoding.highest(X, e.weights), e.mode())

@@ -410,8 +410,9 @@ def test_pipelines_searches_clones_frames() -> None:
     frame = pd.DataFrame({"a": X[:, 0], "b": X[::-1, 0] ** 2})
     p = EmbeddingDensity(random_state=0).fit(frame)
     assert_array_equal(p.feature_names_in_, ["a", "b"])
+    assert_array_equal(p.score_samples(frame[["b", "a"]]), p.score_samples(frame))
     with pytest.raises(ValueError, match="feature names"):
-        p.score_samples(frame[["b", "a"]])
+        p.score_samples(frame.rename(columns={"b": "c"}))
     assert repr(EmbeddingDensity(epsilon=0.1)) == "EmbeddingDensity(epsilon=0.1)"
 
 

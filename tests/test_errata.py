@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from meanmap.kernels import Constant, Delta, Gaussian, Kernel, Laplace, Linear, 
 from meanmap.spaces import PivotedCholesky
 from oracles import Array
 
+Plain = partial(ConditionalEmbedding, centered=False)  # the form of the papers
 FINE = PivotedCholesky(tol=1e-13)
 
 # Regularisation strong enough that a misprint in it shows.
@@ -64,9 +66,7 @@ class Problem:
         return self.gram(self.y, self.queries_y)
 
     def fit(self, lam: float = LAM, **options) -> ConditionalEmbedding:
-        return ConditionalEmbedding(self.kernel, self.kernel, lam, FINE, **options).fit(
-            self.x, self.y
-        )
+        return Plain(self.kernel, self.kernel, lam, FINE, **options).fit(self.x, self.y)
 
     def embed_prior(self) -> Embedding:
         return embed(self.prior, self.kernel, self.alpha)
@@ -171,7 +171,7 @@ def experiment() -> dict[str, Array]:
             squared = ((means - truth) ** 2).sum(axis=1).mean()
             errors.setdefault(name, []).append(float(squared))
 
-        model = ConditionalEmbedding(Gaussian(), Gaussian(), 1e-2).fit(x, y)
+        model = Plain(Gaussian(), Gaussian(), 1e-2).fit(x, y)
         kx, ky = model.kernel_x_, model.kernel_y_
         record("squared", model.posterior(prior, "squared", 1e-4).predict(at))
         record("importance", model.posterior(prior).predict(at))
@@ -199,7 +199,7 @@ def test_002_figure_1_as_printed_loses_to_the_prior_mean(experiment):
 
 def test_002_first_belief_has_no_factor_T(problem):
     p = problem
-    reverse = ConditionalEmbedding(p.kernel, p.kernel, LAM, FINE).fit(p.y, p.x)
+    reverse = Plain(p.kernel, p.kernel, LAM, FINE).fit(p.y, p.x)
     belief = reverse.weights(p.queries_y)
     printed = o.printed_002_alpha1(p.G, p.k_y, LAM).T
     assert distance(belief, o.initial_filter_weights(p.G, p.k_y, LAM).T, p.K) < EQUAL
@@ -251,12 +251,12 @@ def test_001_theorem_5_drops_the_mean(problem):
 def test_001_theorem_5_on_a_line_with_an_intercept():
     x = np.linspace(-1, 2, 25)[:, None]
     y = 3 + 2 * x
-    model = ConditionalEmbedding(Linear(), Linear(), 1e-9, centered=True).fit(x, y)
+    model = Plain(Linear(), Linear(), 1e-9, centered=True).fit(x, y)
     assert model.predict([[0.5]]).item() == pytest.approx(4.0)
     printed = o.printed_001_theorem5(o.linear(x, x), o.linear(x, np.array([[0.5]])), 1e-9)
     assert (printed.T @ y).item() == pytest.approx(1.0)
     # without the constant that centring restores, the line goes through the origin
-    bare = ConditionalEmbedding(Linear(), Linear(), 1e-9).fit(x, y).predict([[0.0]])
+    bare = Plain(Linear(), Linear(), 1e-9).fit(x, y).predict([[0.0]])
     assert bare.item() == pytest.approx(0.0, abs=1e-12)
 
 
@@ -273,7 +273,7 @@ def test_001_theorem_9_drops_the_mean_too(problem):
     # on pairs, phi(s) and psi(o) side by side: the kernel k(s, s') + k(o, o')
     one = Constant(1.0)
     side_by_side = p.kernel @ one + one @ p.kernel
-    model = ConditionalEmbedding(side_by_side, p.kernel, LAM, FINE, centered=True)
+    model = Plain(side_by_side, p.kernel, LAM, FINE, centered=True)
     model.fit((states, observations), following)
     observed = np.repeat(observations[3:4], n, axis=0)
     step = model.push(embed((following, observed), side_by_side, beta))
@@ -310,7 +310,7 @@ def test_002_cross_validation_in_the_candidates_own_space(seed):
         totals = np.zeros(2)
         for held in folds:
             train = np.setdiff1d(np.arange(60), held)
-            model = ConditionalEmbedding(kernel, kernel, 1e-2, FINE).fit(x[train], y[train])
+            model = Plain(kernel, kernel, 1e-2, FINE).fit(x[train], y[train])
             posterior = model.posterior(embed(x[train], kernel), "squared", 1e-4)
             average = posterior.push(embed(y[held], kernel)).weights
             for i, measure in enumerate((kernel, reference)):
@@ -336,11 +336,11 @@ def test_the_loss_is_measured_in_one_reference_kernel(seed):
     own, fixed = [], []
     for bandwidth in BANDWIDTHS:
         kernel = Gaussian(bandwidth)
-        model = ConditionalEmbedding(kernel, kernel, 1e-3).fit(x, y)
+        model = Plain(kernel, kernel, 1e-3).fit(x, y)
         own.append(model.loss(new_x, new_y, reference=kernel))
         fixed.append(model.loss(new_x, new_y))
         # the kernel on Y has no part in the weights, and none in the measure
-        other = ConditionalEmbedding(kernel, Laplace(0.4), 1e-3).fit(x, y)
+        other = Plain(kernel, Laplace(0.4), 1e-3).fit(x, y)
         assert other.loss(new_x, new_y) == pytest.approx(fixed[-1], rel=1e-9)
     assert np.argmin(own) == len(own) - 1
     assert 0 < np.argmin(fixed) < len(fixed) - 1
@@ -397,7 +397,7 @@ FINITE = ["linear", "trace", "delta"]
 @pytest.mark.parametrize("kind", FINITE)
 def test_004_section_4_1_swaps_its_factors(kind):
     kernel, x, y, PX, PY = with_features(kind)
-    C = ConditionalEmbedding(kernel, kernel, LAM).fit(x, y).operator_.matrix
+    C = Plain(kernel, kernel, LAM).fit(x, y).operator_.matrix
     assert_allclose(C, o.operator_conditional(PX, PY, LAM), atol=1e-10)
     printed = o.printed_004_conditional(PX, PY, LAM)
     assert np.linalg.norm(printed - C) > DIFFERENT * np.linalg.norm(C)
@@ -408,7 +408,7 @@ def test_004_section_2_1_omits_a_transpose(kind):
     """`C_Y|X C_XX = C_YX`; the notes have `C_X|Y C_YY`, which is C_XY."""
     kernel, x, y, PX, PY = with_features(kind)
     C_XX, C_YX = o.operator_joint([PX, PX]), o.operator_joint([PY, PX])
-    model = ConditionalEmbedding(kernel, kernel, 0).fit(x, y)
+    model = Plain(kernel, kernel, 0).fit(x, y)
     assert_allclose(model.operator_.matrix @ C_XX, C_YX, atol=1e-10)
     # the library's joints are ordered (X, Y); form (b) finds the training weights back only with
     # a kernel that has constants, which linear and trace kernels do not

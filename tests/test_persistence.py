@@ -287,7 +287,7 @@ OBJECTS: dict[str, Entry] = {
     ),
     "posterior-before": (conditional, lambda m: answers(m.posterior(prior()))),
 }
-for _method in ("importance", "squared", "reweighted"):
+for _method in ("nonnegative", "importance", "squared", "reweighted"):
     OBJECTS[f"posterior-{_method}"] = (
         lambda method=_method: conditional().posterior(prior(), method),
         answers,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from meanmap.spaces import Explicit, PivotedCholesky
 from oracles import Array
 
 AGREE = 1e-6
+Plain = partial(ConditionalEmbedding, centered=False)  # the form of the papers
 FINE = PivotedCholesky(tol=1e-12)
 
 # --------------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ class Problem:
 
     def fit(self, lam: float, **options: Any) -> ConditionalEmbedding:
         options = {"basis": FINE, **options}
-        model = ConditionalEmbedding(self.kernel(0), self.kernel(1), lam, **options)
+        model = Plain(self.kernel(0), self.kernel(1), lam, **options)
         return model.fit(self.x, self.y, sample_weight=self.w)
 
     def prior(self, **options: Any) -> Embedding:
@@ -347,7 +348,7 @@ def test_a_joint_embedding_and_its_norms(problem):
 def test_conditional_cross_covariance(problem, lam, centered):
     """001, eq. 9: `C_YZ|x = mu_YZ|x - mu_Y|x (x) mu_Z|x`, weights as they are."""
     p = problem
-    model = ConditionalEmbedding(p.kernel(0), p.kernel(1) @ p.kernel(2), lam, FINE, centered)
+    model = Plain(p.kernel(0), p.kernel(1) @ p.kernel(2), lam, FINE, centered=centered)
     answers = model.fit(p.x, (p.y, p.z), sample_weight=p.w).given(p.points(0, "queries"))
     oracle = o.centred_conditional_weights if centered else o.conditional_weights
     L, U = p.gram(1), p.gram(2)
@@ -371,6 +372,7 @@ def test_conditional_cross_covariance(problem, lam, centered):
 BAYES = {
     ("squared", "a"): o.bayes_squared_a,
     ("squared", "b"): o.bayes_squared_b,
+    ("nonnegative", "b"): o.bayes_nonnegative,
     ("importance", "b"): o.bayes_importance,
     ("reweighted", "b"): o.bayes_reweighted,
 }
@@ -401,7 +403,9 @@ def test_bayes_rule(problem, method, form, lam, delta):
     assert calm.sum() >= 4
     where = "prior" if form == "a" else "sample"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore" if method == "reweighted" else "error", ConflictWarning)
+        # the step for observations that conflict with the prior is part of these definitions
+        defined = method in ("reweighted", "nonnegative")
+        warnings.simplefilter("ignore" if defined else "error", ConflictWarning)
         answer = posterior.given(p.points(1, "queries")[calm])
     cross = p.gram(0, "queries", where)
     agrees(answer, truth[calm], p.gram(0, where, where), cross, p.points(0, "queries"))
@@ -478,7 +482,7 @@ def test_no_regularisation_is_the_pseudo_inverse(basis, centered):
     y = x + 0.1 * rng.normal(size=x.shape)
     K, G = o.polynomial(x, x), o.polynomial(y, y)
     kernel = Polynomial(2, 1.0)
-    model = ConditionalEmbedding(kernel, kernel, 0, basis, centered).fit(x, y)
+    model = Plain(kernel, kernel, 0, basis, centered=centered).fit(x, y)
     oracle = o.centred_conditional_weights if centered else o.conditional_weights
     truth = oracle(K, K[:, :5], 0.0).T
     assert relative_error(model.given(x[:5]).weights, truth, G) < AGREE

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
@@ -232,6 +234,50 @@ def test_an_interrupted_stream_goes_on_from_its_file(tmp_path: Path) -> None:
     assert_allclose(found.predict(at), whole, rtol=1e-12)
     again = feed(clone(model), _batches(), save_to=path)  # nothing is left to do
     assert_allclose(again.predict(at), whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [np.ones((4, 2)) + i for i in range(3)],  # other rows
+        [np.eye(4, 2) + i for i in (1, 0, 2)],  # another order
+        [np.eye(4, 2) + i for i in range(1)],  # too few
+        [(np.eye(4, 2) + i, None, [1.0, 2.0, 1.0, 1.0]) for i in range(3)],  # other weights
+    ],
+)
+def test_other_batches_than_those_in_the_file_are_refused(tmp_path: Path, other: list) -> None:
+    path = tmp_path / "stream.npz"
+    feed(RunningEmbedding(Gaussian(1.0)), [np.eye(4, 2) + i for i in range(2)], save_to=path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"stream\.npz has seen.*remove this one"):
+        feed(RunningEmbedding(Gaussian(1.0)), other, save_to=path)
+    assert path.read_bytes() == before
+
+
+def test_equal_batches_are_recognised_whatever_holds_them(tmp_path: Path) -> None:
+    rows = [np.random.default_rng(i).normal(size=(6, 2)) for i in range(3)]
+    frames = [pd.DataFrame(x, columns=["a", "b"]) for x in rows]
+    for batches in (rows, frames, [list(map(list, x)) for x in rows]):
+        path = tmp_path / f"{type(batches[0]).__name__}.npz"
+        feed(RunningEmbedding(Gaussian(1.0)), batches[:2], save_to=path)
+        copies = [deepcopy(batch) for batch in batches]
+        assert feed(RunningEmbedding(Gaussian(1.0)), copies, save_to=path).total_ == 18
+    path = tmp_path / "layout.npz"
+    feed(RunningEmbedding(Gaussian(1.0)), rows[:2], save_to=path)
+    turned = [np.asfortranarray(x) for x in rows]
+    assert feed(RunningEmbedding(Gaussian(1.0)), turned, save_to=path).total_ == 18
+
+
+def test_other_settings_than_those_in_the_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "stream.npz"
+    rows = [np.eye(4, 2) + i for i in range(2)]
+    feed(RunningEmbedding(Gaussian(1.0)), rows, save_to=path)
+    with pytest.raises(ValueError, match=r"kernel=Gaussian\(bandwidth=1.*kernel=Gaussian.*2\.0"):
+        feed(RunningEmbedding(Gaussian(2.0)), rows, save_to=path)
+    with pytest.raises(ValueError, match="basis=None, but the one given has basis=PivotedChol"):
+        feed(RunningEmbedding(Gaussian(1.0), PivotedCholesky(1e-3)), rows, save_to=path)
+    model = RunningEmbedding(Gaussian(1.0))  # the model of an interrupted run, fitted in part
+    assert feed(model.partial_fit(rows[0]), rows, save_to=path).total_ == 8
 
 
 def test_feeding_refuses_in_words(tmp_path: Path) -> None:

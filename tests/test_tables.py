@@ -199,7 +199,13 @@ def test_chain_rule(form, t):
     exact(joint.marginal(1)(t.names_y), truth.sum(axis=0))
 
 
-BAYES = [("squared", "a"), ("squared", "b"), ("importance", "b"), ("reweighted", "b")]
+BAYES = [
+    ("squared", "a"),
+    ("squared", "b"),
+    ("nonnegative", "b"),
+    ("importance", "b"),
+    ("reweighted", "b"),
+]
 
 
 @pytest.mark.parametrize(("method", "form"), BAYES)

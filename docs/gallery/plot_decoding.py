@@ -41,8 +41,8 @@ for q, value in zip(levels, belief.quantile(levels)[:, 0], strict=True):
     print(f"{q:4.0%} quantile {value:5.2f}, exact {grid[np.searchsorted(cdf, q), 0]:5.2f}")
 
 # %%
-# **Modes.** ``mode()`` is the point whose feature is nearest to the embedding. The other hump is
-# found among candidates of your own.
+# **Modes.** ``mode()`` is where the density of the belief is highest. The other hump is found among
+# candidates of your own.
 
 right = belief.mode()
 left = belief.mode(candidates=np.linspace(-2.5, 0, 501)[:, None])

@@ -27,6 +27,7 @@ from meanmap.arrays import (
     to_library,
     to_numpy,
 )
+from meanmap.frames import column_names
 
 #: The largest numbers taken: products of their squares still fit (in single precision, squares).
 LARGEST, LARGEST_SINGLE = 1e75, 1e17
@@ -108,30 +109,43 @@ def numbers(value: Any, name: str) -> Array:
             with np.errstate(over="ignore"):
                 array = array.astype(np.float64)
     array = to_float(array)
-    finite(array, name)
+    finite(array, name, column_names(value))
     return array
 
 
-def finite(array: Array, name: str) -> None:
-    """Refuse NaN and infinities, by the rows that have them, and what overflows when squared."""
+def finite(array: Array, name: str, columns: Sequence[Any] | None = None) -> None:
+    """Refuse NaN and infinities, by the cells that have them, and what overflows when squared."""
     xp = namespace(array)
     if 0 in array.shape:
         return
     most = LARGEST if epsilon(array) < 1e-10 else LARGEST_SINGLE
     if not float(xp.max(xp.abs(array))) <= most:  # nor is NaN
-        bad = ~np.isfinite(to_numpy(array))
+        host = to_numpy(array)
+        bad = ~np.isfinite(host)
         if not bad.any():
+            cell: Sequence[Any] = np.unravel_index(int(np.argmax(np.abs(host))), host.shape)
             raise ValueError(
-                f"{name} holds numbers as large as {float(xp.max(xp.abs(array))):.3g}, whose "
-                f"squares overflow in {array.dtype}; expected at most {most:g}. Divide them by "
-                "their scale first"
+                f"{name} holds numbers as large as {abs(float(host[cell])):.3g} "
+                f"({_place(cell, host.shape, columns)}), whose squares overflow in {array.dtype}; "
+                f"expected at most {most:g}. Fix it, or divide them by their scale first"
                 + (", or pass double precision." if most == LARGEST_SINGLE else ".")
             )
         rows = np.unique(np.nonzero(bad)[0]) if bad.ndim else np.zeros(1, dtype=int)
+        cell = tuple(index[0] for index in np.nonzero(bad)) if bad.ndim else ()
         raise ValueError(
             f"{name} contains NaN or infinity in {rows.size} of {len(bad) if bad.ndim else 1} "
-            f"rows (the first is row {rows[0]}). Drop or impute those rows before."
+            f"rows (the first is {_place(cell, host.shape, columns)}). Drop or impute those rows "
+            "before."
         )
+
+
+def _place(cell: Sequence[Any], shape: tuple[int, ...], columns: Sequence[Any] | None) -> str:
+    """Where a number stands, in words."""
+    row = f"row {int(cell[0]) if len(cell) else 0}"
+    if len(shape) != 2 or (shape[1] == 1 and columns is None):
+        return row
+    column = int(cell[1])
+    return f"{row}, column {column if columns is None else columns[column]!r}"
 
 
 def _not_empty(array: Array, name: str) -> None:

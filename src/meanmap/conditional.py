@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from copy import copy
 from inspect import signature
@@ -26,9 +27,10 @@ from meanmap.arrays import (
 )
 from meanmap.chunks import Chunks, answered, is_chunked
 from meanmap.embeddings import Deferred, Embedding, JointEmbedding
+from meanmap.frames import in_order, seen_columns
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.kernels.base import same_value
-from meanmap.linalg import Spectrum, with_constant
+from meanmap.linalg import RegularizationWarning, Spectrum, with_constant
 from meanmap.operators import ConditionalOperator, StreamedOperator
 from meanmap.pairs import (
     as_target,
@@ -43,6 +45,7 @@ from meanmap.selection import (
     SCHEDULES,
     LeaveOneOut,
     bandwidth_candidates,
+    centre_targets,
     effective_size,
     inverse_from_moments,
     leave_one_out,
@@ -85,9 +88,12 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         n^(-1/2), "fukumizu2013" n^(-1/3), the rates of those papers' theorems.
     basis : a basis, a pair of them (x, y), or None
         How the spaces get their coordinates; fitted spaces are taken as they are.
-    centered : bool
-        Centre ψ(x) and φ(y) and add the mean back (Song et al. 2009, Theorem 5, mean restored): far
-        from the data the answer is then the marginal of Y rather than nothing.
+    centered : None, True or False
+        None regresses φ(y) less its mean on ψ(x) and adds the mean back: weights sum to one,
+        answers move with Y if it is shifted, and far from the data they are the marginal of Y.
+        True centres ψ(x) as well (Song et al. 2009, Theorem 5, mean restored), as None does for
+        unbounded kernels on X, such as the linear one, which have no constants. False is the plain
+        form of the papers, whose weights `(K + nλI)⁻¹ k_x` need not sum to one.
 
     Attributes
     ----------
@@ -118,7 +124,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         kernel_y: Any = None,
         regularization: float | str = "auto",
         basis: Any = None,
-        centered: bool = False,
+        centered: bool | None = None,
     ) -> None:
         self.kernel_x = kernel_x
         self.kernel_y = kernel_y
@@ -148,6 +154,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         points_x, points_y, kernel_x, kernel_y, bases, w, flat, rows_given = pairs
         if isinstance(given, str) and given != "auto":
             given = SCHEDULES[given][0](effective_size(w))
+        centered = centering(self.centered, kernel_x)
         kernel_y = kernel_y.resolve(points_y, w)
         space_y, psi_y = placed(kernel_y, bases[1], points_y, w)
         norms = kernel_y._diagonal(points_y)
@@ -160,7 +167,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             space, psi = placed(kernel.resolve(X, v), bases[0], X, v)
             nested = isinstance(space._coordinates, Pivots)
             with one_blas_thread(psi.shape[1] < SMALL):
-                solved = regularized_inverse(psi, phi, k, v, given, self.centered, nested, search)
+                solved = regularized_inverse(psi, phi, k, v, given, centered, nested, search)
             return space, psi, *solved
 
         tried = bandwidth_candidates(kernel_x)
@@ -172,7 +179,15 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         sums = None
         if known_rank(bases[0]) * count(points_x) > LARGE:
             space_x, inverse, regularization, loo, sums = self._large(
-                kernel_x.resolve(points_x, w), bases[0], points_x, points_y, psi_y, norms, w, given
+                kernel_x.resolve(points_x, w),
+                bases[0],
+                points_x,
+                points_y,
+                psi_y,
+                norms,
+                w,
+                given,
+                centered,
             )
             psi_x: Any = Deferred(space_x, points_x)
         else:
@@ -192,25 +207,35 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         self._seen: Seen | None = None
         self._raw_total = raw_total(sample_weight, rows_given)
         arguments = (space_x, space_y, points_y, psi_y)
+        options: dict[str, Any] = {
+            "intercept": bool(centered),
+            "regularization": regularization,
+            "rest": w if centered is None else None,
+        }
         if sums is None:
             rows = psi_x
-            if self.centered:
+            if centered:
                 xp = namespace(psi_x)
                 rows = xp.concat([psi_x, xp.ones_like(psi_x[:, :1])], axis=1)
             self._operator: ConditionalOperator | None = ConditionalOperator(
-                *arguments, rows, w, inverse, intercept=self.centered
+                *arguments, rows, w, inverse, **options
             )
         else:
-            rows = Deferred(space_x, points_x, self.centered)
+            rows = Deferred(space_x, points_x, bool(centered))
+            cross, moments, middles, means = sums
             self._operator = StreamedOperator(
                 *arguments,
                 rows,
                 w,
                 inverse,
-                intercept=self.centered,
-                cross=sums[0],
-                moments=sums[1],
+                cross=cross,
+                moments=moments,
+                middles=middles,
+                means=means,
+                **options,
             )
+        if loo is not None and loo.edge:
+            warn_at_edge(loo)
         return self
 
     def _large(
@@ -223,7 +248,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         norms: Array,
         w: Array,
         given: float | str,
-    ) -> tuple[Space, Array, float, LeaveOneOut | None, tuple[Array, list[Array]]]:
+        centered: bool | None,
+    ) -> tuple[Space, Array, float, LeaveOneOut | None, tuple[Any, ...]]:
         """The fit without the sample's coordinates, which would be too many to keep."""
         xp = namespace(psi_y)
         columns = [psi_y, xp.ones_like(psi_y[:, :1]), *value_columns(points_y)]
@@ -237,14 +263,18 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         rows = space._transform(take(points_x, some))
         sample = (rows, *(take(part, some) for part in (psi_y, w, norms)))
         nested = isinstance(space._coordinates, Pivots)
-        solved = inverse_from_moments(C, cross, mu, nu, sample, given, self.centered, nested)
+        solved = inverse_from_moments(C, cross, mu, nu, sample, given, centered, nested)
         moments = [B[i:j] for i, j in pairwise(ends[1:])]
-        if self.centered:
+        if centered is False:
+            return space, *solved, (cross, moments, None, (mu, nu))
+        middles = [w @ column for column in columns[2:]]
+        moments = [
+            centred_moments(m, middle, mu, bool(centered))
+            for m, middle in zip(moments, middles, strict=True)
+        ]
+        if centered:
             cross = xp.concat([cross, nu[:, None]], axis=1)
-            totals = [w @ column for column in columns[2:]]
-            pairs = zip(moments, totals, strict=True)
-            moments = [xp.concat([m, total[:, None]], axis=1) for m, total in pairs]
-        return space, *solved, (cross, moments)
+        return space, *solved, (cross, moments, middles, (mu, nu))
 
     # --- streams ------------------------------------------------------------------------------
 
@@ -343,12 +373,20 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         sums = self._seen.sums
         xp, total = namespace(sums.xx), sums.total
         mu, C_XX, C_YX = sums.x / total, sums.xx / total, sums.yx / total
-        if self.centered:
+        centered = centering(self.centered, self.kernel_x_)
+        nu, rest, middles = sums.y / total, None, None
+        if centered is None:
+            rest = self._frame.weights(nu[:, None])[:, 0]
+        elif centered:
             C_XX = C_XX - mu[:, None] * mu[None, :]
-            C_YX = xp.concat([C_YX, (sums.y / total)[:, None]], axis=1)
+            C_YX = xp.concat([C_YX, nu[:, None]], axis=1)
         spectrum = Spectrum.of(C_XX)
         H = spectrum.inverse(spectrum.sufficient(self.regularization_))
-        moments = [m / total if self.centered else m[:, :-1] / total for m in sums.moments]
+        moments = [m[:, :-1] / total for m in sums.moments]
+        if centered is not False:
+            middles = [m[:, -1] / total for m in sums.moments]
+            pairs = zip(moments, middles, strict=True)
+            moments = [centred_moments(m, middle, mu, bool(centered)) for m, middle in pairs]
         rows = self._frame.weights(C_YX)
         return StreamedOperator(
             self.space_x_,
@@ -357,11 +395,13 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             self._frame.coordinates,
             rows,
             xp.ones_like(rows[:, 0]),
-            with_constant(H, mu) if self.centered else H,
-            intercept=self.centered,
+            with_constant(H, mu) if centered else H,
+            intercept=bool(centered),
             cross=C_YX,
             moments=moments,
-            ridge=False,
+            middles=middles,
+            rest=rest,
+            means=(mu, nu),
         )
 
     # --- queries ------------------------------------------------------------------------------
@@ -377,18 +417,19 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     def _counted(self, X: Any) -> Any:
         """Rows that have as many columns as the training rows, by the same names."""
-        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
-            validate_data(self, X=X, reset=False, skip_check_array=True)
-        return X
+        known = hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2
+        return seen_columns(self, X) if known else X
 
     def _named(self, x: Any) -> Any:
         """Queries, whose columns have the names of the training columns if they have any."""
-        if hasattr(self, "n_features_in_") and hasattr(x, "columns"):
-            validate_data(self, X=x, reset=False, skip_check_array=True)
-        return x
+        known = hasattr(self, "n_features_in_") and hasattr(x, "columns")
+        return seen_columns(self, x) if known else x
 
     def predict(self, X: Any) -> Array:
-        """`E[Y|x]` at each row, shaped like Y: kernel ridge regression with alpha = nλ."""
+        """`E[Y|x]` at each row, shaped like Y, the mean of `given(x)`.
+
+        Kernel ridge regression of Y less its mean, with alpha = nλ.
+        """
         if is_chunked(X):
             example = self._means(take(self.sides()[0].points, slice(0, 1)))
             return answered(X, self.predict, example)
@@ -403,7 +444,11 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         return self.fitted_operator().expect(f, self._named(x))
 
     def weights(self, x: Any) -> Array:
-        """The weights β(x) on the sample's Y, `(K + nλI)⁻¹ k_x` (Song et al. 2009, Theorem 5)."""
+        """The weights on the sample's Y, which sum to one unless `centered=False`.
+
+        `β(x) = (K + nλI)⁻¹ k_x` (Song et al. 2009, Theorem 5), and what is missing of a mass of
+        one added to the weights of the sample.
+        """
         return self.fitted_operator().weights(self._named(x))
 
     def functional(self, f: Callable[[Points], Array]) -> Any:
@@ -460,7 +505,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     def posterior(
         self,
         prior: Any,
-        method: str = "importance",
+        method: str = "nonnegative",
         regularization: float | str | None = None,
         form: str = "b",
         power: float = 1.0,
@@ -480,8 +525,11 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             w = self.weights_
             with one_blas_thread(y.coordinates.shape[1] < SMALL):
                 spectrum = Spectrum.of(y.coordinates.T @ (w[:, None] * y.coordinates))
-                norms = self.kernel_x_._diagonal(x.points)
-                loo = leave_one_out(spectrum, y.coordinates, x.coordinates, w, norms)
+                targets, norms, mu = x.coordinates, self.kernel_x_._diagonal(x.points), None
+                if self.centered is not False:
+                    targets, norms = centre_targets(targets, norms, w @ targets)
+                    mu = w @ y.coordinates
+                loo = leave_one_out(spectrum, y.coordinates, targets, w, norms, False, mu=mu)
             self._reverse = spectrum, loo
         return self._reverse
 
@@ -504,8 +552,10 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         """The plain conditional P(X|Y) of the training sample."""
         x, y = self.sides()
         spectrum = self._reversed()[0]
-        inverse = spectrum.inverse(spectrum.sufficient(regularization))
-        return x.operator(y, self.weights_, inverse)
+        regularization = spectrum.sufficient(regularization)
+        inverse = spectrum.inverse(regularization)
+        completed = self.centered is not False
+        return x.operator(y, self.weights_, inverse, None, regularization, completed)
 
     # --- scores -------------------------------------------------------------------------------
 
@@ -542,6 +592,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if self.kernel_y_.on_vectors:
             predicted = to_numpy(self.predict(X))
+            y = in_order(y, self.kernel_y_.names, "y", "the training targets")
             truth = to_numpy(checks.numbers(y, "y"))
             from sklearn.metrics import r2_score
 
@@ -565,3 +616,31 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
+
+
+def centering(asked: bool | None, kernel: Kernel) -> bool | None:
+    """What is centred: nothing (False), targets (None), or both sides (True)."""
+    return True if asked is None and not kernel.bounded else asked
+
+
+def centred_moments(moments: Array, middle: Array, mu: Array, constant: bool) -> Array:
+    """`Σ w (y - c) ψ(x)ᵀ` from `Σ w y ψ(x)ᵀ`; with a column of zeros for a constant."""
+    found = moments - middle[:, None] * mu[None, :]
+    xp = namespace(found)
+    return xp.concat([found, xp.zeros_like(found[:, :1])], axis=1) if constant else found
+
+
+def warn_at_edge(loo: LeaveOneOut) -> None:
+    """Say that the regularisation of least error is the first or the last that was tried."""
+    remedy = (
+        "Y may be a function of X without noise, the kernel on X may be too wide, or rows may be "
+        "nearly repeated"
+        if loo.edge == "smallest"
+        else "X may tell nothing of Y"
+    )
+    warnings.warn(
+        f"leave-one-out chose the {loo.edge} regularisation that it tried, {loo.best:.3g}, where "
+        f"errors still fall: {remedy}. Pass regularization= to choose another.",
+        RegularizationWarning,
+        stacklevel=3,
+    )

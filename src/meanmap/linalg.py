@@ -158,3 +158,37 @@ def with_constant(H: Array, mu: Array) -> Array:
     g = (H @ mu)[:, None]
     corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
     return xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])
+
+
+# --- columns in their units -----------------------------------------------------------------------
+
+FAR = 100.0  # times the middle deviation: a number beyond says nothing of the unit of its column
+
+
+def far_cells(columns: np.ndarray, limit: float = FAR) -> np.ndarray:
+    """Which numbers lie so many times the middle deviation from the median of their column.
+
+    The middle deviation is the median of those that are not 0, so that a column of many ties and a
+    few other values has a scale.
+    """
+    away = np.abs(columns - np.median(columns, axis=0))
+    suspects = np.flatnonzero(away.max(axis=0) > limit * np.median(away, axis=0))
+    far = np.zeros(columns.shape, dtype=bool)
+    for j in suspects:
+        others = away[away[:, j] > 0, j]
+        if len(others):
+            far[:, j] = away[:, j] > limit * np.median(others)
+    return far
+
+
+def column_moments(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each column, without numbers that lie far from all others.
+
+    A single wrong number, such as 1e30 for a missing one, would otherwise be the deviation of its
+    column, in units of which nothing else is left of the column.
+    """
+    far = far_cells(columns)
+    if not far.any():
+        return columns.mean(axis=0), columns.std(axis=0)
+    kept = np.where(far, np.nan, columns)
+    return np.nanmean(kept, axis=0), np.nanstd(kept, axis=0)

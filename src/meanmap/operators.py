@@ -10,8 +10,13 @@ are `scale ∘ rows H ψ(x)`:
 | posterior (b), squared | u | Ψ_Y | (C_WW² + δI)⁻¹ C_WW |
 | posterior (a), squared | α | Ψ̃ (C_XX + λI)⁻¹ C_XY | the same |
 | posterior, importance | u₊ | Ψ_Y | (C_WW + δI)⁻¹ |
+| posterior, nonnegative | p | Ψ_Y | (C_WW + δI)⁻¹, δ raised where ψ(y) has too much leverage |
 
 The reweighted posterior is not linear in ψ(y) and has a class of its own.
+
+These weights need not sum to one: little of them is left far from the data. An operator that was
+given `rest`, the weights of the target's marginal, adds what is missing of it,
+`β(x) + (1 - Σβ(x)) rest`, which is the regression of φ(y) - μ on ψ(x) with the mean μ restored.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ import warnings
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
+
+import numpy as np
 
 from meanmap.arrays import (
     Array,
@@ -48,9 +55,24 @@ from meanmap.kernels import Kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Space
 
+#: What an operator computes when it is first asked, and does not save.
+COMPUTED = (
+    "_coordinates",
+    "_mass",
+    "_means",
+    "_has_mass",
+    "_typical",
+    "_widest",
+    "_usual_leverage",
+)
 FAR = 0.05  # a query whose support is below this lies far from the data
+OUTSIDE = 4.0  # times the variance of answers at training points: beyond them
+UNSURE = 0.05  # what the mass of weights differs from one by, at least, outside the data
+LOOKED = 2000  # training rows at most that the largest variance is taken from
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which a posterior's weights cancel
 ALONE = 1e-6  # 1 - hᵢ of a row that alone decides the answer at its own point
+LEVERAGE = 1 / 8  # an answer rests on eight rows of average weight, at least
+OUTLYING = 3.0  # times the leverage of nearly all rows: the prior does not predict such a query
 UNLIKELY = 0.03  # an observation with less evidence than this is unlikely under the prior
 
 
@@ -92,7 +114,8 @@ class ConditionalOperator:
         *,
         intercept: bool = False,
         marginal: Array | None = None,
-        ridge: bool = True,
+        regularization: float | None = None,
+        rest: Array | None = None,
     ) -> None:
         self.source = source
         self.target = target
@@ -105,13 +128,14 @@ class ConditionalOperator:
         self._inverse = inverse
         self._intercept = intercept  # one more coordinate, constantly 1, that is not regularised
         self._marginal = marginal  # of a posterior: the embedding of the source under the prior
-        self._ridge = ridge  # whether rows are the sample's and H is its (C + λI)⁻¹
+        # λ where rows are the sample's and H is its (C + λI)⁻¹, else None
+        self._regularization = regularization
+        self._rest = rest  # weights that sum to one, which the mass that is missing goes to
 
     def __getstate__(self) -> dict[str, Any]:
         # what is soon computed again is left out; the matrix stays, because without it a few
         # answers are computed another way, which rounds differently
-        again = ("_coordinates", "_mass", "_means", "_has_mass", "_typical")
-        return {name: value for name, value in self.__dict__.items() if name not in again}
+        return {name: value for name, value in self.__dict__.items() if name not in COMPUTED}
 
     # --- the operator -------------------------------------------------------------------------
 
@@ -168,9 +192,13 @@ class ConditionalOperator:
     # --- queries ------------------------------------------------------------------------------
 
     def _features(self, points: Points) -> Array:
-        coordinates = self.source._transform(points)
-        self._warn_if_far(points, coordinates)
-        return self._with_intercept(coordinates, None)
+        features = self._with_intercept(self.source._transform(points), None)
+        self._warn_if_far(points, features)
+        return self._limited(features)
+
+    def _limited(self, features: Array) -> Array:
+        """Features of queries, those that ask for too much replaced."""
+        return features
 
     def _with_intercept(self, coordinates: Array, mass: Array | None) -> Array:
         if not self._intercept:
@@ -179,15 +207,68 @@ class ConditionalOperator:
         one = xp.ones_like(coordinates[..., :1])
         return xp.concat([coordinates, one if mass is None else one * mass[..., None]], axis=-1)
 
-    def _warn_if_far(self, points: Points, coordinates: Array) -> None:
-        if not self.source._coordinates.projects:
-            return  # then ‖ψ(x)‖² says nothing of where x lies
-        size = namespace(coordinates).sum(coordinates * coordinates, axis=1)
-        far = to_numpy(size < FAR * self.source.kernel_._diagonal(points))
-        if far.any():
+    def _beyond(self, points: Points, features: Array, bar: float) -> np.ndarray:
+        """Where the variance of an answer, in units of the noise, is larger than a number.
+
+        `ψᵀHψ + (k(x, x) - ‖ψ‖²)/λ` is that of a Gaussian process with noise λ: small among the
+        data, up to k(x, x)/λ far away. The mass of the weights, which is about one among the data
+        and costs far less, says where it has to be computed.
+        """
+        xp = namespace(features)
+        missed = xp.zeros_like(features[:, 0])
+        if self.source._coordinates.projects and self._regularization:
+            psi = features[:, : self.source.rank_]
+            missed = self.source.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1)
+            missed = missed / self._regularization
+        found = to_numpy(missed)
+        looked = np.ones(len(found), dtype=bool)
+        if not self._intercept:
+            looked = (abs(to_numpy(features @ self._mass) - 1) > UNSURE) & (found <= bar)
+        if looked.any():
+            f = take(features, looked)
+            found = np.maximum(found, 0.0)
+            found[looked] += to_numpy(xp.sum((f @ self._inverse) * f, axis=1))
+        return found > bar
+
+    @cached_property
+    def _widest(self) -> float | None:
+        """The variance that 99 of 100 training points have at most, None where it is not known.
+
+        Each by the other rows: `v/(1 - wv)` is what is left of H when one of them is taken away.
+        """
+        if self._regularization is None:
+            return None
+        n = self._scale.shape[0]
+        some = np.linspace(0, n - 1, min(n, LOOKED)).astype(int)
+        scale = to_numpy(take(self._scale, some))
+        some = some[scale > 1e-6 * max(float(scale.max()), 0.0)]
+        if not len(some):
+            return None
+        known = self._known_rows
+        if isinstance(known, Deferred):
+            psi = self.source._transform(take(known.points, some))
+            rows = self._with_intercept(psi, None)
+        else:
+            rows = take(known, some)
+        v = to_numpy(namespace(rows).sum((rows @ self._inverse) * rows, axis=1))
+        left = np.maximum(1 - to_numpy(take(self._scale, some)) * v, ALONE)
+        return float(np.quantile(v / left, 0.99))
+
+    def _warn_if_far(self, points: Points, features: Array) -> None:
+        far = None
+        if self._widest is not None:
+            far = self._beyond(points, features, OUTSIDE * self._widest)
+        if self._regularization in (None, 0.0) and self.source._coordinates.projects:
+            psi = features[:, : self.source.rank_]
+            size = namespace(psi).sum(psi * psi, axis=1)
+            alone = to_numpy(size < FAR * self.source.kernel_._diagonal(points))
+            far = alone if far is None else far | alone
+        if far is not None and far.any():
+            back = "" if self._rest is None else ", and returns to the marginal distribution"
             warnings.warn(
-                f"{int(far.sum())} of {len(far)} query points lie far from the data (their support "
-                f"is below {FAR}): the answer there is not informed by any sample.",
+                f"{int(far.sum())} of {len(far)} query points lie outside the data: the answer "
+                f"there is extrapolated{back}. Its variance is more than {OUTSIDE:.0f} times what "
+                "99% of the training points have.",
                 ConflictWarning,
                 stacklevel=5,
             )
@@ -247,18 +328,23 @@ class ConditionalOperator:
             suspicious = suspicious | (features @ self._typical < UNLIKELY)
         return suspicious
 
-    def _dense(self, features: Array) -> Array:
-        return self._scale * ((features @ self._inverse.T) @ self._rows.T)
+    def _factored(self, features: Array, mass: Array) -> FactoredWeights:
+        """The weights on the atoms for features of the source, whose mass is 1 for a point."""
+        missing = None if self._rest is None else mass - features @ self._mass
+        vector = features @ self._inverse.T
+        return FactoredWeights(self._scale, self._known_rows, vector, self._rest, missing)
 
     def _settled(self, features: Array) -> Array:
         """Weights, replaced by their normalised positive part where they cancel."""
-        weights = self._dense(features)
+        xp = namespace(features)
+        weights = self._factored(features, xp.ones_like(features[..., 0])).dense()
         clipped, conflict = settle(weights, self._evidence(features))
-        return namespace(weights).where(conflict[..., None], clipped, weights)
+        return xp.where(conflict[..., None], clipped, weights)
 
-    def _embedding(self, features: Array) -> Embedding:
+    def _embedding(self, features: Array, mass: Array | None = None) -> Embedding:
         """The element with these features of the source, its coordinates left until needed."""
-        weights = FactoredWeights(self._scale, self._known_rows, features @ self._inverse.T)
+        mass = namespace(features).ones_like(features[..., 0]) if mass is None else mass
+        weights = self._factored(features, mass)
         exact = self._known_coordinates is not None
         coordinates = partial(self._target_coordinates, features, weights) if exact else None
         return embedding_of(self.target, self.target.kernel_, self.atoms, weights, coordinates)
@@ -270,21 +356,30 @@ class ConditionalOperator:
             few and kept and "matrix" not in self.__dict__
         ):  # the operator costs more than a few answers
             return weights.dense() @ self._coordinates
-        return features @ self.matrix.T
+        coordinates = features @ self.matrix.T
+        if self._rest is None or weights.missing is None:
+            return coordinates
+        return coordinates + weights.missing[..., None] * self._rest_coordinates
+
+    @cached_property
+    def _rest_coordinates(self) -> Array:
+        """The target's marginal in coordinates."""
+        assert self._rest is not None
+        return self._rest @ self._coordinates
 
     def weights(self, x: Any) -> Array:
         """The weights on the atoms at each x, shape (m, n); (n,) at a single point."""
         return self.given(x).weights
 
     def predict(self, X: Any) -> Array:
-        """The conditional mean at each row of X, shaped like the atoms (raw weights)."""
+        """The conditional mean at each row of X, shaped like the atoms: that of `given`."""
         with one_blas_thread():
             features = self._points_of(X)
             means = tuple(functional.of(features) for functional in self._means)
             return means if isinstance(self.atoms, tuple) else means[0]
 
     def expect(self, f: Callable[[Points], Array] | Embedding, x: Any) -> Array:
-        """`E[f | x]` for any function of the atoms, or an embedding: raw weights, linear in f."""
+        """`E[f | x]` for any function of the atoms, or an embedding; linear in f."""
         return self.given(x).expect(f) if isinstance(f, Embedding) else self.functional(f)(x)
 
     def functional(self, f: Callable[[Points], Array]) -> Functional:
@@ -314,20 +409,38 @@ class ConditionalOperator:
         >>> round(float(errors.std()), 1)  # that of the noise
         0.2
         """
-        if not self._ridge:
+        if self._regularization is None:
             raise TypeError(
                 "leave_one_out is known for conditionals fitted to rows, and for posteriors by "
-                '"importance"; this one is no ridge regression on rows that are kept.'
+                '"nonnegative" or "importance"; this one is no ridge regression on rows that are '
+                "kept."
             )
-        image = self.image(values)
+        centre = self._middle(values)
+        image = self.image(values if centre is None else values - centre)
         parts = []
         for block, rows in row_blocks(self._known_rows):
             h = self._scale[block] * namespace(rows).sum((rows @ self._inverse) * rows, axis=1)
             left = 1 - h
             left = namespace(rows).where(left > ALONE, left, asarray(ALONE, left))[:, None]
             f = values[block]
-            parts.append(f - (f - rows @ image.T) / left)
+            fitted = rows @ image.T if centre is None else centre + rows @ image.T
+            error = f - fitted
+            if self._rest is not None:  # the mean that is restored loses row i too
+                p, missing = self._rest[block], 1 - rows @ self._mass
+                error = error + (missing * p / (1 - p))[:, None] * (f - centre)
+            parts.append(f - error / left)
         return namespace(parts[0]).concat(parts)
+
+    def _middle(self, values: Array) -> Array | None:
+        """The mean of values (n, q) under the target's marginal where weights sum to one.
+
+        Sums are taken of what differs from it: that rounds less, and needs no mass to be added.
+        """
+        if self._rest is not None:
+            return self._rest @ values
+        if not self._intercept:
+            return None
+        return (self._scale @ values) / namespace(values).sum(self._scale)
 
     def sample_weights(self, rows: Array, scale: Array, prior: Any) -> Array:
         """A prior as weights `scale ∘ rows H m_π` on a sample, given its coordinates (002, eq. 11).
@@ -346,7 +459,7 @@ class ConditionalOperator:
             coordinates = prior.coordinates
         else:
             like = self.source._sample
-            atoms = self.source.kernel_.check(prior.atoms, "the prior's atoms", like)
+            atoms = prior.atoms_for(self.source.kernel_, "the prior's atoms", like)
             coordinates = self.source._mean(atoms, asarray(prior.weights, float_like(like)))
         mass = asarray(prior.mass, coordinates) if self._intercept else None
         return self._with_intercept(coordinates, mass)
@@ -354,7 +467,9 @@ class ConditionalOperator:
     def push(self, prior: Any) -> Embedding:
         """The distribution of the target when the source is distributed as the prior: sum rule."""
         with one_blas_thread():
-            return self._embedding(self.source_coordinates(prior))
+            prior = as_embedding(prior, self.source)
+            coordinates = self.source_coordinates(prior)
+            return self._embedding(coordinates, asarray(prior.mass, coordinates))
 
     def __repr__(self) -> str:
         return (
@@ -367,12 +482,20 @@ class Functional:
     """`x ↦ E[f | x]`, linear in ψ(x): one inner product a query."""
 
     def __init__(
-        self, operator: ConditionalOperator, values: Array, image: Array | None = None
+        self,
+        operator: ConditionalOperator,
+        values: Array,
+        image: Array | None = None,
+        middle: Array | None = None,
     ) -> None:
         self._operator = operator
         self._values = namespace(values).reshape(values, (values.shape[0], -1))
         self._shape = values.shape[1:]
-        self._image = operator.image(self._values) if image is None else image
+        self._middle = operator._middle(self._values) if middle is None else middle
+        if image is None:
+            centred = self._values if self._middle is None else self._values - self._middle
+            image = operator.image(centred)
+        self._image = image
 
     def __call__(self, x: Any) -> Array:
         features, single = self._operator._rows_of(x)
@@ -383,6 +506,7 @@ class Functional:
         """The value at rows of features; where weights cancel, what is left of them says it."""
         operator, xp = self._operator, namespace(features)
         values = features @ self._image.T
+        values = values if self._middle is None else values + self._middle
         suspicious = to_numpy(operator._suspicious(features))
         if suspicious.any():
             weights = operator._settled(take(features, suspicious))
@@ -396,10 +520,30 @@ class StreamedOperator(ConditionalOperator):
     Where they are gone its atoms span the target's space; the means come from sums of their own.
     """
 
-    def __init__(self, *arguments: Any, cross: Array, moments: list[Array], **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        cross: Array,
+        moments: list[Array],
+        middles: list[Array] | None,
+        means: tuple[Array, Array],
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self._cross = cross  # C_YX
-        self._moments = moments  # Σ w y ψ(x)ᵀ for each variable, over the total weight
+        # Σ w (y - c) ψ(x)ᵀ over the total weight for each variable, and c, its mean; or c is 0
+        self._moments = moments
+        self._middles = middles
+        self._marginals = means  # Σ w ψ(x) and Σ w φ(y), over the total weight
+
+    @cached_property
+    def _mass(self) -> Array:
+        mu = self._marginals[0]
+        return self._with_intercept(mu, mu[0] * 0 + 1) @ self._inverse
+
+    @cached_property
+    def _rest_coordinates(self) -> Array:
+        return self._marginals[1]
 
     @cached_property
     def matrix(self) -> Array:
@@ -408,8 +552,93 @@ class StreamedOperator(ConditionalOperator):
     @cached_property
     def _means(self) -> list[Functional]:
         parts = self.atoms if isinstance(self.atoms, tuple) else (self.atoms,)
-        pairs = zip(parts, self._moments, strict=True)
-        return [Functional(self, numeric(part), sums @ self._inverse) for part, sums in pairs]
+        middles = self._middles if self._middles is not None else [None] * len(parts)
+        return [
+            Functional(self, numeric(part), sums @ self._inverse, middle)
+            for part, sums, middle in zip(parts, self._moments, middles, strict=True)
+        ]
+
+
+class PosteriorOperator(ConditionalOperator):
+    """A posterior whose answers never rest on a few rows: outlying y are regularised more.
+
+    The variance of an answer grows with the leverage `ψ(y)ᵀ (C_WW + δI)⁻¹ ψ(y) Σp²`, which is 1
+    where a single row of average weight decides. Where y is far from what the prior predicts, and
+    its leverage is more than 1/8 and than twice the average one, δ is raised for this y until it is
+    not. Since `(C_WW + δ'I)⁻¹ ψ(y)` is `(C_WW + δI)⁻¹` of another vector, this changes the features
+    of such y and nothing else.
+    """
+
+    _widest = None  # leverage says where an answer is extrapolated
+
+    def __init__(
+        self, *arguments: Any, spectrum: Any, regularization: float, **options: Any
+    ) -> None:
+        super().__init__(*arguments, regularization=regularization, **options)
+        self._spectrum = spectrum  # of C_WW
+        self._delta = regularization
+
+    def _limited(self, features: Array) -> Array:
+        limited, leverage = self._with_less_leverage(features)
+        alone = to_numpy(leverage > 1)
+        if alone.any():
+            alone = to_numpy(leverage > max(1.0, OUTLYING * self._usual_leverage))
+        if alone.any():
+            warnings.warn(
+                f"prior and observation conflict in {int(alone.sum())} of {alone.size} queries: "
+                "the observation is far from what the prior predicts, and the answer is mostly "
+                "smoothing. Draw more training points that suit both, or widen the prior.",
+                ConflictWarning,
+                stacklevel=5,
+            )
+        return limited
+
+    @cached_property
+    def _usual_leverage(self) -> float:
+        """What 99% of the rows have at most, counted by their weights under the prior."""
+        parts = [
+            to_numpy(namespace(rows).sum((rows @ self._inverse) * rows, axis=1))
+            for _, rows in row_blocks(self._known_rows)
+        ]
+        leverage, p = np.concatenate(parts), to_numpy(self._scale)
+        order = np.argsort(leverage)
+        at = int(np.searchsorted(np.cumsum(p[order]), 0.99 * p.sum()))
+        return float(leverage[order][min(at, len(p) - 1)] * (p @ p))
+
+    def _with_less_leverage(self, features: Array) -> tuple[Array, Array]:
+        """Features whose leverage is bounded, and the leverage that they had before."""
+        xp, s = namespace(features), self._spectrum.values
+        s = xp.where(s > 0, s, xp.zeros_like(s))
+        if self._delta == 0 or s.shape[0] == 0:
+            return features, xp.zeros_like(features[:, 0])
+        share = float(xp.sum(self._scale * self._scale))  # one over the effective number of rows
+        most = max(LEVERAGE, 2 * share * float(xp.sum(s / (s + self._delta))))
+        z = features @ self._spectrum.vectors
+        leverage = share * xp.sum(z * z / (s + self._delta), axis=1)
+        high = to_numpy(leverage > most)
+        if not high.any():
+            return features, leverage
+        z, before = take(z, high), take(features, high)
+        low = xp.zeros_like(z[:, :1]) + self._delta
+        top = low + share * xp.sum(z * z, axis=1)[:, None] / most  # where it is certainly less
+        for _ in range(50):
+            delta = xp.sqrt(low * top)
+            more = share * xp.sum(z * z / (s + delta), axis=1)[:, None] > most
+            low, top = xp.where(more, delta, low), xp.where(more, top, delta)
+        after = (z * ((s + self._delta) / (s + top))) @ self._spectrum.vectors.T
+        mass, now = before @ self._mass, after @ self._mass  # the total mass stays as it was
+        known = (mass > 0) & (now > 0)
+        one = xp.ones_like(now)
+        after = after * xp.where(known, mass / xp.where(known, now, one), one)[:, None]
+        return assign(features, high, after), leverage
+
+    def source_coordinates(self, prior: Any) -> Array:
+        """A mixture of observations, those that ask for too much replaced as in `given`."""
+        prior = as_embedding(prior, self.source)
+        like = self.source._sample
+        atoms = self.source.kernel_.check(prior.atoms, "the prior's atoms", like)
+        features = self._with_less_leverage(self.source._transform(atoms))[0]
+        return asarray(prior.weights, features) @ features
 
 
 class ReweightedOperator(ConditionalOperator):
@@ -429,7 +658,6 @@ class ReweightedOperator(ConditionalOperator):
             plain._scale,
             plain._inverse,
             marginal=marginal,
-            ridge=False,
         )
         self._ratio = ratio
 
@@ -439,7 +667,7 @@ class ReweightedOperator(ConditionalOperator):
 
     def _settled(self, features: Array) -> Array:
         xp = namespace(features)
-        weights = self._dense(features) * self._ratio
+        weights = self._factored(features, xp.ones_like(features[..., 0])).dense() * self._ratio
         clipped, conflict = settle(weights, self._evidence(features))
         total = xp.where(conflict, xp.ones_like(weights[..., 0]), xp.sum(weights, axis=-1))
         return xp.where(conflict[..., None], clipped, weights / total[..., None])
@@ -448,13 +676,13 @@ class ReweightedOperator(ConditionalOperator):
     def matrix(self) -> Array:
         raise TypeError(
             "the reweighted posterior is normalised for every observation, so it is not a linear "
-            'operator and has no matrix; method="importance" has one.'
+            'operator and has no matrix; method="nonnegative" has one.'
         )
 
     def push(self, prior: Any) -> Embedding:
         prior = as_embedding(prior, self.source)
         like = self.source._sample
-        atoms = self.source.kernel_.check(prior.atoms, "the prior's atoms", like)
+        atoms = prior.atoms_for(self.source.kernel_, "the prior's atoms", like)
         answers = self._answer(self._features(atoms))
         alpha = asarray(prior.weights, answers.weights)
         return embedding_of(

@@ -15,14 +15,20 @@ from meanmap.arrays import Array, Points, namespace, one_blas_thread
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, as_rows
 from meanmap.kernels import TensorProduct
 from meanmap.linalg import Spectrum
-from meanmap.operators import ConditionalOperator, ReweightedOperator, as_embedding
+from meanmap.operators import (
+    ConditionalOperator,
+    PosteriorOperator,
+    ReweightedOperator,
+    as_embedding,
+)
+from meanmap.priors import nonnegative_weights
 from meanmap.selection import POSTERIOR_SCHEDULES
 from meanmap.spaces import Space
 
 if TYPE_CHECKING:
     from meanmap.conditional import ConditionalEmbedding
 
-METHODS = ("importance", "squared", "reweighted")
+METHODS = ("nonnegative", "importance", "squared", "reweighted")
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,14 @@ class Side:
         scale: Array,
         inverse: Array,
         marginal: Array | None = None,
-        ridge: bool = True,
+        regularization: float | None = None,
+        completed: bool = True,
     ) -> ConditionalOperator:
-        """The conditional of this side given another, `scale ∘ Ψ_source H ψ`."""
+        """The conditional of this side given another, `scale ∘ Ψ_source H ψ`.
+
+        `completed`: what is missing of a mass of one goes to the rows as `scale` weighs them.
+        """
+        total = namespace(scale).sum(scale)
         return ConditionalOperator(
             source.space,
             self.space,
@@ -56,7 +67,8 @@ class Side:
             scale,
             inverse,
             marginal=marginal,
-            ridge=ridge,
+            regularization=regularization,
+            rest=scale / total if completed and float(total) > 0.5 else None,
         )
 
 
@@ -156,7 +168,7 @@ def chain_rule(conditional: ConditionalEmbedding, prior: Any, form: str = "b") -
 def bayes_rule(
     conditional: ConditionalEmbedding,
     prior: Any,
-    method: str = "importance",
+    method: str = "nonnegative",
     regularization: float | str | None = None,
     form: str = "b",
     power: float = 1.0,
@@ -167,14 +179,18 @@ def bayes_rule(
     ----------
     conditional : fitted ConditionalEmbedding, P(Y|X)
     prior : Embedding on X, or a sample of X
-    method : "importance", "squared" or "reweighted"
+    method : "nonnegative", "importance", "squared" or "reweighted"
         "squared" is `C_ZW (C_WW² + δI)⁻¹ C_WW` of Fukumizu, Song and Gretton (2013, eq. 12), with
         `C_ZW = Ψ_Xᵀ diag(u) Ψ_Y` and `C_WW = Ψ_Yᵀ diag(u) Ψ_Y`. "importance" (Xu et al. 2022) clips
-        u at zero and normalises it first, so that `C_ZW (C_WW + δI)⁻¹` will do. "reweighted" takes
-        the plain conditional weights of P(X|Y) times `(u₊/w)^power`, normalised: nothing is
-        factorised for a new prior.
+        u at zero and normalises it first, so that `C_ZW (C_WW + δI)⁻¹` will do; a prior narrower
+        than the kernel becomes as wide as the kernel. "nonnegative" is "importance" with the
+        weights p that solve `min ‖Ψ_Xᵀp - m_π‖² + λ Σ p²/w` under p ≥ 0, in a kernel as narrow as
+        the prior, and raises δ for observations that are far from what the prior predicts.
+        "reweighted" takes the plain conditional weights of P(X|Y) times `(u₊/w)^power`,
+        normalised: nothing is factorised for a new prior.
     regularization : float or None
-        δ, on the scale of C_WW² for "squared", of C_WW for "importance", of C_YY for "reweighted".
+        δ, on the scale of C_WW² for "squared", of C_WW for "nonnegative" and "importance",
+        of C_YY for "reweighted".
         None takes twice the λ that leave-one-out chooses for P(X|Y) on the training sample (the
         square of that for "squared"). "marginal" takes the δ under which posteriors average best to
         the marginal of X, by cross-validation in a fixed reference kernel (Fukumizu, Song and
@@ -220,6 +236,8 @@ def bayes_rule(
         remedy = "Try 1e-3, or None to choose it."
         delta = checks.not_negative(regularization, "regularization", remedy)
     with one_blas_thread():
+        if method == "nonnegative":
+            return _nonnegative_posterior(conditional, prior, delta)
         u = prior_weights(conditional, prior)
         if method == "reweighted":
             plain = conditional.reverse_operator(delta)
@@ -229,14 +247,38 @@ def bayes_rule(
         scale = u if squared else positive_part(u)
         C_WW = y.coordinates.T @ (scale[:, None] * y.coordinates)
         spectrum = Spectrum.of(C_WW)
-        H = spectrum.inverse(spectrum.sufficient(delta, squared), squared)
+        delta = spectrum.sufficient(delta, squared)
+        H = spectrum.inverse(delta, squared)
         marginal = u @ y.coordinates  # the embedding of Y under the prior
         if form == "b":
-            return x.operator(y, scale, H, marginal, ridge=not squared)
+            completed = conditional.centered is not False
+            return x.operator(y, scale, H, marginal, None if squared else delta, completed)
         # (a): C_ZW = Ψ̃ᵀ diag(α) Ψ̃ (C_XX + λI)⁻¹ C_XY, the weights on the prior's atoms
         prior = one_prior(prior, x)
         rows = conditional.fitted_operator().given(prior.atoms).coordinates
         atoms, alpha = prior.atoms, prior.weights
-        return ConditionalOperator(
-            y.space, x.space, atoms, None, rows, alpha, H, marginal=marginal, ridge=False
-        )
+        return ConditionalOperator(y.space, x.space, atoms, None, rows, alpha, H, marginal=marginal)
+
+
+def _nonnegative_posterior(
+    conditional: ConditionalEmbedding, prior: Any, delta: float
+) -> ConditionalOperator:
+    """`C_ZW (C_WW + δI)⁻¹` with non-negative weights that represent the prior."""
+    x, y = conditional.sides()
+    Psi_Y, w, lam = y.coordinates, conditional.weights_, conditional.regularization_
+    p = nonnegative_weights(x.space, x.points, x.coordinates, w, one_prior(prior, x), lam)
+    spectrum = Spectrum.of(Psi_Y.T @ (p[:, None] * Psi_Y))
+    delta = spectrum.sufficient(delta)
+    return PosteriorOperator(
+        y.space,
+        x.space,
+        x.points,
+        x.coordinates,
+        y.known,
+        p,
+        spectrum.inverse(delta),
+        marginal=p @ Psi_Y,
+        regularization=delta,
+        rest=p if conditional.centered is not False else None,
+        spectrum=spectrum,
+    )

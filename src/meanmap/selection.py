@@ -18,6 +18,9 @@ from meanmap.spaces import Space
 
 GRID = np.logspace(-8, 1, 28)  # times the mean of k(x, x)
 NESTED = 512  # up to this rank all coordinates take part in choosing a regularisation
+FALLING = 1e-2  # of an error: what it falls by from one λ to the next if it has not settled
+DISTINCT = 0.1  # share of different rows below which equal ones are no copies
+DIFFERENT = 0.05  # equal rows with different targets, for one pair of copies, that are too many
 BUDGET = 5e10  # floating-point operations that the grid may cost before rows are sampled
 
 
@@ -37,6 +40,16 @@ class LeaveOneOut:
     def least(self) -> float:
         """The least error itself."""
         return float(np.min(self.errors))
+
+    @property
+    def edge(self) -> str:
+        """ "smallest" or "largest" if the least error is there and errors still fall, else ""."""
+        best, e = int(np.argmin(self.errors)), self.errors
+        if len(e) < 2 or best not in (0, len(e) - 1):
+            return ""
+        inner = e[1] if best == 0 else e[-2]
+        falling = inner - e[best] > FALLING * abs(e[best])
+        return ("smallest" if best == 0 else "largest") if falling else ""
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the errors over the grid, with the regularisation that was chosen."""
@@ -72,9 +85,10 @@ def leave_one_out(
     targets: Array,
     w: Array,
     norms: Array,
-    centered: bool = False,
+    centered: bool | None = False,
     grid: np.ndarray | None = None,
     cross: Array | None = None,
+    mu: Array | None = None,
 ) -> LeaveOneOut:
     """Σ wᵢ ‖φ(yᵢ) - μ̂₋ᵢ(xᵢ)‖² for every λ of a grid, from one eigendecomposition.
 
@@ -83,8 +97,11 @@ def leave_one_out(
     their weights). The loss is measured in the target's own space, which is the same for all λ.
 
     `rows` (n × r) are the sample's coordinates on the side we condition on and `targets` (n × s) on
-    the other, `norms` is k(yᵢ, yᵢ). Where the grid would cost too much, evenly spaced rows stand
-    for all; where `cross`, C_YX, is given they do already.
+    the other, `norms` is k(yᵢ, yᵢ). With `centered` true both are centred; if it is None targets
+    alone are, and `mu` is the mean of the rows. Rows that are equal on both sides are one row with
+    their weights added, else the copies of a row that is left out would answer for it. Where the
+    grid would cost too much, evenly spaced rows stand for all; where `cross`, C_YX, is given they
+    do already.
     """
     xp = namespace(rows)
     n, r, s = rows.shape[0], rows.shape[1], targets.shape[1]
@@ -95,6 +112,9 @@ def leave_one_out(
         A = (rows @ spectrum.vectors).T @ (w[:, None] * targets)  # Vᵀ C_XY
     else:
         A = spectrum.vectors.T @ cross.T
+    mass = None if mu is None else spectrum.vectors.T @ mu
+    rows, targets, w, norms = merge_equal_rows(rows, targets, w, norms)
+    n = rows.shape[0]
     count = max(500, int(BUDGET / (2.0 * max(r * s, 1) * len(grid))))
     if count < n:
         chosen = np.linspace(0, n - 1, count).astype(int)
@@ -109,11 +129,57 @@ def leave_one_out(
         s = xp.where(spectrum.values > spectrum.cutoff, spectrum.values, 0 * spectrum.values)
         f = xp.where(s + value > 0, 1 / xp.where(s + value > 0, s + value, 1 + 0 * s), 0 * s)
         residual = targets - (Z * f) @ A
+        if mass is not None:
+            # the mean that is restored loses row i too
+            share = (w / (1 - xp.where(w < 1, w, 0 * w)))[:, None]
+            residual = residual + share * (1 - Z @ (f * mass))[:, None] * targets
         left = 1 - w * (squares @ f + (1.0 if centered else 0.0))
         left = xp.where(left > 1e-14, left, asarray(1e-14, left))
         squared = xp.sum(residual * residual, axis=1) / (left * left) + outside
         errors.append(float(xp.sum(w * squared)) / total)
     return LeaveOneOut(np.asarray(grid, dtype=float), np.array(errors))
+
+
+def merge_equal_rows(
+    rows: Array, targets: Array, w: Array, norms: Array
+) -> tuple[Array, Array, Array, Array]:
+    """The pairs with copies merged: once each, with the sum of their weights.
+
+    Equal pairs are copies where equal rows nearly always have equal targets, as after drawing with
+    replacement. Where they have different ones, or rows take few values, they are draws of their
+    own, as among labels and rounded numbers, and nothing is merged.
+    """
+    x, y = (to_numpy(part).astype(np.float64) for part in (rows, targets))
+    precision = 1e-10 if epsilon(rows) < 1e-12 else 1e-5
+    order, same_x = _equal_neighbours(x, np.zeros(len(x)), precision)
+    if not same_x.any() or same_x.sum() > (1 - DISTINCT) * len(x):
+        return rows, targets, w, norms
+    group = np.empty(len(x))
+    group[order] = np.concatenate([[0], np.cumsum(~same_x)])
+    order, same = _equal_neighbours(y, group, precision)
+    if not same.any() or same_x.sum() - same.sum() > DIFFERENT * same.sum():
+        return rows, targets, w, norms
+    first = np.concatenate([[True], ~same])
+    total = np.bincount(np.cumsum(first) - 1, to_numpy(w).astype(np.float64)[order])
+    kept = order[first]
+    back = np.argsort(kept)  # in the order of the rows
+    rows, targets, norms = (take(part, kept[back]) for part in (rows, targets, norms))
+    return rows, targets, asarray(total[back], w), norms
+
+
+def _equal_neighbours(
+    points: np.ndarray, group: np.ndarray, precision: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """An order in which equal points of a group are neighbours, and which neighbours are equal."""
+    d = points.shape[1]
+    keys = points @ np.random.default_rng(0).normal(size=d)
+    order = np.lexsort((keys, group))
+    tolerance = precision * float(abs(points).max(initial=0.0))
+    same = (np.diff(group[order]) == 0) & (np.diff(keys[order]) <= 10 * d * tolerance)
+    near = np.flatnonzero(same)
+    gaps = abs(points[order[near]] - points[order[near + 1]]).max(axis=1, initial=0.0)
+    same[near] = gaps <= tolerance
+    return order, same
 
 
 def regularized_inverse(
@@ -122,24 +188,30 @@ def regularized_inverse(
     norms: Array,
     w: Array,
     given: float | str,
-    centered: bool,
+    centered: bool | None,
     nested: bool,
     search: bool = False,
 ) -> tuple[Array, float, LeaveOneOut | None]:
     """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors where something is chosen by them.
 
+    `centered` true centres both sides and gives the inverse with a constant; None centres targets.
     `search` asks for the error of a given λ too, to compare kernels by it; `nested` says that the
     first coordinates by themselves are a coarser space, as those of pivots are.
     """
     mu = w @ psi_x
     rows, targets = psi_x, psi_y
+    if centered is not False:
+        targets, norms = centre_targets(psi_y, norms, w @ psi_y)
     if centered:
-        mean_y = w @ psi_y
-        norms = norms - 2 * (psi_y @ mean_y) + mean_y @ mean_y
-        rows, targets = psi_x - mu, psi_y - mean_y
+        rows = psi_x - mu
     C = rows.T @ (w[:, None] * rows)
     sample = (rows, targets, w, norms)
     return _chosen(C, mu, sample, given, centered, None, search, nested)
+
+
+def centre_targets(targets: Array, norms: Array, mean: Array) -> tuple[Array, Array]:
+    """Coordinates of targets less their mean, and the squared norms of what is left."""
+    return targets - mean, norms - 2 * (targets @ mean) + mean @ mean
 
 
 def _chosen(
@@ -147,7 +219,7 @@ def _chosen(
     mu: Array,
     sample: tuple[Array, Array, Array, Array],
     given: float | str,
-    centered: bool,
+    centered: bool | None,
     cross: Array | None,
     search: bool,
     nested: bool,
@@ -158,9 +230,9 @@ def _chosen(
         spectrum = Spectrum.of(C[:r, :r])
         grid = None if isinstance(given, str) else np.array([given])
         part = (sample[0][:, :r], *sample[1:])
-        loo = leave_one_out(
-            spectrum, *part, centered, grid, None if cross is None else cross[:, :r]
-        )
+        known = None if cross is None else cross[:, :r]
+        mean = mu[:r] if centered is None else None
+        loo = leave_one_out(spectrum, *part, centered, grid, known, mean)
         given = loo.best
         spectrum = spectrum if r == C.shape[0] else None
     H = ridge_inverse(C, given) if spectrum is None else None
@@ -191,15 +263,16 @@ def inverse_from_moments(
     nu: Array,
     sample: tuple[Array, Array, Array, Array],
     given: float | str,
-    centered: bool,
+    centered: bool | None,
     nested: bool,
 ) -> tuple[Array, float, LeaveOneOut | None]:
     """As `regularized_inverse`, from `C_XX`, `C_YX` and the means, and a sample of the rows."""
     rows, targets, w, norms = sample
+    if centered is not False:
+        cross = cross - nu[:, None] * mu[None, :]
+        targets, norms = centre_targets(targets, norms, nu)
     if centered:
-        C, cross = C - mu[:, None] * mu[None, :], cross - nu[:, None] * mu[None, :]
-        norms = norms - 2 * (targets @ nu) + nu @ nu
-        rows, targets = rows - mu, targets - nu
+        C, rows = C - mu[:, None] * mu[None, :], rows - mu
     return _chosen(C, mu, (rows, targets, w, norms), given, centered, cross, False, nested)
 
 

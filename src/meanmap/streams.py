@@ -8,15 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, concatenate, count, float_like, spans, take
+from meanmap.arrays import (
+    Array,
+    Points,
+    concatenate,
+    count,
+    float_like,
+    is_array,
+    spans,
+    take,
+    to_numpy,
+)
 from meanmap.chunks import Chunks, is_chunked
 from meanmap.embeddings import Embedding, embedding_of, same_kernel
 from meanmap.kernels import Kernel, TensorProduct, as_kernel
-from meanmap.persistence import load, save
+from meanmap.persistence import fingerprint, load, save
 from meanmap.progress import progress_bar
 from meanmap.spaces import Space
 from meanmap.sums import BLOCK, Frame, raw_total, require_same_space
@@ -39,7 +50,8 @@ def feed(
         the same batches in the same order; those that were seen are passed over.
     save_to : file name or None
         Where the model and the number of batches are kept. If the file is there, the model in it
-        goes on, not the one that is given.
+        goes on, not the one that is given. A model with other settings, or other batches than
+        those that the model in the file has seen, are refused.
     every : int
         Batches between two savings.
     progress : bool or None
@@ -59,29 +71,84 @@ def feed(
     """
     every = checks.whole(every, "every", 1, "Batches between two savings.")
     path = None if save_to is None else Path(save_to)
-    seen = 0
+    seen, told = 0, ""
     if path is not None and path.exists():
-        state = load(path)
-        if not isinstance(state, dict) or set(state) != {"model", "seen"}:
-            raise ValueError(f"{path.name} holds no stream that `feed` saved. Name another file.")
-        if type(state["model"]) is not type(model):
-            raise ValueError(
-                f"{path.name} holds a {type(state['model']).__name__}, not a "
-                f"{type(model).__name__}. Name another file, or remove it to begin anew."
-            )
-        model, seen = state["model"], int(state["seen"])
+        model, seen, told = _resumed(model, path)
+    found = ""  # of the batches so far
+    number = -1
     total = len(batches) if isinstance(batches, Sized) else None
     with progress_bar(total, "batches", progress, "batch") as done:
         for number, batch in enumerate(batches):
+            if path is not None:
+                found = fingerprint([found, *_contents(batch)])
+            if number == seen - 1 and path is not None and found != told:
+                raise ValueError(
+                    f"the first {seen} batches are not those that the model in {path.name} has "
+                    f"seen. {_remedy(path)}"
+                )
             if number >= seen:
                 _fed(model, batch, number)
-                seen = number + 1
-                if path is not None and seen % every == 0:
-                    save({"model": model, "seen": seen}, path)
+                if path is not None and (number + 1) % every == 0:
+                    save({"model": model, "seen": number + 1, "batches": found}, path)
             done(1)
+    if path is not None and number + 1 < seen:
+        raise ValueError(
+            f"the model in {path.name} has seen {seen} batches, but only {number + 1} were given. "
+            f"{_remedy(path)}"
+        )
     if path is not None:
-        save({"model": model, "seen": seen}, path)
+        save({"model": model, "seen": number + 1, "batches": found}, path)
     return model
+
+
+def _remedy(path: Path) -> str:
+    return (
+        "Give all batches again, in the same order; to begin anew name another file, or remove "
+        f"this one; to add other batches, feed them to load({path.name!r})['model']."
+    )
+
+
+def _resumed(model: Any, path: Path) -> tuple[Any, int, str]:
+    """The model in a file, which must be like the given one, and the batches that it has seen."""
+    state = load(path)
+    if not isinstance(state, dict) or set(state) != {"model", "seen", "batches"}:
+        raise ValueError(f"{path.name} holds no stream that `feed` saved. Name another file.")
+    kept = state["model"]
+    if type(kept) is not type(model):
+        raise ValueError(
+            f"{path.name} holds a {type(kept).__name__}, not a {type(model).__name__}. Name "
+            "another file, or remove it to begin anew."
+        )
+    settings = kept.get_params(deep=False)
+    for name, value in model.get_params(deep=False).items():
+        if fingerprint(value) != fingerprint(settings[name]):
+            raise ValueError(
+                f"{path.name} holds a {type(kept).__name__} with {name}={settings[name]!r:.80}, "
+                f"but the one given has {name}={value!r:.80}. Give the settings of the file, name "
+                "another file, or remove it to begin anew."
+            )
+    return kept, int(state["seen"]), state["batches"]
+
+
+def _contents(batch: Any) -> list[Any]:
+    """What is in a batch, as far as it can be told without computing it."""
+    return [_content(part) for part in (batch if isinstance(batch, tuple) else (batch,))]
+
+
+def _content(part: Any) -> Any:
+    """Plain data that are the same for equal rows, whatever holds them."""
+    if is_chunked(part):
+        return type(part).__name__
+    if is_array(part):
+        part = np.array(to_numpy(part), order="C")
+    elif hasattr(part, "columns"):  # a data frame
+        part = [[str(name), np.asarray(part[name])] for name in part.columns]
+    elif hasattr(part, "to_numpy"):  # one of its columns
+        part = np.asarray(part)
+    try:
+        return fingerprint(part)
+    except TypeError:  # objects of the user's own
+        return type(part).__name__
 
 
 def _fed(model: Any, batch: Any, number: int) -> None:

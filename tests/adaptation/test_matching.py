@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -182,11 +183,35 @@ def test_words_and_mixed_columns() -> None:
     assert model.weights_[::2].mean() > 1.7 > 0.3 > model.weights_[1::2].mean()
 
 
-def test_supports_that_do_not_meet_are_said() -> None:
+@pytest.mark.parametrize("d", [1, 3, 10])
+@pytest.mark.parametrize("away", [5.0, 10.0])
+@pytest.mark.parametrize("unit", [1.0, 1e3])
+def test_test_rows_far_away_are_said_and_not_counted(d: int, away: float, unit: float) -> None:
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(100, d)), rng.normal(size=(100, d))
+    T[:, 0] += away
+    with pytest.warns(ConflictWarning, match="of the distance between the samples is left"):
+        model = KernelMeanMatching(random_state=0).fit(unit * X, X_test=unit * T)
+    assert model.effective_size_ < 10
+
+
+def test_a_given_kernel_says_that_supports_do_not_meet() -> None:
     rng = np.random.default_rng(0)
     X, T = rng.normal(size=(300, 1)), 8 + rng.normal(size=(300, 1))
-    with pytest.warns(ConflictWarning, match="of the test rows lie where"):
-        KernelMeanMatching(Gaussian(0.5), 1e-4).fit(X, X_test=T)
+    with pytest.warns(ConflictWarning, match="look for training rows where"):
+        model = KernelMeanMatching(Gaussian(0.5), 1e-4).fit(X, X_test=T)
+    assert model.effective_size_ < 2
+
+
+@pytest.mark.parametrize("n", [20, 100, 400])
+@pytest.mark.parametrize("d", [1, 10])
+def test_samples_of_one_distribution_count_in_full(n: int, d: int) -> None:
+    rng = np.random.default_rng(n + d)
+    X, T = rng.normal(size=(n, d)), rng.normal(size=(n, d))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConflictWarning)
+        model = KernelMeanMatching(random_state=0).fit(X, X_test=T)
+    assert model.effective_size_ > n / 3
 
 
 def test_one_test_row_and_few_rows_work() -> None:

@@ -89,13 +89,12 @@ def test_condition(run: Caller, here: Path) -> None:
     query = ("condition", "@summer", "--given", "temperature", "--predict", "ice_cream")
     found = run(*query, *at, "--json").json
     assert found["mean"]["ice_cream"] == pytest.approx(expected.mean()[:, 0])
-    off = data["ice_cream"].to_numpy() - model.predict(data[["temperature"]].to_numpy())
-    weights = model.weights(np.array([[25.0], [15.0]]))
-    weights = weights / weights.sum(axis=1, keepdims=True)
-    std = np.sqrt(weights @ off**2 - (weights @ off) ** 2)
-    assert found["std"]["ice_cream"] == pytest.approx(std, rel=1e-4)
+    std = expected.std()[:, 0]
+    assert found["std"]["ice_cream"] == pytest.approx(std)
     assert 3 < std[1] < 7 < std[0] < 15  # the truth is 4.9 and 11.3
-    assert found["quantile"]["ice_cream"]["0.05"] == pytest.approx(expected.quantile(0.05)[:, 0])
+    for q in (0.05, 0.5, 0.95):
+        ends = expected.quantile(q)[:, 0]
+        assert found["quantile"]["ice_cream"][f"{q:g}"] == pytest.approx(ends)
     assert found["given"] == {"temperature": [25, 15]}
     pd.DataFrame({"temperature": [25.0, 15.0], "other": ["x", "y"]}).to_csv("at.csv", index=False)
     for ending in ("csv", "tsv", "parquet", "feather", "arrow", "npz"):
@@ -106,7 +105,135 @@ def test_condition(run: Caller, here: Path) -> None:
     assert list(read)[:3] == ["temperature", "ice_cream mean", "ice_cream std"]
     assert read["ice_cream mean"].to_numpy() == pytest.approx(expected.mean()[:, 0])
     assert pd.read_parquet("out.parquet").equals(pd.read_feather("out.feather"))
-    assert np.load("out.npz")["ice_cream std"] == pytest.approx(std, rel=1e-4)
+    assert np.load("out.npz")["ice_cream std"] == pytest.approx(std)
+
+
+@pytest.fixture
+def counts(here: Path) -> np.ndarray:
+    """A file of counts that rise with x, beside labels, and another to ask about."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(5, 20, 150)
+    y = np.round(14 + 0.2 * (x - 12) + 1.3 * rng.normal(size=150))
+    side = rng.choice(["n", "s"], 150)
+    pd.DataFrame({"x": x, "side": side, "y": y}).to_csv("t.csv", index=False)
+    asked = {"id": range(6), "x": [7, None, 12, 50, 9, 8], "side": ["n", "s", None, "s", "w", "n"]}
+    pd.DataFrame(asked).to_csv("at.csv", index=False)
+    return np.column_stack([x, y])
+
+
+def test_condition_prints_the_numbers_of_python(run: Caller, counts: np.ndarray) -> None:
+    model = meanmap.ConditionalEmbedding().fit(counts[:, :1], counts[:, 1])
+    at = np.array([[12.0], [28.0]])
+    beliefs = model.given(at)
+    query = ("condition", "t.csv", "--given", "x", "--predict", "y", "--at", "x=12", "--at", "x=28")
+    shown = run(*query).out
+    found = run(*query, "--json").json
+    run(*query, "--output", "out.csv", "--report", "page.html")
+    table, page = pd.read_csv("out.csv"), Path("page.html").read_text(encoding="utf-8")
+    figures = {"mean": beliefs.mean(), "std": beliefs.std()}
+    figures |= {f"{q:g}": beliefs.quantile(q) for q in (0.05, 0.5, 0.95)}
+    assert 1 < figures["std"][0, 0] < 2  # the truth is 1.3
+    for name, expected in figures.items():
+        nested = found[name] if name in found else {"y": found["quantile"]["y"][name]}
+        assert nested["y"] == pytest.approx(expected[:, 0])
+        assert table[f"y {name}"].to_numpy() == pytest.approx(expected[:, 0])
+        for number in expected[:, 0]:
+            assert f"{number:.4g}" in shown and f"{number:.4g}" in page
+
+
+def test_the_picture_has_the_intervals_of_the_table(run: Caller, counts: np.ndarray) -> None:
+    from matplotlib.figure import Figure
+
+    from meanmap.cli.conditioning import condition
+
+    for given, at in ((["x"], ["x=12", "x=28", "x=45"]), (["x", "side"], ["at.csv"])):
+        answer, columns = condition("t.csv", given, ["y"], at)
+        ax = Figure().subplots()
+        answer.pictures[0].draw([ax])
+        drawn = [np.sort(path.vertices[:, 1]) for path in ax.collections[-1].get_paths()]
+        ends = np.column_stack([columns["y 0.05"], columns["y 0.95"]])
+        ends = ends[np.isfinite(ends).all(axis=1)]
+        drawn = [one for one in drawn if np.isfinite(one).all() and len(one) == 2]
+        assert len(drawn) == len(ends)
+        assert np.array(drawn) == pytest.approx(ends)
+        means = ax.lines[-1].get_ydata()
+        assert np.asarray(means) == pytest.approx(columns["y mean"], nan_ok=True)
+
+
+def test_rows_that_cannot_be_answered_keep_their_place(run: Caller, counts: np.ndarray) -> None:
+    query = ("condition", "t.csv", "--given", "x,side", "--predict", "y", "--at", "at.csv")
+    done = run(*query, "--output", "out.csv")
+    assert "2 of 6 rows of --at have missing values: their answers are left blank." in done.err
+    assert "1 of 6 rows of --at hold a side that t.csv never has ('w')" in done.err
+    assert "There are 3 answers for 6 rows." in done.out
+    table, asked = pd.read_csv("out.csv"), pd.read_csv("at.csv")
+    assert table[["x", "side"]].equals(asked[["x", "side"]])
+    answered = np.array([True, False, False, True, False, True])
+    assert (table["y mean"].notna().to_numpy() == answered).all()
+    found = run(*query, "--json").json
+    assert [value is not None for value in found["std"]["y"]] == answered.tolist()
+    assert len(found["notes"]) == 2
+    alone = run(*query[:-1], "x=8,side=n", "--json").json
+    assert found["mean"]["y"][5] == pytest.approx(alone["mean"]["y"][0])
+    labels = run(
+        "condition", "t.csv", "--given", "x", "--predict", "side", "--at", "at.csv", "--json"
+    )
+    assert labels.json["mode"]["side"][1] is None and labels.json["mode"]["side"][0] in ("n", "s")
+    pd.DataFrame({"x": [None, None], "side": ["n", "s"]}).to_csv("none.csv", index=False)
+    run(*query[:-1], "none.csv").failed("--at has no row to answer")
+
+
+def test_wild_numbers_and_constant_columns_are_noted(run: Caller, here: Path) -> None:
+    rng = np.random.default_rng(1)
+    one, other = rng.normal(size=(2, 100, 2))
+    for name, rows in (("one", one), ("other", other + [1, 0])):
+        frame = pd.DataFrame(rows, columns=["a", "b"]).assign(c=3.0, d=rows[:, 0] > 0)
+        frame.to_csv(f"{name}.csv", index=False)
+    wild = pd.read_csv("one.csv")
+    wild.loc[7, "a"] = 1e30
+    wild.to_csv("wild.csv", index=False)
+    query = ("--columns", "a,b,c", "--json")
+    plain, found = (
+        run("two-sample", name, "other.csv", *query) for name in ("one.csv", "wild.csv")
+    )
+    assert plain.json["pvalue"] == found.json["pvalue"] == 0.001
+    words = "wild.csv: column 'a' holds 1e+30 in row 8"
+    assert words in found.err and any(words in note for note in found.json["notes"])
+    assert words not in plain.err
+    constant = "Column 'c' of both samples is constant and has no part in the test."
+    assert plain.json["notes"] == [constant]
+    streamed = run("two-sample", "one.csv", "other.csv", *query, "--stream").json
+    assert any("column 'c' holds 3 in every row" in note for note in streamed["notes"])
+    alone = run("independence", "one.csv", "--x", "c", "--y", "a", "--json").json
+    assert alone["pvalue"] == 1 and "All 100 rows of X are equal" in alone["notes"][0]
+    shift = run("shift", "one.csv", "other.csv", "--columns", "a,b,c", "--json").json
+    assert any("'c' is constant in both samples" in note for note in shift["notes"])
+    asked = (
+        "condition",
+        "one.csv",
+        "--given",
+        "b,c",
+        "--predict",
+        "a",
+        "--at",
+        "b=1,c=3",
+        "--json",
+    )
+    assert run(*asked).json["notes"] == ["column 'c' holds 3 in every row and tells nothing."]
+    wild["a"] = wild["a"].astype(object)
+    for value in ("1.7e308", "1e160"):
+        wild.loc[7, "a"] = value
+        wild.to_csv("huge.csv", index=False)
+        run("two-sample", "huge.csv", "other.csv", "--columns", "a,b").failed(
+            "huge.csv: column 'a' holds", "in row 8, too large"
+        )
+
+
+def test_the_target_among_the_columns_is_refused(run: Caller) -> None:
+    shift = ("shift", "@flowers-train", "@flowers-test", "--target", "species")
+    run(*shift, "--columns", "length,species").failed("--columns: 'species' is the target")
+    select = ("select", "@machine", "--target", "failed", "--features", "heat,failed")
+    run(*select).failed("--features: 'failed' is the target")
 
 
 def test_condition_on_several_and_of_labels(run: Caller) -> None:

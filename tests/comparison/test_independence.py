@@ -651,3 +651,33 @@ def test_two_blocks_have_two_arrangements() -> None:
     X, _ = pairs(24)
     result = independence_test(X, X, "median", "median", "block", 19, block_length=12, rng=0)
     assert result.pvalue >= 0.25  # half of the draws are the observed arrangement
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("estimator", ["U", "V"])
+@pytest.mark.parametrize("null", ["permutation", "full", "block", "wild", "gamma", "spectral"])
+def test_a_few_rows_have_a_finite_answer_or_an_error(null: str, estimator: str, n: int) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, n, 1))
+    try:
+        found = independence_test(x, y, "median", "median", null, estimator=estimator, rng=0)
+    except ValueError as error:
+        assert f"got {n}" in str(error) or "fewer than two blocks" in str(error)
+        assert n < 4
+        return
+    assert np.isfinite(found.statistic) and 0 < found.pvalue <= 1
+    asked = "V" if null in ("gamma", "spectral") else estimator
+    assert f"{asked} estimate" in found.method
+    assert found.statistic == pytest.approx(hsic(x, y, estimator=asked), abs=1e-15)
+
+
+@pytest.mark.parametrize("estimator", ["U", "V"])
+def test_wild_signs_report_the_estimate_that_was_asked_for(estimator: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 1))
+    y = x + rng.normal(size=(50, 1))
+    found = independence_test(x, y, "median", "median", "wild", estimator=estimator, rng=0)
+    assert f"{estimator} estimate" in found.method
+    assert found.statistic == pytest.approx(hsic(x, y, estimator=estimator))
+    other = independence_test(x, y, "median", "median", "wild", rng=0)
+    assert found.pvalue == other.pvalue

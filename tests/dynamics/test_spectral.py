@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import meanmap
 import oracles as o
 from meanmap import ConditionalEmbedding, ConflictWarning, SpectralFilter
-from meanmap.dynamics.observable import FLOOR
+from meanmap.dynamics.observable import FLOOR, MassEvidence
 from meanmap.kernels import Delta, Gaussian, Linear
 from oracles import Array
 
@@ -100,7 +100,12 @@ def test_is_its_oracle(kind: str) -> None:
     evidence = path.ratios / np.array(first)
     evidence[1:] *= eta @ path.beliefs[0]
     assert np.nanmin(evidence) > FLOOR  # no guard is at work
-    assert_allclose(np.exp(track.log_evidence), np.where(seen, evidence, 1), atol=1e-8)
+    states = track.log_evidence_.predicted[0][seen]
+    features = np.array([x for x in observed if x is not None])
+    logs = MassEvidence(model._model).log(states, features, None, np.zeros(0))
+    assert_allclose(np.exp(logs), evidence[seen], atol=1e-8)
+    if kind == "delta":  # vectors have densities
+        assert_allclose(track.log_evidence, np.where(seen, np.log(evidence), 0), atol=1e-8)
 
 
 def test_is_near_the_forward_algorithm() -> None:
@@ -400,3 +405,32 @@ def test_bad_sequences(model: SpectralFilter) -> None:
         model.predict(oscillation(5, 0), 1, origin="first")
     with pytest.raises(Exception, match="not fitted"):
         SpectralFilter().filter(np.zeros((5, 1)))
+
+
+@pytest.mark.parametrize("validation", ["half", None])
+@pytest.mark.parametrize("window", [1, 2, 3])
+@pytest.mark.parametrize("value", [0.0, 3.0, 1e6])
+def test_a_constant_series_stays_constant(value: float, window: int, validation: Any) -> None:
+    """Every belief is the stationary one, which is as long as a belief can be."""
+    series = np.full((60, 1), value)
+    model = SpectralFilter(window=window, validation=validation).fit(series)
+    track = model.filter(series[:10])
+    assert_allclose(track.mean, value, rtol=1e-6, atol=1e-9)
+    assert_allclose(track.std, 0, atol=1e-6 * max(value, 1))
+    assert np.isfinite(track.log_evidence).all()
+    assert_allclose(model.predict(series[:10], 3).mean, value, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_very_short_series_give_numbers_or_an_error(window: int, seed: int) -> None:
+    for n in range(2 * window + 1, 12):
+        series = np.random.default_rng(seed).normal(size=(n, 1))
+        try:
+            model = SpectralFilter(window=window).fit(series)
+        except ValueError as error:
+            assert "too few" in str(error)
+            continue
+        track = model.filter(series)
+        for found in (track.mean, track.std, track.log_evidence, model.predict(series, 3).mean):
+            assert np.isfinite(found).all()

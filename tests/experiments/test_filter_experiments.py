@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from meanmap.decoding.modes import are_rotations
+from meanmap.decoding.preimages import are_rotations
 from meanmap.experiments import circle, rotation
 from meanmap.experiments.camera import tracking
 from meanmap.experiments.results import Figure, Outcome

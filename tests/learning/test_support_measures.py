@@ -385,8 +385,8 @@ TWO = np.zeros((3, 2))
         ([embed(TWO, Gaussian(1.0)), embed(TWO, Gaussian(2.0))], "Embed all with one kernel"),
         ([Weighted(TWO, [1.0])] * 2, r"X\[0\].weights: expected one weight a point"),
         (
-            [pd.DataFrame({"a": [0.0], "b": [1.0]}), pd.DataFrame({"b": [0.0], "a": [1.0]})],
-            r"X\[1\] has columns \['b', 'a'\]",
+            [pd.DataFrame({"a": [0.0], "b": [1.0]}), pd.DataFrame({"b": [0.0], "c": [1.0]})],
+            r"X\[1\] has other columns than .* Missing: 'a'; unexpected: 'c'",
         ),
     ],
 )
@@ -408,7 +408,12 @@ def test_new_bags_must_be_alike(model: Any) -> None:
     frames = [pd.DataFrame(x, columns=list("ab")) for x in X]
     fitted = model().fit(frames, y)
     with pytest.raises(ValueError, match="feature names"):
-        fitted.predict([frame[["b", "a"]] for frame in frames])
+        fitted.predict([frame.rename(columns={"a": "c"}) for frame in frames])
+    swapped = [frame[["b", "a"]] for frame in frames]
+    expected = fitted.predict(frames)
+    assert_allclose(fitted.predict(swapped), expected, rtol=1e-9, atol=1e-12)
+    again = model().fit(swapped, y).predict(frames)
+    assert_allclose(again, expected, rtol=1e-9, atol=1e-12)
 
 
 @each_model

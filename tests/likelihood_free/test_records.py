@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import sys
+import warnings
 from functools import cache
 from typing import Any
 
@@ -21,7 +22,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import meanmap
-from meanmap import Calibration, Embedding, KernelABC, Posterior, PredictiveCheck
+from meanmap import (
+    Calibration,
+    Embedding,
+    KernelABC,
+    Posterior,
+    PredictiveCheck,
+    SimulationWarning,
+)
 
 NAMES = ("mean", "noise")
 
@@ -51,6 +59,42 @@ def several() -> Posterior:
 def close_figures() -> Any:
     yield
     plt.close("all")
+
+
+# --- how many simulations speak for it ------------------------------------------------------------
+
+
+def test_the_effective_size_is_that_of_the_weights() -> None:
+    w = one().weights
+    assert one().effective_size == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    assert_allclose(several().effective_size, [p.effective_size for p in several()])
+    assert 10 < one().effective_size < 500
+    assert f"rests on about {one().effective_size:.0f} of 500 simulations" in repr(one())
+
+
+@pytest.mark.parametrize("n", [3, 10])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_too_few_simulations_warn(n: int, shift: float) -> None:
+    def noisy(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return shift + theta + 0.5 * rng.normal(size=theta.shape)
+
+    fitted = KernelABC(noisy, stats.norm(), random_state=0).fit(n)
+    with pytest.warns(SimulationWarning, match=f"of {n} simulations: chance moves its mean"):
+        found = fitted.posterior([shift + 0.3])
+    assert found.effective_size < 10
+    y = shift + np.array([[-0.3], [0.3]])
+    with pytest.warns(SimulationWarning, match="2 of 2 posteriors rest on fewer than 10"):
+        fitted.posterior(y)
+    with pytest.warns(SimulationWarning):  # with another prior too
+        fitted.posterior([shift + 0.3], prior=stats.norm(0.0, 0.8))
+
+
+def test_enough_simulations_do_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model().posterior([1.0, 1.0])
+        few = KernelABC(simulator, model().prior, random_state=0).fit(20)
+        few.refine([1.0, 1.0], 400).posterior([1.0, 1.0])  # which is the remedy
 
 
 # --- names ----------------------------------------------------------------------------------------

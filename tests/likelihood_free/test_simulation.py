@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -172,21 +171,36 @@ def test_a_summary_of_each_output() -> None:
 # --- failures -------------------------------------------------------------------------------------
 
 
-def test_failures_are_retried_with_other_noise() -> None:
-    calls = 0
+def fails_more_often_for_large(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Fails with probability Φ(θ - 1): works on one draw and on all of them."""
+    failed = rng.random(theta.shape) < stats.norm.cdf(theta - 1)
+    return np.where(failed, np.nan, noisy(theta, rng))
 
-    def moody(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        nonlocal calls
-        calls += 1
-        if rng.random() < 0.2:
-            raise RuntimeError("bad luck")
-        return noisy(theta, rng)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SimulationWarning)
-        model = fitted(moody, 100, vectorized=False)
-    assert calls > 105
-    assert len(model.theta_) == 100
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_every_draw_is_simulated_once(vectorized: bool) -> None:
+    seen: list[np.ndarray] = []
+
+    def spy(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        seen.append(np.atleast_2d(theta).copy())
+        return fails_more_often_for_large(theta, rng)
+
+    with pytest.warns(SimulationWarning):
+        model = fitted(spy, 200, vectorized=vectorized)
+    draws = np.concatenate(seen)
+    assert len(np.unique(draws)) == len(draws) == 200 + model.n_failed_
+    assert model.n_failed_ > 0
+
+
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_failures_that_depend_on_the_draw_do_not_bias_the_draws(vectorized: bool) -> None:
+    with pytest.warns(SimulationWarning):
+        model = fitted(fails_more_often_for_large, 4000, vectorized=vectorized)
+    # E[θ | success] with P(success | θ) = Φ(1 - θ): -φ(1/√2)/(√2 Φ(1/√2)); with three tries -0.12
+    a = 1 / np.sqrt(2)
+    expected = -stats.norm.pdf(a) / (np.sqrt(2) * stats.norm.cdf(a))
+    error = model.theta_.std() / np.sqrt(4000)
+    assert abs(model.theta_.mean() - expected) < 5.5 * error  # -0.29; by chance below 1e-7
 
 
 @pytest.mark.parametrize("vectorized", [True, False])
@@ -199,6 +213,7 @@ def test_failures_are_left_out_with_a_count(vectorized: bool) -> None:
     # the count is right: draws are those of the seed, and 1.5 decides
     lost, tried = map(int, re.findall(r"(\d+) of (\d+)", str(caught[0].message))[0])
     assert tried - lost == 400
+    assert model.n_failed_ == lost
     assert 10 <= lost <= 55  # 29 on average, five standard deviations
 
 

@@ -15,7 +15,7 @@ import oracles as o
 from meanmap import embed, hsic, joint_hsic
 from meanmap.kernels import Delta, Energy, Gaussian, Laplace, Linear, Precomputed, Spectrum, Trace
 from meanmap.spaces import Explicit, PivotedCholesky
-from meanmap.statistics import dependence, tiles
+from meanmap.statistics import dependence, joint, tiles
 
 ESTIMATORS = ["U", "V", "normalized"]
 
@@ -194,7 +194,8 @@ def test_joint_hsic_is_the_dense_formula(monkeypatch: pytest.MonkeyPatch) -> Non
     K = [o.gaussian(X, X, 0.9), o.laplace(Y, Y, 0.7), o.gaussian(Z, Z, 1.5)]
     expected = o.joint_minus_product_norm(K) ** 2
     assert_allclose(joint_hsic(X, Y, Z, kernels=kernels), expected, atol=1e-14)
-    monkeypatch.setattr(dependence, "TILE", 100)  # three rows at a time
+    monkeypatch.setattr(joint, "TILE", 100)  # three rows at a time
+    monkeypatch.setattr(dependence, "memory_limit", lambda value: 100)
     assert_allclose(joint_hsic(X, Y, Z, kernels=kernels), expected, atol=1e-14)
 
 

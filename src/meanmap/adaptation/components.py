@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
@@ -15,6 +15,7 @@ from meanmap.adaptation.matching import placed
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
+from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel
 from meanmap.pairs import as_target, looks_like_classes
 from meanmap.spaces import Basis, Explicit, PivotedCholesky, Space
@@ -178,7 +179,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """The components of rows, of any domain."""
         check_is_fitted(self, "components_")
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
-            validate_data(self, X=X, reset=False, skip_check_array=True)
+            X = seen_columns(self, X)
         points = self.kernel_.check(X, "X", self.space_._sample)
         psi = to_numpy(self.space_._transform(points))
         return in_kind((psi - self.mean_) @ self.components_.T, points)
@@ -343,7 +344,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
         candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
         if self.kernel is None and isinstance(kernel, Gaussian):
-            candidates = [(f, clone(kernel).set_params(bandwidth=f"{f}*median")) for f in FACTORS]
+            candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
         return search(candidates, make, directions, MULTIPLES, judge)
 
     @property

@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -47,7 +47,7 @@ LARGE, LARGE_RANK = 10_000, 500  # rows of both together beyond which there are 
 MANY = 10_000  # rows beyond which a threaded BLAS pays
 FEW = 10  # an effective size that is called too small, and as a share:
 SCARCE = 0.05
-FAR = 0.5  # of the distance left, or of the test rows without training rows near by
+MOST = 0.25  # of the rows, above which it never is
 
 
 class KernelMeanMatching(BaseEstimator):
@@ -85,7 +85,10 @@ class KernelMeanMatching(BaseEstimator):
     Attributes
     ----------
     weights_ : β, about one on average
-    effective_size_ : (Σβ)²/Σβ², the number of unweighted rows that say as much
+    effective_size_ : how many rows of the test distribution would say as much
+        1/(1/s + b), s = (Σβ)²/Σβ² for the noise of the weights and b for their bias: the squared
+        distance that is left, beyond what chance leaves, in units of a row's variance. It is s
+        where the weighted rows match, and near 0 where test rows lie far from all training rows.
     distance_, distance_before_ : ‖Σ βᵢ φ(xᵢ)/n - μ_test‖, and for equal weights
     kernel_, ridge_, bound_, slack_ : what was used; ε is infinite without the constraint
     held_out_ : the bandwidths' multiples, ρ, scores and ε (0 or ∞) that "auto" looked at, or None
@@ -172,7 +175,8 @@ class KernelMeanMatching(BaseEstimator):
             rank = RANK if count(both) <= LARGE else LARGE_RANK
             basis = PivotedCholesky(1e-10 if ridge == 0 else 1e-5, max_rank=rank)
         space, psi = placed(kernel, both, basis)
-        psi, mean = psi[:n], psi[n:].mean(axis=0)
+        psi, psi_test = psi[:n], psi[n:]
+        mean = psi_test.mean(axis=0)
         if ridge is None:
             ridge = share * float((psi**2).sum(axis=1).mean())
         programme = stated(psi, mean, ridge, bound, slack)
@@ -190,10 +194,10 @@ class KernelMeanMatching(BaseEstimator):
         weights = self._scaled(found.beta)
         self.weights_ = in_kind(weights, train)
         self.held_out_, self.n_iter_ = held_out, found.steps
-        self.effective_size_ = effective_size(weights / weights.sum())
+        self.effective_size_ = equivalent_size(weights / weights.sum(), psi, psi_test)
         self.distance_ = float(np.linalg.norm(weights @ psi / n - mean))
         self.distance_before_ = float(np.linalg.norm(psi.mean(axis=0) - mean))
-        self._warn(found, test, train)
+        self._warn(found)
         return self
 
     def _fit_chunks(self, X: Any, X_test: Any) -> Self:
@@ -204,7 +208,7 @@ class KernelMeanMatching(BaseEstimator):
         self.__dict__.update(model.__dict__)
         return self
 
-    def _warn(self, found: Solution, test: Points, train: Points) -> None:
+    def _warn(self, found: Solution) -> None:
         if not found.converged:
             warnings.warn(
                 f"the weights are {found.gap:.2g} from the best objective after {found.steps} "
@@ -213,16 +217,14 @@ class KernelMeanMatching(BaseEstimator):
                 stacklevel=3,
             )
         n = len(found.beta)
-        scarce = self.effective_size_ < max(FEW, SCARCE * n) and n > FEW
-        if not scarce and self.distance_ < FAR * self.distance_before_:
-            return
-        share = outside(self.kernel_, train, test)
-        if scarce or share > FAR:
+        if self.effective_size_ < min(max(FEW, SCARCE * n), MOST * n):
+            left = self.distance_ / self.distance_before_
             warnings.warn(
-                f"the weights rest on about {self.effective_size_:.0f} of {n} training rows "
-                f"(largest weight {float(self.weights_.max()):.3g}); {share:.0%} of the test rows "
-                "lie where there is hardly any training row. A weighted estimate will be noisy: "
-                "raise ridge, or look for training rows there.",
+                f"the {n} training rows with these weights say no more than about "
+                f"{self.effective_size_:.2g} rows of the test distribution would (largest weight "
+                f"{float(self.weights_.max()):.3g}; {left:.0%} of the distance between the samples "
+                "is left). A weighted estimate will be noisy, biased or both: look for training "
+                "rows where the test rows are, or lower ridge if you chose it.",
                 ConflictWarning,
                 stacklevel=3,
             )
@@ -290,10 +292,19 @@ def solved(programme: Programme, max_iter: int) -> Solution:
         return solve(programme, max_iter=max_iter)
 
 
-def outside(kernel: Kernel, train: Points, test: Points) -> float:
-    """The share of test rows far from all training rows, with ‖ψ(x)‖² < k(x, x)/10."""
-    space, _ = placed(kernel, train, PivotedCholesky(1e-5, max_rank=500))
-    return float((to_numpy(space.support(test)) < 0.1).mean())
+def equivalent_size(w: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
+    """How many rows of the test distribution have a mean embedding as near to it as `Σ wᵢ ψ(xᵢ)`.
+
+    The squared distance of n rows' mean is c/n on average, c the trace of their covariance. Here it
+    is c/s with s = 1/Σw² for the noise of the weights, and a bias, of which the squared distance to
+    the test rows is an estimate once the noise of both is taken off.
+    """
+    m, size = len(test), effective_size(w)
+    of_train, of_test = (float(np.var(part, axis=0).sum()) for part in (train, test))
+    c = max(of_train, of_test * m / max(m - 1, 1), np.finfo(float).tiny)
+    left = float(((w @ train - test.mean(axis=0)) ** 2).sum())
+    bias = max(left - c / m - c / size, 0.0)
+    return 1 / (1 / size + bias / c)
 
 
 def search(
@@ -315,7 +326,7 @@ def search(
     both = concatenate([train, test])
     candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
     if free and isinstance(kernel, Gaussian):
-        candidates = [(f, clone(kernel).set_params(bandwidth=f"{f}*median")) for f in FACTORS]
+        candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
     table = []
     for factor, candidate in candidates:
         basis = PivotedCholesky(1e-4, max_rank=SEARCHED)

@@ -26,14 +26,15 @@ from meanmap.adaptation.matching import placed
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
+from meanmap.frames import column_names, in_order, seen_columns
 from meanmap.kernels import Delta, Gaussian, Kernel
-from meanmap.linalg import ConflictWarning
+from meanmap.linalg import ConflictWarning, column_moments
 from meanmap.pairs import as_target, read_target
 from meanmap.selection import effective_size
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.tiles import on_host
 
-BANDWIDTH = "0.4*median"  # narrower than the median: widths of classes are to be told apart
+BANDWIDTH = "0.4*scaled median"  # narrower than the median: widths of classes are to be told apart
 SHARE = 0.1  # λ of "auto", in units of the noise of both samples, 1/n + 1/m; a column for classes
 CLASSES_RIDGE, RIDGE = 1e-6, 1e-4  # ρ of β: one number a class, or a function
 RANK = 30  # features of numbers y at most
@@ -55,7 +56,7 @@ class LocationScaleShift(BaseEstimator):
     ----------
     kernel_x : Gaussian or None
         On the rows, each column divided by its deviation among the test rows. None is
-        `Gaussian("0.4*median")`.
+        `Gaussian("0.4*scaled median")`.
     kernel_y : Kernel, callable or None
         None is `Delta()` if y looks like classes to scikit-learn (text, booleans, few whole
         numbers), else as for numbers.
@@ -141,6 +142,7 @@ class LocationScaleShift(BaseEstimator):
             )
         self._check_parameters()
         kernel_x = gaussian(self.kernel_x)
+        X_test = in_order(X_test, column_names(X), "X_test", "X")
         train, test = _table(X, "X"), _table(X_test, "X_test")
         checks.same_kind(test, train, "X_test", "X")
         _enough(train, "X", "a scale")
@@ -279,8 +281,8 @@ class LocationScaleShift(BaseEstimator):
     def transform(self, X: Any, y: Any) -> Array:
         """X ⊙ W(y) + B(y): other rows of the training kind, as the test would have them."""
         check_is_fitted(self, "scale_")
-        table = _table(X, "X")
-        validate_data(self, X=X, reset=False, skip_check_array=True)
+        checks.vectors(X, "X")
+        table = _table(seen_columns(self, X), "X")
         checks.same_kind(table, self.X_new_, "X", "the training sample")
         points = as_target(y, self.kernel_y_)[0] if self._flat else y
         points = self.kernel_y_.check(points, "y", self._targets, "the training targets")
@@ -364,8 +366,8 @@ def deviations(test: np.ndarray, train: np.ndarray) -> np.ndarray:
     """The unit of each column: its deviation in the test, or else in training, or else 1."""
     units = np.ones(test.shape[1])
     for rows in (train, test):
-        deviation = rows.std(axis=0)
-        varies = deviation > 1e-12 * np.abs(rows).max(axis=0)
+        mean, deviation = column_moments(rows)
+        varies = deviation > 1e-12 * np.abs(mean)
         units = np.where(varies, deviation, units)
     return units
 

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from meanmap.cli.outputs import plain
-from meanmap.cli.tables import Coding, Rows, Table, same_columns, same_kinds, told
+from meanmap.cli.tables import Coding, Rows, Table, constants, same_columns, same_kinds, told
 from meanmap.progress import progress_bar
 from meanmap.report.answers import Answer, Picture, Source
 
@@ -92,14 +92,14 @@ def two_sample(a: str, b: str, columns: Sequence[str] | None, settings: Testing)
     coding = Coding.of(rows, names, settings.scale)
     with no_warning_of_order():
         result = two_sample_test(
-            coding(rows[0]),
-            coding(rows[1]),
+            coding.named(rows[0]),
+            coding.named(rows[1]),
             n_permutations=settings.permutations,
             rng=settings.seed,
             progress=settings.progress,  # type: ignore[arg-type]
             **settings.rows_together(tuple(groups_of(one, clusters) for one in rows)),
         )
-    gaps = [one.gap for one in rows]
+    gaps = [words for one in rows for words in (one.gap, *one.far)]
     claim = differ(tables)
     found = answer(title, claim, result, [one.source for one in rows], gaps, settings, [coding])
     return drawn(found, result, sides_of(tables), named_axes([coding], rows[0]))
@@ -142,7 +142,7 @@ def independence(
     if given is None and settings.in_batches and len(rows.frame) > MANY:
         return streamed_independence(table, sides, settings, title)
     codings = [Coding.of([rows], side, settings.scale) for side in sides]
-    points = [coding(rows) for coding in codings]
+    points = [coding.named(rows) for coding in codings]
     if given is None:
         with no_warning_of_order():
             result = independence_test(
@@ -159,7 +159,7 @@ def independence(
             first, second, known, n_permutations=settings.permutations, rng=settings.seed
         )
     claim = depend(words)
-    found = answer(title, claim, result, [rows.source], [rows.gap], settings, codings)
+    found = answer(title, claim, result, [rows.source], [rows.gap, *rows.far], settings, codings)
     along = named_axes(codings, rows) if given is None else []
     return drawn(found, result, f"{words[0]} and {words[1]}", along)
 
@@ -187,6 +187,7 @@ def streamed_two_sample(
             done(1)
     sources = [one.source for one in samples]
     gaps = [gap(table, one.total) for table, one in zip(tables, samples, strict=True)]
+    gaps += [*(words for one in samples for words in one.far), *constants(samples, names)]
     result = test.result()
     found = answer(title, differ(tables), result, sources, gaps, settings, [coding], True)
     return drawn(found, result, sides_of(tables), [])
@@ -212,7 +213,7 @@ def streamed_independence(
                 test.partial_fit(*(coding(rows) for coding in codings))
             done(1)
     result = test.result()
-    gaps = [gap(table, sample.total)]
+    gaps = [gap(table, sample.total), *sample.far, *constants([sample], names)]
     words = [", ".join(side) for side in sides]
     claim = depend(words)
     found = answer(title, claim, result, [sample.source], gaps, settings, codings, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,10 @@ from meanmap.cli import streams
 from meanmap.cli.comparing import SAMPLE, gap
 from meanmap.cli.outputs import plain
 from meanmap.cli.streams import Answers, Levels, shares
-from meanmap.cli.tables import Coding, Rows, Table, point, told
+from meanmap.cli.tables import Coding, Rows, Table, cell, constants, point, told
 from meanmap.report.answers import Answer, Picture
+
+AT_ONCE = 20_000_000  # weights of answers in memory at a time
 
 
 def condition(
@@ -39,42 +40,39 @@ def condition(
     both = [column for column in asked if column in known]
     if both:
         raise ValueError(f"column {both[0]!r} is both given and predicted. Name it once.")
-    names = [*known, *asked]
     in_batches = table.large if stream is None else stream
-    if in_batches:
-        rows = table.sample(names, SAMPLE, seed)
-        words = gap(table, rows.total)
-    else:
-        rows = table.rows(names)
-        words = rows.gap
-    rows.enough(5)
+    rows, notes = training_rows(table, [*known, *asked], in_batches, seed)
     mixed = [column for column in asked if rows.kinds[column] == "label"]
     if mixed and len(asked) > 1:
         raise ValueError(f"--predict: {mixed[0]!r} is a label. Predict it by itself.")
     coding, target = Coding.of([rows], known, scale), Coding.of([rows], asked, False)
     query = queries(at, known, rows)
+    asked_for, left_blank = answerable(query, known, rows)
+    notes = told([*left_blank, *notes])
     if in_batches:
         model, answers = streams.streamed(table, rows, coding, asked, levels, progress)
     else:
         model, answers = whole(rows, coding, target, levels)
     columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in known}
-    columns |= answers(coding(query))
+    part = Rows(query.name, query.frame[asked_for], query.kinds, query.total)
+    columns |= {key: filled(one, asked_for) for key, one in answers(coding(part)).items()}
     values: dict[str, Any] = {
         **nested(columns, known, asked, bool(mixed), levels),
         "regularization": model.regularization_,
         "kernel": [repr(model.kernel_x_), repr(model.kernel_y_)],
-        "notes": told([words]),
+        "notes": notes,
     }
     settings = {
         "regularization": f"{model.regularization_:.3g}",
         "kernels": f"{model.kernel_x_!r} and {model.kernel_y_!r}",
         "columns": str(coding),
         "rows": "in batches" if in_batches else "at once",
+        **({"notes": " ".join(notes)} if notes else {}),
     }
     shown = tuple(tuple(cell(v) for v in row) for row in zip(*columns.values(), strict=True))
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
-        headline(columns, known, asked, bool(mixed), levels),
+        headline(columns, known, asked, bool(mixed), levels, asked_for),
         plain(values),
         tuple(columns),
         shown,
@@ -83,6 +81,16 @@ def condition(
         settings,
     )
     return answer, columns
+
+
+def training_rows(
+    table: Table, names: list[str], in_batches: bool, seed: int
+) -> tuple[Rows, list[str]]:
+    """Rows to learn from, of a large file some, and what there is to say of them."""
+    rows = table.sample(names, SAMPLE, seed) if in_batches else table.rows(names)
+    rows.enough(5)
+    missing = gap(table, rows.total) if in_batches else rows.gap
+    return rows, [missing, *rows.far, *constants([rows], names)]
 
 
 def queries(at: Sequence[str], known: list[str], rows: Rows) -> Rows:
@@ -94,7 +102,7 @@ def queries(at: Sequence[str], known: list[str], rows: Rows) -> Rows:
         named = None if Path(words).is_file() or words == "-" else point(words, known)
         if named is None and "=" not in words:
             table = Table.of(words, [c for c in known if rows.kinds[c] == "label"])
-            found = table.rows(table.named(known, "--at"), rows.kinds)
+            found = table.rows(table.named(known, "--at"), rows.kinds, gaps=known)
             found.enough(1)
             parts.append(found.frame)
             continue
@@ -116,6 +124,43 @@ def queries(at: Sequence[str], known: list[str], rows: Rows) -> Rows:
         )
     whole_query = pd.concat(parts, ignore_index=True)
     return Rows("--at", whole_query, {c: rows.kinds[c] for c in known}, len(whole_query))
+
+
+def answerable(query: Rows, known: list[str], rows: Rows) -> tuple[np.ndarray, list[str]]:
+    """Which rows of --at can be answered, and what there is to say of the others."""
+    frame = query.frame[known]
+    complete = frame.notna().all(axis=1).to_numpy()
+    notes = []
+    if not complete.all():
+        notes.append(
+            f"{int((~complete).sum())} of {len(frame)} rows of --at have missing values: their "
+            "answers are left blank."
+        )
+    for column in known:
+        if rows.kinds[column] != "label":
+            continue
+        new = complete & ~frame[column].isin(set(rows.frame[column])).to_numpy()
+        if new.any():
+            some = ", ".join(map(repr, dict.fromkeys(frame[column][new].tolist()[:5])))
+            notes.append(
+                f"{int(new.sum())} of {len(frame)} rows of --at hold a {column} that "
+                f"{rows.name} never has ({some}): their answers are left blank."
+            )
+            complete = complete & ~new
+    if not complete.any():
+        raise ValueError(" ".join(["--at has no row to answer.", *notes]))
+    return complete, notes
+
+
+def filled(values: Any, rows: np.ndarray) -> np.ndarray:
+    """Answers of some rows in the order of all of them, blank elsewhere."""
+    values = np.asarray(values)
+    if rows.all():
+        return values
+    blank = np.nan if values.dtype.kind == "f" else None
+    out = np.full(len(rows), blank, dtype=values.dtype if values.dtype.kind == "f" else object)
+    out[rows] = values
+    return out
 
 
 def value(column: Any, kind: str, name: str) -> Any:
@@ -145,49 +190,40 @@ def whole(rows: Rows, coding: Coding, target: Coding, levels: Levels) -> tuple[A
     if rows.kinds[asked[0]] == "label":
         labels = np.unique(target(rows))
         return model, lambda points: shares(asked[0], labels, model.given(points)(labels))
-    off = target(rows) - np.asarray(model.predict(coding(rows)))
-    return model, lambda points: number_answers(model, points, off, asked, levels)
+    return model, lambda points: number_answers(model, points, asked, levels)
 
 
 # --- answers --------------------------------------------------------------------------------------
 
 
-def number_answers(
-    model: Any, points: Any, off: np.ndarray, asked: list[str], levels: Levels
-) -> dict[str, Any]:
-    """Means, deviations and quantiles, a column each.
-
-    The deviation is made of how far rows are from the mean at their own place: small numbers, so
-    that rows far away do not matter, whose weights are never quite 0.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # points far away are told of once, below
-        sums = [
-            np.stack([np.asarray(model.expect(lambda y, f=f: f, points)) for f in values.T], axis=1)
-            for values in (off, off * off, np.ones((len(off), 1)))
-        ]
-    mass = np.where(sums[2] > 1e-6, sums[2], np.nan)
-    std = np.sqrt(np.maximum(sums[1] / mass - (sums[0] / mass) ** 2, 0.0))
-    beliefs = model.given(points)
-    mean = told_of(beliefs, "mean", len(asked))
-    ends = [told_of(beliefs, "quantile", len(asked), q) for q in levels]
-    out: dict[str, Any] = {}
-    for i, column in enumerate(asked):
-        out[f"{column} mean"], out[f"{column} std"] = mean[:, i], std[:, i]
-        for q, end in zip(levels, ends, strict=True):
-            out[f"{column} {q:g}"] = end[:, i]
-    return out
+def number_answers(model: Any, points: Any, asked: list[str], levels: Levels) -> dict[str, Any]:
+    """Means, deviations and quantiles of `model.given(points)`, a column each."""
+    block = max(1, AT_ONCE // len(model.weights_))
+    parts = []
+    for start in range(0, len(points), block):
+        beliefs = model.given(points[start : start + block])
+        figures = [figure(beliefs, what, len(asked)) for what in ("mean", "std")]
+        figures += [figure(beliefs, "quantile", len(asked), q) for q in levels]
+        parts.append(np.stack(figures))
+    found = np.concatenate(parts, axis=1)
+    names = ["mean", "std", *(f"{q:g}" for q in levels)]
+    return {
+        f"{column} {name}": found[j, :, i]
+        for i, column in enumerate(asked)
+        for j, name in enumerate(names)
+    }
 
 
-def told_of(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
+def figure(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
     """A figure of each belief, a row each; NaN where a point lies so far off that there is none."""
     try:
         return np.asarray(getattr(beliefs, what)(*arguments))
     except ValueError:
         if len(beliefs) == 1:
             return np.full((1, size), np.nan)
-    one_by_one = [told_of(beliefs[i : i + 1], what, size, *arguments) for i in range(len(beliefs))]
-    return np.concatenate(one_by_one)
+    half = len(beliefs) // 2
+    parts = beliefs[:half], beliefs[half:]
+    return np.concatenate([figure(part, what, size, *arguments) for part in parts])
 
 
 def nested(
@@ -219,8 +255,11 @@ def headline(
     asked: list[str],
     of_labels: bool,
     levels: Levels,
+    answered: np.ndarray,
 ) -> str:
     """The first answer in words, and how many there are."""
+    many, total = int(answered.sum()), len(answered)
+    columns = {key: part[answered] for key, part in columns.items()}
     where = ", ".join(f"{column} = {cell(columns[column][0])}" for column in known)
     if not of_labels and np.isnan(columns[f"{asked[0]} mean"][0]):
         return f"Nothing is known of {', '.join(asked)} at {where}: no row is near."
@@ -237,16 +276,9 @@ def headline(
             low, high = min(levels), max(levels)
             ends = [cell(columns[f"{asked[0]} {q:g}"][0]) for q in (low, high)]
             words[0] += f", between {ends[0]} and {ends[1]} with probability {high - low:g}"
-    many = len(next(iter(columns.values())))
-    more = f" There are {many} answers." if many > 1 else ""
+    more = f" There are {many} answers{f' for {total} rows' * (many < total)}."
+    more = more if total > 1 else ""
     return f"Given {where}: {'; '.join(words)}.{more}"
-
-
-def cell(value: Any) -> str:
-    """A value in words."""
-    if isinstance(value, float | np.floating):
-        return f"{value:.4g}" if np.isfinite(value) else "–"
-    return str(value)
 
 
 def picture(
@@ -282,10 +314,11 @@ def picture(
         ax.legend(fontsize="small")
 
     def bars(ax: Any, at: Any) -> None:
-        mean = columns[f"{target} mean"]
+        # the interval is that of the table, whether or not the mean lies in it
         ends = np.array([columns[f"{target} {q:g}"] for q in (low, high)])
-        reach = np.maximum(np.abs(ends - mean), 0)
-        ax.errorbar(at, mean, reach, fmt="o", color="#d55e00", capsize=3, label="asked for")
+        reach = (ends[1] - ends[0]) / 2
+        ax.errorbar(at, ends[0] + reach, reach, fmt="none", ecolor="#d55e00", capsize=3)
+        ax.plot(at, columns[f"{target} mean"], "o", color="#d55e00", label="asked for")
 
     def beside(axes: list[Any]) -> None:
         bars(axes[0], np.arange(1, len(columns[known[0]]) + 1))

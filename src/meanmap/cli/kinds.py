@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from meanmap.checks import LARGEST
 from meanmap.cli.formats import first_line, nearest
 
 DAY = 86_400
@@ -94,6 +95,14 @@ def converted(name: str, values: Any, kind: str, column: str, start: int) -> Any
         raise ValueError(
             f"{name}: column {column!r} holds {what} in row {start + row + 1}. Mend it, "
             "or leave the field empty."
+        )
+    large = np.flatnonzero(np.abs(out.to_numpy()) > LARGEST)
+    if len(large):
+        row = int(large[0])
+        raise ValueError(
+            f"{name}: column {column!r} holds {out.iloc[row]:.3g} in row {start + row + 1}, too "
+            f"large to compute with; at most {LARGEST:g} is taken. Fix it, or leave the field "
+            "empty."
         )
     return out
 

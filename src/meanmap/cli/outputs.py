@@ -137,6 +137,10 @@ def table(columns: Mapping[str, Any], path: Path) -> bytes:
         frame.to_parquet(buffer, index=False)
     elif kind == ".npz":
         arrays = {name: frame[name].to_numpy() for name in frame}
+        arrays = {
+            k: np.where(frame[k].isna(), "", a) if a.dtype == object else a
+            for k, a in arrays.items()
+        }
         text = {k: a.astype(str) for k, a in arrays.items() if a.dtype.kind not in "fiub"}
         np.savez(buffer, **{**arrays, **text})
     else:

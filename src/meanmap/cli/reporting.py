@@ -8,7 +8,7 @@ from typing import Any
 
 from meanmap.cli.comparing import gap, two_tables
 from meanmap.cli.outputs import plain
-from meanmap.cli.tables import Rows, Table, same_columns, same_kinds, told
+from meanmap.cli.tables import Rows, Table, constants, same_columns, same_kinds, told
 from meanmap.report.answers import Answer, Picture
 
 MOST = 2000  # rows of each file that a report looks at
@@ -42,6 +42,11 @@ def shift(
     else:
         names = tables[0].named(columns, "--columns")
         tables[1].named(columns, "--columns")
+        if target in names:
+            raise ValueError(
+                f"--columns: {target!r} is the target, whose own shift is tested by itself. Name "
+                "it in --target only."
+            )
     both = target is not None and target in there
     own = [names + ([target] if target else []), names + ([target] if both and target else [])]
     rows = [read(table, part, seed) for table, part in zip(tables, own, strict=True)]
@@ -80,7 +85,7 @@ def shift_answer(found: Any, tables: Sequence[Table], rows: Sequence[Rows], seed
         gap(table, one.total) if table.large else one.gap
         for table, one in zip(tables, rows, strict=True)
     ]
-    notes = [*found._remarks(), *told(gaps)]
+    notes = [*found._remarks(), *told([*gaps, *(words for one in rows for words in one.far)])]
     header, lines, _ = found._tests()
     columns = [
         {
@@ -152,6 +157,8 @@ def select(
     table = Table.of(name, labels)
     (goal,) = one_column(table, target)
     names = table.named(features, "--features")
+    if features is not None and goal in names:
+        raise ValueError(f"--features: {goal!r} is the target. Name it in --target only.")
     names = [column for column in names if column != goal]
     if not names:
         raise ValueError(f"{table.name} has no column beside the target {goal!r}.")
@@ -173,7 +180,7 @@ def select(
         "scores": {names[i]: float(selector.scores_[i]) for i in range(len(names))},
         "selected": chosen,
         "n_features": int(selector.n_features_),
-        "notes": told([rows.gap]),
+        "notes": told([rows.gap, *rows.far, *constants([rows], [*names, goal])]),
     }
     lines = tuple(
         (

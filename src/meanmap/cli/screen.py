@@ -102,4 +102,4 @@ def numbers(answer: Answer, column: int) -> bool:
     """Whether a column of the table holds numbers, which stand to the right."""
     cells = [row[column] for row in answer.rows if row[column]]
     named = bool(answer.header[column]) and bool(cells)
-    return named and all(cell[0] in "-+.0123456789" for cell in cells)
+    return named and all(cell[0] in "-+.0123456789–" for cell in cells)

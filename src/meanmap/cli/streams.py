@@ -108,7 +108,8 @@ class Functions:
             first, second, below = values[:, 0], values[:, 1], values[:, 2 : 2 + len(at)]
             values = values[:, 2 + len(at) :]
             out[f"{column} mean"] = base[:, i] + first
-            out[f"{column} std"] = np.sqrt(np.maximum(second - first**2, 0.0))
+            variance = second - first**2  # estimated, and not known where it comes out as none
+            out[f"{column} std"] = np.sqrt(np.where(variance > 0, variance, np.nan))
             # estimated probabilities need not rise: the middle of the two ways to make them
             rising = np.maximum.accumulate(below, axis=1)
             falling = np.minimum.accumulate(below[:, ::-1], axis=1)[:, ::-1]

@@ -20,8 +20,10 @@ from meanmap.cli.formats import (
     opened,
 )
 from meanmap.cli.kinds import converted, kinds_of
+from meanmap.linalg import column_moments, far_cells
 from meanmap.report.answers import Source
 
+VERY_FAR = 1e6  # times the middle deviation of a column: such a number is asked about
 LARGE = 256_000_000  # bytes of a file from which on it is read in batches
 
 
@@ -58,6 +60,27 @@ class Rows:
         if not self.dropped:
             return ""
         return f"{self.name}: {self.dropped} of {self.total} rows have missing values: left out."
+
+    @property
+    def far(self) -> list[str]:
+        """What there is to say of numbers that lie very far from all others of their column."""
+        plain = [column for column, kind in self.kinds.items() if kind != "label"]
+        if not plain or not len(self.frame):
+            return []
+        known = self.frame[plain].dropna()
+        values = known.to_numpy(dtype=float)
+        cells = far_cells(values, VERY_FAR) if len(values) else np.zeros((0, len(plain)))
+        out = []
+        for column, numbers, cell in zip(plain, values.T, cells.T, strict=True):
+            rows = np.flatnonzero(cell)
+            if len(rows):
+                more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+                out.append(
+                    f"{self.name}: column {column!r} holds {numbers[rows[0]]:.4g} in row "
+                    f"{known.index[rows[0]] + 1}{more}, over a million times as far from "
+                    "the median as other values. Is it right?"
+                )
+        return out
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
         """Columns that must be numbers."""
@@ -102,7 +125,7 @@ class Coding:
         scale = None
         if wanted and plain and len(columns) > 1:
             values = np.concatenate([one.frame[plain].to_numpy(dtype=float) for one in parts])
-            spread = values.std(axis=0)
+            spread = column_moments(values)[1]
             spread[~(spread > 0)] = 1.0
             scale = dict(zip(plain, map(float, spread), strict=True))
         labels = {}
@@ -129,6 +152,19 @@ class Coding:
             numbers = rows.frame[[column]].to_numpy(dtype=float)
             parts.append(numbers if self.scale is None else numbers / self.scale[column])
         return np.hstack(parts)
+
+    def named(self, rows: Rows) -> Any:
+        """The points of some rows with the names of their columns; labels as they are."""
+        import pandas as pd
+
+        points = self(rows)
+        if points.ndim == 1:
+            return points
+        names: list[str] = []
+        for column in self.columns:
+            held = self.labels[column][0] if column in self.labels else ()
+            names += [f"{column}={value}" for value in held] or [column]
+        return pd.DataFrame(points, columns=names)
 
     def __str__(self) -> str:
         words = []
@@ -259,6 +295,25 @@ class Table:
         needed = [column for column in columns if column not in gaps]
         kept = out.dropna(subset=needed) if needed else out
         return Rows(self.name, kept, {c: kinds[c] for c in columns}, len(frame))
+
+
+def constants(parts: Sequence[Rows], columns: Sequence[str]) -> list[str]:
+    """What there is to say of columns that hold one value in all rows."""
+    out = []
+    for column in columns:
+        values = {value for rows in parts for value in rows.frame[column].unique()[:2]}
+        if len(values) == 1:
+            out.append(
+                f"column {column!r} holds {cell(values.pop())} in every row and tells nothing."
+            )
+    return out
+
+
+def cell(value: Any) -> str:
+    """A value in words."""
+    if isinstance(value, float | np.floating):
+        return f"{value:.4g}" if np.isfinite(value) else "–"
+    return "–" if value is None else str(value)
 
 
 def told(words: Iterable[str]) -> list[str]:

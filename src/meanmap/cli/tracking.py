@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from meanmap.cli.comparing import two_tables
-from meanmap.cli.conditioning import cell
 from meanmap.cli.outputs import plain
-from meanmap.cli.tables import Coding
+from meanmap.cli.tables import Coding, cell, constants, told
 from meanmap.report.answers import Answer, Picture
 
 SHOWN_PANELS = 6
@@ -71,6 +70,7 @@ def track(
     actual = fresh.frame[states].to_numpy(dtype=float) if len(columns) > len(seen) else None
     error = rms(mean, actual)
     notes = [f"{unseen} of {len(steps)} steps were not observed."] if unseen else []
+    notes += told([*known.far, *fresh.far, *constants([known], [*states, *seen])])
     values: dict[str, Any] = {
         "mean": parts(mean, states),
         "std": parts(std, states),

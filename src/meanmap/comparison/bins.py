@@ -8,7 +8,7 @@ matrix, whatever the number of points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 import numpy as np
@@ -23,9 +23,18 @@ from meanmap.arrays import (
     spans,
     take,
 )
+from meanmap.comparison.results import tie_scale
 from meanmap.progress import progress_bar
 from meanmap.spaces import Space
-from meanmap.statistics.tiles import SIDE, Buffers, Family, Sums, pass_over, product_sum
+from meanmap.statistics.tiles import (
+    ROUNDINGS,
+    SIDE,
+    Buffers,
+    Family,
+    Sums,
+    pass_over,
+    product_sum,
+)
 
 BINS = 512  # bins of both samples together: more gain next to no power
 FEWEST = 32  # bins that the smaller sample should have
@@ -171,6 +180,25 @@ class BinnedGram:
     sums: np.ndarray  # (kernels, s, s)
     diagonal: np.ndarray  # (kernels, s): Σ k(x, x)
     squares: np.ndarray  # (kernels,): Σ k² over all pairs
+    rounding: np.ndarray | None = None  # (kernels,): what a mean of k may be off by
+
+    def centred(self, layout: Layout) -> BinnedGram:
+        """Those of k(x, x') - h(x) - h(x'), which has mean 0 over either point: small numbers.
+
+        MMD is the same, as what is taken off depends on one point alone.
+        """
+        sizes = layout.sizes
+        n = float(sizes.sum())
+        rows = self.sums.sum(axis=2)
+        heights = (rows - rows.sum(axis=1, keepdims=True) * sizes / (2 * n)) / n
+        sums = self.sums - heights[:, :, None] * sizes - sizes[:, None] * heights[:, None, :]
+        rounding = ROUNDINGS * np.finfo(float).eps * np.abs(self.sums).sum(axis=(1, 2)) / n**2
+        return replace(self, sums=sums, diagonal=self.diagonal - 2 * heights, rounding=rounding)
+
+    def tie_scales(self, layout: Layout) -> np.ndarray:
+        """The scale of ties between statistics, a kernel each."""
+        size = np.abs(self.sums).sum(axis=(1, 2)) / layout.sizes.sum() ** 2
+        return tie_scale(size, 0.0 if self.rounding is None else self.rounding)
 
     @classmethod
     def of(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from meanmap.arrays import Points, concatenate, count, take, to_numpy
-from meanmap.kernels import Delta, Energy, Gaussian, Kernel, Whitened, as_kernel, default_kernel
-from meanmap.kernels.bandwidths import median_distance
+from meanmap.kernels import Delta, Energy, Gaussian, Kernel, Whitened, as_kernel
 from meanmap.linalg import Spectrum
 from meanmap.statistics.tiles import on_host
 
@@ -43,7 +42,7 @@ class Candidates:
                     f"kernel: the words are {', '.join(map(repr, RULES))}; got {kernel!r}. "
                     "Or pass a kernel, for example kernels.Gaussian()."
                 )
-            default = default_kernel(points, name)
+            default = as_kernel(None, points, name)
             rule = "" if kernel == "median" else kernel
             if rule and not isinstance(default, Gaussian):
                 raise ValueError(
@@ -75,12 +74,13 @@ class Candidates:
         whitened = whiten(kernels[0], points, rng)
         if self.rule == "whitened":
             return [whitened]
-        median = kernels[0].bandwidth
+        wide = cast(Gaussian, kernels[0])
         if not paired:
-            return [whitened, *(Gaussian(median * width) for width in WIDTHS)]
+            return [whitened, *map(wide.rescaled, WIDTHS)]
         # the energy kernel is at its best on lines
-        energy = Energy(tuple(float(v) for v in to_numpy(points).mean(axis=0)))
-        return [energy, whitened, *(Gaussian(median * width) for width in PAIRED_WIDTHS)]
+        centre = tuple(float(v) for v in to_numpy(points).mean(axis=0))
+        energy = Energy(centre, wide.bandwidth).with_names(wide.names)
+        return [energy, whitened, *map(wide.rescaled, PAIRED_WIDTHS)]
 
     @property
     def handicaps(self) -> np.ndarray:
@@ -117,7 +117,8 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
         return kernel
     psi = kernel._matmul(points, P, root)  # the coordinates of all points
     mean = psi.mean(axis=0)
-    covariance = Spectrum.of(psi.T @ psi / n - np.outer(mean, mean))
+    centred = psi - mean
+    covariance = Spectrum.of(centred.T @ centred / n)
     trace = float(np.mean(kernel._diagonal(points))) - mean @ mean
     ridge = SHARE * trace
     strong = covariance.values > SHARE * ridge  # what is weaker is hardly changed
@@ -158,11 +159,11 @@ def optimized(X: Points, Y: Points, rng: np.random.Generator) -> tuple[Kernel, P
             )
         halves.append((take(points, order[:cut]), take(points, order[cut:])))
     (A, X), (B, Y) = halves
-    median = median_distance(concatenate([A, B]))
+    wide = Gaussian("scaled median").resolve(concatenate([A, B]))
     n = min(count(A), count(B))
     A, B = take(A, slice(0, n)), take(B, slice(0, n))
     ratios = []
-    grid = [Gaussian(median * 2.0**power) for power in np.arange(-5, 2.01, 0.5)]
+    grid = [wide.rescaled(2.0**power) for power in np.arange(-5, 2.01, 0.5)]
     for kernel in grid:
         H = kernel._gram(A, A) + kernel._gram(B, B)
         cross = kernel._gram(A, B)

@@ -25,6 +25,7 @@ from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, TensorProduct
 from meanmap.spaces import Space
+from meanmap.statistics.centring import centred
 from meanmap.statistics.conditional import conditional_mmd, paired_conditionals, three
 from meanmap.statistics.dependence import both
 from meanmap.statistics.gates import paired_samples
@@ -121,7 +122,9 @@ def conditional_independence_test(
         if not varies(rows):
             note = constant(name)
             return nothing_to_see(note, kernels, method, hypothesis, {"n": count(X)})
-    pair = Pair.of(kx, conditioning.kernel, X, Z, widen=kernel_z is None)
+    # beside Z, what is constant in X's kernel would be functions of Z alone
+    beside = centred(kx, X) if bases[0] is None else kx
+    pair = Pair.of(beside, conditioning.kernel, X, Z, widen=kernel_z is None)
     space_x, rows_x = placed(pair.kernel, pair(X, Z), bases[0])
     problem = Problem(conditioning, rows_x, rows_y, (alone, rows_y), given)
     statistic, found, sides = problem.solved(null, refit, draws, rng)
@@ -345,7 +348,8 @@ def conditional_two_sample_test(
     if not varies(rows_y):
         return nothing_to_see(constant("Y"), kernels, method, hypothesis, sizes)
     g = np.repeat([0.5, -0.5], [n1, n2])[:, None]
-    space_x, rows_x = placed(widened(kernels[0], kernel_x is None), X, bases[0])
+    # multiplied by g, and so with its constant part
+    space_x, rows_x = placed(widened(kernels[0], kernel_x is None), X, bases[0], centred=False)
     problem = Problem(conditioning, rows_y, g * rows_x, (rows_y, g), given)
     statistic, found, sides = problem.solved(null, True, draws, rng)
     return TestResult(

@@ -11,8 +11,10 @@ from scipy.stats import chi2
 from meanmap.arrays import Points
 from meanmap.comparison.bins import BinnedGram, Layout, pair_sums
 from meanmap.comparison.nulls import Source
+from meanmap.comparison.results import tie_scale
 from meanmap.statistics.distance import Terms, from_sums
 from meanmap.statistics.tiles import (
+    ROUNDINGS,
     Family,
     beside,
     in_double,
@@ -31,7 +33,7 @@ class Exchange(Source):
     def __init__(self, gram: BinnedGram, layout: Layout, estimator: str, kind: str) -> None:
         self.kind = kind
         self._gram, self._layout, self._estimator = gram, layout, estimator
-        self.scales = np.abs(gram.sums).sum(axis=(1, 2)) / layout.sizes.sum() ** 2
+        self.scales = gram.tie_scales(layout)
         self.arrangements = ways(layout)
 
     def observed(self) -> np.ndarray:
@@ -154,9 +156,15 @@ class StreamedExchange(Source):
         self._estimator, self._memory, self._progress = estimator, memory, progress
         self._diagonals = family.diagonals(self._wide)
         self._rows: np.ndarray | None = None
+        self._near: np.ndarray
         self._first = self._pass(self._wide, layout.labels[:, None].astype(np.uint8))
         assert self._rows is not None
-        self.scales = np.abs(self._rows).sum(axis=1) / len(self._bins) ** 2
+        n = len(self._bins)
+        means = np.abs(self._rows).sum(axis=1) / n**2
+        # the variance in the kernel's space is no less than a mean of centred values
+        size = np.maximum(self._diagonals.sum(axis=1) - self._rows.sum(axis=1) / n, 0.0) / n
+        self.scales = tie_scale(size, ROUNDINGS * np.finfo(float).eps * means)
+        self._near = NEAR * means[:, None]
 
     def observed(self) -> np.ndarray:
         return self._first[:, 0]
@@ -174,7 +182,7 @@ class StreamedExchange(Source):
             values += self._first - values[:, :1]
             values = values[:, 1 : 1 + drawn.shape[1]]
             if self._wide is not self._points:
-                near = np.abs(values - self._first) <= NEAR * self.scales[:, None]
+                near = np.abs(values - self._first) <= self._near
                 again = np.flatnonzero(near.any(axis=0))
                 if len(again):
                     values[:, again] = self._pass(self._wide, drawn[:, again])
@@ -207,16 +215,20 @@ class Multipliers(Source):
     Chwialkowski, Sejdinovic and Gretton (2014), with weights that are constant over a bin. The
     variance of each direction is estimated from s bins with s - 2 degrees of freedom: the draws
     allow for that as t variables do, with the degrees of freedom of all directions together
-    (Satterthwaite 1946). With many bins this changes nothing.
+    (Satterthwaite 1946). With many bins this changes nothing. The draws are of the "V" estimate,
+    less what "V" is above the estimate that was asked for.
     """
 
     kind = "wild bootstrap"
 
-    def __init__(self, gram: BinnedGram, layout: Layout) -> None:
+    def __init__(self, gram: BinnedGram, layout: Layout, estimator: str) -> None:
         self._gram, self._layout = gram, layout
         sizes, labels = layout.sizes, layout.labels
-        self._n = float(sizes @ labels), float(sizes @ (1 - labels))
-        self.scales = np.abs(gram.sums).sum(axis=(1, 2)) / sizes.sum() ** 2
+        self._n = n, m = float(sizes @ labels), float(sizes @ (1 - labels))
+        self._observed = Exchange(gram, layout, estimator, self.kind).observed()
+        whole = labels / n - (1 - labels) / m
+        self._above = pair_sums(gram, whole[:, None])[0][:, 0] - self._observed
+        self.scales = gram.tie_scales(layout)
         # weights of the bins are factors ∘ (z - 1 meansᵀz), 1 and means a column per sample
         self._inside = np.stack([labels, 1 - labels], axis=1)
         self._means = sizes[:, None] * self._inside / np.array(self._n)
@@ -235,15 +247,14 @@ class Multipliers(Source):
         return max(float(np.trace(M)) ** 2 / squares, 1.0) if squares > 0 else 1.0
 
     def observed(self) -> np.ndarray:
-        n, m = self._n
-        labels = self._layout.labels
-        return pair_sums(self._gram, (labels / n - (1 - labels) / m)[:, None])[0][:, 0]
+        return self._observed
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         z = rng.standard_normal(size=(count, len(self._factors))).T
         centred = z - self._inside @ (self._means.T @ z)
         values = pair_sums(self._gram, self._factors[:, None] * centred)[0]
-        return values * self._freedom / chi2.ppf(rng.random(count), self._freedom)
+        values = values * self._freedom / chi2.ppf(rng.random(count), self._freedom)
+        return values - self._above[:, None]
 
 
 class Swaps(Source):
@@ -257,7 +268,7 @@ class Swaps(Source):
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
-        self.scales = np.array([np.mean(np.abs(terms.values))])
+        self.scales = np.array([tie_scale(np.mean(np.abs(terms.values)), terms.rounding)])
 
     def observed(self) -> np.ndarray:
         return np.array([self._terms.values.mean()])

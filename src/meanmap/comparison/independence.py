@@ -19,6 +19,7 @@ from meanmap.comparison.results import (
     Null,
     TestResult,
     describe,
+    product_scale,
 )
 from meanmap.comparison.running import RunningIndependenceTest, in_sums
 from meanmap.comparison.witness import Dependence, plain
@@ -26,7 +27,8 @@ from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
-from meanmap.statistics.gates import paired_samples
+from meanmap.statistics.centring import Centred
+from meanmap.statistics.gates import constant_notes, paired_samples
 from meanmap.statistics.tiles import Family, memory_limit
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
@@ -78,7 +80,7 @@ def independence_test(
         bins); of those that are computed so many are used, chosen at random.
     rng : int, numpy Generator or None
     estimator : {"U", "V"}
-        See `hsic`. With `basis` it is "V".
+        See `hsic`. With `basis` it is "V". "wild" needs four rows for either.
     combine : {"max", "fuse", "min-p"}
         How several kernels make one statistic: the largest in standard deviations of its own
         permutations, a soft maximum, or the least p-value of HSICAgg.
@@ -147,7 +149,8 @@ def independence_test(
     ]
     given = [("X", X, candidates[0].kernels[0]), ("Y", Y, candidates[1].kernels[0])]
     stay = basis is None and null in ("permutation", "gamma")
-    _, (X, Y) = paired_samples(given, 4 if estimator == "U" else 2, stay)
+    least = 4 if estimator == "U" or null == "wild" else 2
+    _, (X, Y) = paired_samples(given, least, stay)
     for one, name in zip(candidates, ("kernel_x", "kernel_y"), strict=True):
         if one.rule == "optimized":
             raise ValueError(
@@ -168,9 +171,8 @@ def independence_test(
         estimator = "V"
         statistic, found = _limit(null, kernels_x[0], kernels_y[0], X, Y, draws, basis, rng)
     else:
-        families = Family(kernels_x), Family(kernels_y)
-        if null == "wild" or basis is not None:
-            estimator = "U" if null == "wild" else "V"
+        families = _family(kernels_x, X, basis), _family(kernels_y, Y, basis)
+        estimator = "V" if basis is not None else estimator
         length = None
         if null in ("block", "wild"):
             first = plain(kernels_x[0]), plain(kernels_y[0])
@@ -187,6 +189,7 @@ def independence_test(
         source.kind = "block permutation" if null == "block" else source.kind
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
         notes += nulls.remarks(found, draws)
+    notes += constant_notes(X, kernels_x[0], "X") + constant_notes(Y, kernels_y[0], "Y")
     many = int(np.isfinite(paired_handicaps(*candidates)).sum())
     statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
     chosen = kernels_x[best // len(kernels_y)], kernels_y[best % len(kernels_y)]
@@ -203,6 +206,11 @@ def independence_test(
         notes=tuple(notes),
         explanation=Dependence((plain(chosen[0]), plain(chosen[1])), X, Y),
     )
+
+
+def _family(kernels: list[Kernel], points: Points, basis: Any) -> Family:
+    """Kernels of small numbers; coordinates, where there is a basis, are centred themselves."""
+    return Family(kernels if basis is not None else [Centred.of(k, points) for k in kernels])
 
 
 def _source(
@@ -232,7 +240,7 @@ def _source(
         return Permutations(families, X, Y, estimator, memory)
     if null == "wild":
         assert length is not None
-        return Signs(families, X, Y, length)
+        return Signs(families, X, Y, estimator, length)
     if length is not None or groups is not None:
         order, size = (np.arange(n), length) if length is not None else _clusters(groups, n)
         return _whole_blocks(families, X, Y, estimator, order, size, memory, rng, sequential)
@@ -301,11 +309,11 @@ def _limit(
     else:
         sums = dependence.coordinate_sums(kx, ky, X, Y, basis)
     mean, variance = nulls.permutation_moments(
-        nulls.CentredMoments.of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x),
-        nulls.CentredMoments.of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y),
+        nulls.CentredMoments.of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x, sums.rounding[0]),
+        nulls.CentredMoments.of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y, sums.rounding[1]),
     )
     mean, variance = mean / n**2, variance / n**4
-    scale = float(np.sqrt(sums.xx * sums.yy)) / n**2
+    scale = product_scale(sums.sizes, sums.rounding)
     statistic = max(sums.estimate("V"), 0.0)
     if null == "gamma":
         return statistic, nulls.gamma_null((mean, variance), scale)

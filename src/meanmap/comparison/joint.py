@@ -9,14 +9,16 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count, for_each_thread, solve_triangular, take
 from meanmap.comparison import nulls, ordering
-from meanmap.comparison.results import ALTERNATIVES, TestResult, describe
+from meanmap.comparison.results import ALTERNATIVES, TestResult, describe, tie_scale
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
 from meanmap.spaces.cholesky import Pivots
-from meanmap.statistics.dependence import joint_from_sums, joint_sums, several_samples
-from meanmap.statistics.tiles import memory_limit
+from meanmap.statistics.dependence import several_samples
+from meanmap.statistics.gates import constant_notes
+from meanmap.statistics.joint import JointGrams
+from meanmap.statistics.tiles import ROUNDINGS, memory_limit
 
 HYPOTHESIS = "the variables depend on each other"
 
@@ -81,9 +83,12 @@ def joint_independence_test(
     source.progress = progress
     statistic, found, _ = nulls.simulated(source, draws, rng, "max", sequential)
     pvalue = found.pvalue(statistic, alternative)
-    names = [f"variable {i}" for i in range(len(samples))]
+    names = [f"variable {i + 1}" for i in range(len(samples))]
     ordered = ordering.note_on_variables(list(zip(names, samples, strict=True)), ordering.PAIRS)
     ordering.warn_if_significant(ordered, pvalue)
+    notes = [*ordered, *nulls.remarks(found, draws)]
+    for i, (points, kernel) in enumerate(zip(samples, resolved, strict=True)):
+        notes += constant_notes(points, kernel, f"variable {i + 1}")
     return TestResult(
         statistic=statistic,
         pvalue=pvalue,
@@ -92,7 +97,7 @@ def joint_independence_test(
         method=f"Joint independence test by dHSIC of {len(samples)} variables, {describe(found)}",
         hypothesis=HYPOTHESIS,
         sizes={"n": count(samples[0])},
-        notes=(*ordered, *nulls.remarks(found, draws)),
+        notes=tuple(notes),
     )
 
 
@@ -131,23 +136,12 @@ class GramProducts(Products):
     """From the Gram matrices, kept where they fit."""
 
     def __init__(self, kernels: list[Kernel], samples: list[Points], memory: int) -> None:
-        self._n, self._variables = count(samples[0]), len(samples)
-        self._kernels, self._samples = kernels, samples
-        total, self._rows = joint_sums(kernels, samples)
-        self.scales = np.array([abs(total) / self._n**2])
-        self._grams = None
-        if 8 * self._n**2 * (self._variables + 2) <= memory:
-            self._grams = [k._gram(p, p) for k, p in zip(kernels, samples, strict=True)]
+        self._grams = JointGrams(kernels, samples, memory)
+        self._n, self._variables = self._grams.n, self._grams.variables
+        self.scales = np.array([tie_scale(self._grams.size, self._grams.slack)])
 
     def _value(self, orders: list[np.ndarray]) -> float:
-        rows = [row[order] for row, order in zip(self._rows, orders, strict=True)]
-        if self._grams is None:
-            moved = [take(p, order) for p, order in zip(self._samples, orders, strict=True)]
-            return joint_from_sums(joint_sums(self._kernels, moved)[0], rows, self._n)
-        product = self._grams[0]
-        for gram, order in zip(self._grams[1:], orders[1:], strict=True):
-            product = product * gram[order][:, order]
-        return joint_from_sums(float(product.sum()), rows, self._n)
+        return self._grams.value([None, *orders[1:]])
 
 
 class LandmarkProducts(Products):
@@ -180,7 +174,13 @@ class LandmarkProducts(Products):
             k._gram(p, at) for k, p, at in zip(kernels, samples, fitted.points, strict=True)
         ]
         self._product = np.prod([part.mean(axis=0) for part in self._parts], axis=0)
-        self.scales = np.array([float(np.sum(self._coordinates(self._product) ** 2))])
+        # a square whose root is exact to some epsilons of the embedding of the marginals' product
+        same = [np.arange(self._n)] * self._variables
+        rounding = (
+            ROUNDINGS * np.finfo(float).eps * np.linalg.norm(self._coordinates(self._product))
+        )
+        value = self._value(same)
+        self.scales = np.array([tie_scale(value, rounding * (2 * value**0.5 + rounding))])
 
     def _coordinates(self, values: np.ndarray) -> np.ndarray:
         return solve_triangular(self._factor, values)

@@ -15,6 +15,7 @@ from meanmap.comparison.results import TIE, Draws, Gamma, Null
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
+from meanmap.statistics.centring import Centred
 
 COMBINATIONS = ("max", "fuse", "min-p")
 STOP = 20  # permutations that reach the observed statistic, after which sequential testing ends
@@ -123,12 +124,15 @@ class CentredMoments:
 
     @classmethod
     def of_sums(
-        cls, n: int, squares: float, rows: np.ndarray, diagonal: np.ndarray
+        cls, n: int, squares: float, rows: np.ndarray, diagonal: np.ndarray, rounding: float = 0.0
     ) -> CentredMoments:
-        """From Σ K², the rows' sums and the diagonal of the Gram matrix itself."""
+        """From Σ K², the rows' sums and the diagonal of a Gram matrix.
+
+        `rounding` is what its elements may be off by.
+        """
         total = rows.sum()
         centred = diagonal - 2 / n * rows + total / n**2
-        if centred.sum() <= TIE * np.abs(diagonal).sum():
+        if centred.sum() <= TIE * np.abs(diagonal).sum() + n * rounding:
             return cls(n, 0.0, 0.0, 0.0)  # what is left of a constant is rounding
         squares = float(squares - 2 / n * (rows @ rows) + total**2 / n**2)
         return cls(n, float(centred.sum()), squares, float(centred @ centred))
@@ -154,7 +158,8 @@ def gamma_null(moments: tuple[float, float], scale: float) -> Gamma:
 def eigenvalues(kernel: Kernel, points: Points, basis: Basis | None) -> np.ndarray:
     """Those of the centred covariance operator that count, the largest first."""
     n = count(points)
-    basis = PivotedCholesky(tol=SMALLEST) if basis is None else basis
+    if basis is None:
+        kernel, basis = Centred.at_mean(kernel, points), PivotedCholesky(tol=SMALLEST)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)
         psi = Space(kernel, basis)._place(kernel, points, np.full(n, 1 / n))

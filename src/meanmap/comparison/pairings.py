@@ -11,6 +11,7 @@ import numpy as np
 from meanmap.arrays import Points, count, for_each_thread, one_blas_thread, take
 from meanmap.comparison import shifts
 from meanmap.comparison.nulls import Source
+from meanmap.comparison.results import product_scale
 from meanmap.kernels import Kernel
 from meanmap.progress import progress_bar
 from meanmap.statistics import dependence
@@ -40,8 +41,8 @@ class Shifts(Source):
         sums = shifts.shifted_sums(
             self._families, self._X, self._Y, self._rows, rows, self.progress
         )
-        n = sums.n
-        self.scales = (np.sqrt(sums.xx[:, None] * sums.yy) / n**2).ravel()
+        x, y = (roundings(family) for family in self._families)
+        self.scales = product_scale((sums.x[:, None], sums.y), (x[:, None], y)).ravel()
         return sums.hsic(self._estimator).reshape(-1, self._rows.bins)
 
     def observed(self) -> np.ndarray:
@@ -79,7 +80,9 @@ class Permutations(Source):
             [dependence.hsic_sums(kx, ky, X, Y) for ky in families[1].kernels]
             for kx in families[0].kernels
         ]
-        self.scales = np.array([np.sqrt(s.xx * s.yy) / s.n**2 for row in self._sums for s in row])
+        self.scales = np.array(
+            [product_scale(s.sizes, s.rounding) for row in self._sums for s in row]
+        )
         n = count(X)
         self._kept = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
         if self._kept:
@@ -131,12 +134,12 @@ class Coordinates(Source):
     kind = "permutation"
 
     def __init__(self, families: tuple[Family, Family], X: Points, Y: Points, basis: Any) -> None:
-        self._A, self._B = (
-            dependence.coordinates(family.kernels[0], points, one)
+        (self._A, x), (self._B, y) = (
+            dependence.centred_coordinates(family.kernels[0], points, one)
             for family, points, one in zip(families, (X, Y), dependence.both(basis), strict=True)
         )
-        sizes = [np.linalg.norm(part.T @ part) for part in (self._A, self._B)]
-        self.scales = np.array([sizes[0] * sizes[1] / len(self._A) ** 2])
+        a, b = (np.linalg.norm(part.T @ part) / len(part) for part in (self._A, self._B))
+        self.scales = np.array([product_scale((a, b), (x, y))])
 
     def observed(self) -> np.ndarray:
         return np.array([self._value(self._B)])
@@ -161,7 +164,9 @@ class Coordinates(Source):
 class Signs(Source):
     """The wild bootstrap: random signs on bins of rows of the centred matrices' product.
 
-    Chwialkowski, Sejdinovic and Gretton (2014), with signs that are constant over a bin.
+    Chwialkowski, Sejdinovic and Gretton (2014), with signs that are constant over a bin. Signs
+    change nothing on the diagonal, which is most of what "V" adds to "U", and so both have one
+    p-value: the draws of "V" are those of "U", moved and scaled as the observed statistic is.
     """
 
     kind = "wild bootstrap"
@@ -171,13 +176,17 @@ class Signs(Source):
         families: tuple[Family, Family],
         X: Points,
         Y: Points,
+        estimator: str,
         size: int,
     ) -> None:
         self._n = n = count(X)
         kx, ky = families[0].kernels[0], families[1].kernels[0]
         sums = dependence.hsic_sums(kx, ky, X, Y)
         self._gram = self._products(kx, ky, X, Y, sums, np.arange(n) // size)
-        self.scales = np.array([np.sqrt(sums.xx * sums.yy) / n**2])
+        self._pairs = n * n if estimator == "V" else n * (n - 3)
+        self._observed = sums.estimate(estimator)
+        self._rest = self._observed - float(self._gram.sum()) / self._pairs
+        self.scales = np.array([product_scale(sums.sizes, sums.rounding)])
 
     def _products(
         self,
@@ -228,13 +237,18 @@ class Signs(Source):
         return total.total()[0]
 
     def observed(self) -> np.ndarray:
-        return np.array([self._gram.sum() / (self._n * (self._n - 3))])
+        return np.array([self._observed])
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         signs = rng.choice([-1.0, 1.0], size=(count, len(self._gram))).T
         with one_blas_thread(len(signs) < 1000):
             values = np.sum(signs * (self._gram @ signs), axis=0)
-        return values[None] / (self._n * (self._n - 3))
+        return values[None] / self._pairs + self._rest
+
+
+def roundings(family: Family) -> np.ndarray:
+    """By how much rounding may change an element of each kernel's Gram matrix."""
+    return np.array([getattr(kernel, "rounding", 0.0) for kernel in family.kernels])
 
 
 def _u_centre(rows: np.ndarray) -> np.ndarray:

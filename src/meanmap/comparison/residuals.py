@@ -18,11 +18,12 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count, one_blas_thread, solve_triangular, take
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.linalg import Spectrum
+from meanmap.linalg import Spectrum, column_moments
 from meanmap.selection import leave_one_out, search_size
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
 from meanmap.spaces.cholesky import Pivots
 from meanmap.spaces.space import choose_basis
+from meanmap.statistics import centring
 
 TOLERANCE = 1e-6  # residual trace of the coordinates: far below what a test can tell
 MAX_RANK = 1000  # of the coordinates, unless a basis is given
@@ -38,12 +39,19 @@ DETERMINED = 1e-18  # of the variance: what rounding leaves
 LEAST = 0.05  # the least share of its own noise that a residual is taken to keep
 
 
-def placed(kernel: Kernel, points: Points, basis: Basis | None) -> tuple[Space, np.ndarray]:
-    """A space fitted to points, and their coordinates."""
+def placed(
+    kernel: Kernel, points: Points, basis: Basis | None, centred: bool = True
+) -> tuple[Space, np.ndarray]:
+    """A space fitted to points, and their coordinates.
+
+    Centred ones are as good for a regression with a free constant; a part of a kernel that is large
+    and constant would use up the tolerance of the coordinates.
+    """
     n = count(points)
     if basis is not None or not isinstance(choose_basis(kernel, points), PivotedCholesky):
         space = Space(kernel, basis)
         return space, np.asarray(space._place(kernel, points, np.full(n, 1 / n)), dtype=np.float64)
+    kernel = centring.centred(kernel, points) if centred else kernel
     return _coarse(kernel, points, PivotedCholesky(tol=TOLERANCE, max_rank=MAX_RANK))
 
 
@@ -251,10 +259,12 @@ def learned_metric(Z: np.ndarray, targets: np.ndarray) -> np.ndarray:
     variance one; the step of the least leave-one-out error is kept.
     """
     Z, targets = searched(Z, targets)
-    spread = Z.std(axis=0)
-    metric = np.diag(np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0))
+    spread = column_moments(Z)[1]
+    units = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
+    metric = np.eye(Z.shape[1])
     if Z.shape[1] == 1:
-        return metric  # one direction has no other to be weighed against
+        return units * metric  # one direction has no other to be weighed against
+    Z = Z * units
     best, least = metric, np.inf
     for step in range(STEPS + 1):
         error, gradient = _metric_step(Z @ metric, targets, step < STEPS)
@@ -267,7 +277,7 @@ def learned_metric(Z: np.ndarray, targets: np.ndarray) -> np.ndarray:
         spectrum = Spectrum.of(outer / total)
         lengths = np.sqrt(np.maximum(spectrum.values, 0.0) + FLOOR)
         metric = (spectrum.vectors * lengths) @ spectrum.vectors.T
-    return best
+    return units[:, None] * best
 
 
 def _metric_step(Z: np.ndarray, targets: np.ndarray, more: bool) -> tuple[float, np.ndarray]:
@@ -294,7 +304,7 @@ def default_kernel(points: np.ndarray) -> Gaussian:
 
     At the median distance after every column got the variance one.
     """
-    spread = points.std(axis=0)
+    spread = column_moments(points)[1]
     spread = np.where(spread > 0, spread, 1.0)
     bandwidth = at_median(points / spread).get_params()["bandwidth"]
     return Gaussian(tuple(float(s) * float(bandwidth) for s in spread))

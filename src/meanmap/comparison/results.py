@@ -21,6 +21,20 @@ TINY = float(np.finfo(float).tiny)
 TIE = 1e-9  # relative: a permuted statistic this near to the observed one counts as equal to it
 
 
+def tie_scale(size: Any, rounding: Any) -> Any:
+    """The scale of which TIE is the difference between equal statistics.
+
+    `size` is that of the terms of a statistic, `rounding` what its own evaluation may be off by.
+    """
+    return size + rounding / TIE
+
+
+def product_scale(sizes: tuple[Any, Any], roundings: tuple[Any, Any]) -> Any:
+    """The same for a mean product of two matrices, of these sizes and roundings an element."""
+    (a, b), (x, y) = sizes, roundings
+    return tie_scale(a * b, a * y + x * b + x * y)
+
+
 class Null:
     """The distribution of the statistic if the null hypothesis were true."""
 

@@ -10,7 +10,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap.comparison import nulls
-from meanmap.comparison.results import DEPENDENT, DIFFERENT, TestResult, describe
+from meanmap.comparison.results import (
+    DEPENDENT,
+    DIFFERENT,
+    TestResult,
+    describe,
+    product_scale,
+    tie_scale,
+)
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import moments
 from meanmap.statistics.dependence import both
@@ -31,7 +38,7 @@ def centred(sums: Moments) -> nulls.CentredMoments:
     """The moments of the centred Gram matrix in coordinates."""
     C, mu = sums.covariance, sums.mean
     trace, whole = float(np.trace(C)), float(np.trace(sums.second))
-    if trace <= nulls.TIE * whole:
+    if trace <= sums.n * sums.rounding:
         return nulls.CentredMoments(sums.n, 0.0, 0.0, 0.0)
     size = float(mu @ mu)
     # Σ (‖ψ‖² - 2ψ·μ + ‖μ‖²)², multiplied out
@@ -168,7 +175,7 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
         mean, variance = nulls.permutation_moments(
             centred(pooled), nulls.CentredMoments.of_labels(n, m)
         )
-        scale = float(np.trace(pooled.second)) / pooled.n
+        scale = tie_scale(float(np.trace(pooled.covariance)) / pooled.n**2, pooled.rounding)
         statistic = self.mmd()
         found = nulls.gamma_null((mean, variance), scale)
         return TestResult(
@@ -267,7 +274,8 @@ class RunningIndependenceTest(Looks, BaseEstimator):
         x, y = self._sums.x, self._sums.y
         mean, variance = nulls.permutation_moments(centred(x), centred(y))
         mean, variance = mean / n**2, variance / n**4
-        scale = float(np.linalg.norm(x.second) * np.linalg.norm(y.second)) / n**2
+        sizes = np.linalg.norm(x.covariance) / n, np.linalg.norm(y.covariance) / n
+        scale = product_scale(sizes, (x.rounding, y.rounding))
         statistic = self.hsic()
         found = nulls.gamma_null((mean, variance), scale)
         return TestResult(

@@ -100,8 +100,8 @@ class ShiftedSums:
 
     n: int
     xy: np.ndarray  # Σ K L
-    xx: np.ndarray  # Σ K², a kernel of X each
-    yy: np.ndarray
+    x: np.ndarray  # the root of the mean square of centred K, a kernel of X each
+    y: np.ndarray
     rows: np.ndarray  # Σᵢ of the products of the rows' sums
     rows_off: np.ndarray  # the same without the diagonals
     diagonals: np.ndarray  # Σᵢ Kᵢᵢ Lᵢᵢ
@@ -163,14 +163,21 @@ def shifted_sums(
     return ShiftedSums(
         n=n,
         xy=xy,
-        xx=squares[0],
-        yy=squares[1],
+        x=_centred_sizes(squares[0], row_sums[0]),
+        y=_centred_sizes(squares[1], row_sums[1]),
         rows=_shifted_products(row_sums, rows_x),
         rows_off=_shifted_products(off, rows_x),
         diagonals=_shifted_products(diagonals, rows_x),
         totals=(row_sums[0].sum(axis=1), row_sums[1].sum(axis=1)),
         totals_off=(off[0].sum(axis=1), off[1].sum(axis=1)),
     )
+
+
+def _centred_sizes(squares: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The root of the mean square of centred matrices, from Σ K² and the rows' sums."""
+    n = rows.shape[1]
+    centred = squares - 2 / n * np.sum(rows**2, axis=1) + rows.sum(axis=1) ** 2 / n**2
+    return np.sqrt(np.maximum(centred, 0.0)) / n
 
 
 def _pieces(s: int, size: int, n: int) -> Iterator[tuple[slice, slice, bool | None]]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count
+from meanmap.arrays import Points, concatenate, count, take
 from meanmap.chunks import is_chunked
 from meanmap.comparison import bins, blocks, nulls, ordering
 from meanmap.comparison.candidates import Candidates, optimized
@@ -20,6 +20,7 @@ from meanmap.comparison.results import (
     Null,
     TestResult,
     describe,
+    tie_scale,
 )
 from meanmap.comparison.running import RunningTwoSampleTest, in_sums
 from meanmap.comparison.witness import Difference, plain
@@ -27,7 +28,8 @@ from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import distance
-from meanmap.statistics.gates import two_samples
+from meanmap.statistics.centring import Centred, near_origin
+from meanmap.statistics.gates import constant_notes, two_samples
 from meanmap.statistics.tiles import Family, gram_moments, memory_limit
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral", "normal")
@@ -160,14 +162,18 @@ def two_sample_test(
         notes.append("The kernel was chosen on the other half of the data.")
     n, m, pooled = count(X), count(Y), concatenate([X, Y])
     kernels = candidates.resolved(pooled, rng)
+    notes += constant_notes(pooled, kernels[0], "both samples")
+    # what is computed from; the points themselves are shown
+    (pooled,) = near_origin(kernels, pooled)
 
     best = 0
     found: Null
     if averaged:
-        terms = distance.terms(kernels[0], X, Y, estimator)
+        A, B = take(pooled, slice(0, n)), take(pooled, slice(n, None))
+        terms = distance.terms(kernels[0], A, B, estimator)
         statistic, found, _ = nulls.simulated(Swaps(terms), draws, rng, combine, sequential)
         if null == "normal":
-            found = _normal(terms.values.reshape(terms.blocks, -1).mean(axis=1))
+            found = _normal(terms.values.reshape(terms.blocks, -1).mean(axis=1), terms.rounding)
     elif null in ("gamma", "spectral"):
         estimator = "V"
         statistic, found = _limit(null, kernels[0], pooled, (n, m), draws, basis, rng)
@@ -181,7 +187,6 @@ def two_sample_test(
             why = "groups=" if groups is not None else f"null={null!r}"
             raise ValueError(f'block_length= goes with null="block" or "wild", not {why}.')
         layout = _layout(null, n, m, n_bins, length, groups, rng)
-        estimator = "V" if null == "wild" else estimator
         source = _source(null, kernels, pooled, layout, estimator, basis, memory, progress)
         source.handicaps = candidates.handicaps
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
@@ -256,24 +261,25 @@ def _source(
         n = count(pooled)
         space = Space(kernels[0], basis)
         space._place_moments(kernels[0], pooled, np.full(n, 1 / n), np.ones((n, 1)))
-        gram = bins.BinnedGram.in_coordinates(space, pooled, layout)
+        gram = bins.BinnedGram.in_coordinates(space, pooled, layout).centred(layout)
     elif layout.bins > bins.MOST and null != "wild":
         return StreamedExchange(family, pooled, layout, estimator, kind, memory, progress)
     else:
-        gram = bins.BinnedGram.of(family, pooled, layout, progress)
+        gram = bins.BinnedGram.of(family, pooled, layout, progress).centred(layout)
     if null == "wild":
-        return Multipliers(gram, layout)
+        return Multipliers(gram, layout, estimator)
     return Exchange(gram, layout, estimator, kind)
 
 
-def _normal(values: np.ndarray) -> Normal:
-    """The normal limit of a mean of independent values."""
+def _normal(values: np.ndarray, rounding: float) -> Normal:
+    """The normal limit of a mean of independent values, each exact to `rounding`."""
     if len(values) < 2:
         raise ValueError(
             'null="normal": there is a single term here and so no spread to judge it by; it needs '
             'more points. Use null="permutation".'
         )
-    return Normal("normal", 0.0, float(np.var(values, ddof=1) / len(values)))
+    variance = float(np.var(values, ddof=1))
+    return Normal("normal", 0.0, variance / len(values) if variance > rounding**2 else 0.0)
 
 
 def _limit(
@@ -289,12 +295,12 @@ def _limit(
     n, m = sizes
     N = n + m
     a = np.repeat([1 / n, -1 / m], [n, m])
-    sums = gram_moments(kernel, pooled, a, basis)
+    sums = gram_moments(Centred.of(kernel, pooled) if basis is None else kernel, pooled, a, basis)
     mean, variance = nulls.permutation_moments(
-        nulls.CentredMoments.of_sums(N, sums.squares, sums.rows, sums.diagonal),
+        nulls.CentredMoments.of_sums(N, sums.squares, sums.rows, sums.diagonal, sums.rounding),
         nulls.CentredMoments.of_labels(n, m),
     )
-    scale = float(np.abs(sums.rows).sum()) / N**2
+    scale = tie_scale(float(np.mean(sums.diagonal)) / N, sums.rounding)
     statistic = max(sums.quadratic, 0.0)
     if null == "gamma":
         return statistic, nulls.gamma_null((mean, variance), scale)

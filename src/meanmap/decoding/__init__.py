@@ -1,7 +1,8 @@
 """From atoms and weights back to points: modes, quantiles, samples, densities."""
 
-from meanmap.decoding.densities import density
-from meanmap.decoding.modes import best, mode
+from meanmap.decoding.densities import density, highest, widths
+from meanmap.decoding.preimages import best, preimage
+from meanmap.decoding.probabilities import probabilities
 from meanmap.decoding.projection import nearest_probability
 from meanmap.decoding.quantiles import Distribution
 from meanmap.decoding.sampling import draw, herd
@@ -13,7 +14,10 @@ __all__ = [
     "density",
     "draw",
     "herd",
-    "mode",
+    "highest",
     "nearest_probability",
+    "preimage",
+    "probabilities",
     "thinned",
+    "widths",
 ]

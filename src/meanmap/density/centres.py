@@ -10,6 +10,7 @@ from meanmap import checks, decoding
 from meanmap.arrays import to_numpy
 from meanmap.density.candidates import Frame
 from meanmap.density.choice import Sample
+from meanmap.frames import in_order
 from meanmap.kernels import Gaussian
 
 GRID = 3  # dimensions in which a grid is worth its points
@@ -27,6 +28,7 @@ def centres_of(
     Z, p = sample.points, sample.weights
     d = Z.shape[1]
     if not isinstance(asked, str):
+        asked = in_order(asked, sample.names, "candidates", "X")
         points = to_numpy(checks.vectors(asked, "candidates")).astype(np.float64)
         checks.same_kind(points, Z, "candidates", "X")
         return frame.to(np.unique(points, axis=0)), None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class Sample:
     target: np.ndarray  # weights of the embedding to be matched, of any sign
     weights: np.ndarray  # its nearest probability, the same where it is one
     folds: np.ndarray  # the fold of every point
+    names: tuple[Any, ...] | None = None  # of the columns
 
     @property
     def size(self) -> float:

@@ -39,6 +39,7 @@ from meanmap.density.programme import (
 )
 from meanmap.embeddings import Embedding
 from meanmap.embeddings.single import plot_range
+from meanmap.frames import column_names, seen_columns
 
 METHODS = ("programme", "herding", "plain")
 REGULARIZERS = ("entropy", "kl", "quadratic")
@@ -165,7 +166,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         rng = sampling.generator(self.random_state)
         p = w if (w >= 0).all() else nearest(points, w, sigma)
         frame, unit = frame_of(points, p, sigma, self.bandwidth, self.scaling)
-        sample = Sample(frame.to(points), w, p, folded(len(points), rng))
+        sample = Sample(frame.to(points), w, p, folded(len(points), rng), column_names(X))
         with one_blas_thread():
             made = self._programme if self.method == "programme" else self._simple
             candidates, solution, choice = made(sample, frame, unit, sigma, rng)
@@ -318,7 +319,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
     def _logs(self, X: Any) -> np.ndarray:
         """The log-density at every row, on the host."""
         check_is_fitted(self)
-        validate_data(self, X=X, reset=False, skip_check_array=True)
+        X = seen_columns(self, X)
         points = to_numpy(checks.vectors(X, "X")).astype(np.float64)
         checks.same_kind(points, self.components_, "X", "EmbeddingDensity's sample")
         Z = self._frame.to(points)

@@ -40,6 +40,10 @@ class AdditiveModel(Model):
 
     begins_before = True  # Algorithm 2: the first belief is about the state before
 
+    @property
+    def regularizations(self) -> tuple[float, float]:
+        return self.regularization, self.regularization
+
     def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:
         omega = joined(source, lifted, self.centered)
         updated = Belief(omega @ self.matrix.T, self._weights(omega @ self.inverse.T))
@@ -196,7 +200,8 @@ class AdditiveFilter(StateFilter):
         xp, features = namespace(source), take(placed.phi, second)
         omega = xp.concat([source, features], axis=1)
         omega = xp.concat([omega, xp.ones_like(omega[:, :1])], axis=1) if self.centered else omega
-        tally = Tally.of(placed.steps, placed.sample, omega, second)
+        reference = stream.tally.reference
+        tally = Tally.of(placed.steps, placed.sample, omega, second, reference)
         self._keep(stream.added(tally, before, take(placed.sample.atoms, second)))
         return self
 
@@ -219,7 +224,10 @@ class AdditiveFilter(StateFilter):
         motion, sample = model.motion, model.sample
         tally = Tally.of(model.steps, sample, take(model.rows, motion.second), motion.second)
         spaces = sample.space, model.observations
-        return Stream(tally, motion.conditional, *spaces, motion.control, model.regularization)
+        decoder = getattr(model.evidence, "decoder", None)
+        return Stream(
+            tally, motion.conditional, *spaces, motion.control, model.regularization, decoder
+        )
 
     def _keep(self, stream: Stream) -> None:
         self._stream, self._current = stream, None
@@ -265,7 +273,7 @@ class AdditiveFilter(StateFilter):
             sample,
             motion,
             placed.observations,
-            self._evidence(placed, regularization),
+            None,
             after.T @ image,
             inverse,
             motion._beside_successors(omega),
@@ -274,13 +282,6 @@ class AdditiveFilter(StateFilter):
             regularization,
             placed.steps,
         )
-
-    @staticmethod
-    def _evidence(placed: Placed, regularization: float) -> Array:
-        """`E = (C_OO + δI)⁻¹ C_OS (C_SS + λI)⁻¹`, so that D(o) = ψ(o)ᵀ E m."""
-        psi, phi = placed.sample.psi, placed.phi
-        H = placed.state_inverse(regularization)[0]
-        return placed.reverse_inverse(regularization) @ (phi.T @ psi / phi.shape[0]) @ H
 
     def _fitted(self, model: Any) -> None:
         self.regularization_ = model.regularization

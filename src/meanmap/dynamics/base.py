@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -112,7 +113,9 @@ class StateFilter(BaseEstimator):
         else:
             chosen = dict(found.best)
             pair = chosen.pop("kernel_state"), chosen.pop("kernel_observation")
-        model = self._learned(training.placed(*pair, self._bases()), chosen)
+        placed = training.placed(*pair, self._bases())
+        model = self._learned(placed, chosen)
+        model = replace(model, evidence=placed.evidence(*model.regularizations))
 
         # nothing is set before everything has worked
         self._current = model
@@ -213,7 +216,7 @@ class StateFilter(BaseEstimator):
             and coordinates only.
         """
         steps, passage, _ = self._filtered(observations, controls, 0, beliefs)
-        return passage.track("filtered", steps.lengths, steps.single, steps.support)
+        return passage.track_of("filtered", steps, self._model.evidence)
 
     def smooth(
         self, observations: Any, controls: Any = None, *, transfer: str | None = None
@@ -241,7 +244,7 @@ class StateFilter(BaseEstimator):
             )
         transfer = transfer or ("one-step" if given is None else "two-step")
         smoothed = self._model.smoothed(passage, steps.lengths, given, transfer)
-        return smoothed.track("smoothed", steps.lengths, steps.single, None)
+        return smoothed.track("smoothed", steps.lengths, steps.single)
 
     def predict(
         self, observations: Any, steps: int, controls: Any = None, *, origin: str = "last"
@@ -269,7 +272,7 @@ class StateFilter(BaseEstimator):
                 later = take_rows(given, rows)
             found = self._model.forecast(passage.last(read.lengths), ahead, later)
             lengths = (ahead,) * len(read.lengths)
-            return found.track("predicted", lengths, read.single, None)
+            return found.track("predicted", lengths, read.single)
         b, length = read.seen.shape
         xp = namespace(passage.coordinates)
         belief = Belief(
@@ -286,7 +289,7 @@ class StateFilter(BaseEstimator):
         found.add(belief, None)
         found.flush()
         found.regroup(b, length)
-        return found.track("predicted", read.lengths, read.single, None)
+        return found.track("predicted", read.lengths, read.single)
 
     def start(self, prior: Any = None) -> Stream:
         """Begin a live stream: `.step(o)` takes one observation at a time.
@@ -366,7 +369,7 @@ class StateFilter(BaseEstimator):
             there = Steps(nothing, np.zeros((1, 0), dtype=bool), nothing, (0,), True)
             given = self._controls(controls, there, ahead)
         found = model.forecast(belief, ahead, given, now)
-        return found.track("predicted", (ahead,), True, None)
+        return found.track("predicted", (ahead,), True)
 
     def _check_initial(self, kernel: Kernel, states: Points) -> None:
         """Refuse a first belief that no stream could begin with."""
@@ -374,8 +377,11 @@ class StateFilter(BaseEstimator):
         if isinstance(prior, str):
             checks.option(prior, "initial", self._initials)
         else:
-            atoms = prior.atoms if isinstance(prior, Embedding) else prior
-            kernel.check(atoms, "initial", take(states, slice(0, 1)), "the states")
+            like = take(states, slice(0, 1))
+            if isinstance(prior, Embedding):
+                prior.atoms_for(kernel, "initial", like)
+            else:
+                kernel.check(prior, "initial", like, "the states")
 
     def _prior(self, model: Model, prior: Any = None) -> Belief | None:
         """The belief that somebody gave for the first step."""

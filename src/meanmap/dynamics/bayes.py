@@ -32,8 +32,9 @@ from meanmap.dynamics.validation import Contest
 from meanmap.kernels import Kernel
 from meanmap.linalg import solve_ridge
 from meanmap.operators import CONFLICT
-from meanmap.rules import METHODS
 from meanmap.spaces import Space
+
+METHODS = ("importance", "squared", "reweighted")  # those that a belief's weights go through
 
 # what validation tries
 EPSILONS = [1e-5, 1e-4, 1e-3, 1e-2]
@@ -62,6 +63,11 @@ class BayesModel(Model):
     power: Any  # τ, a number or one a sequence (b, 1)
     epsilon: float
     known: bool = False  # whether observations come as their β(o), as they do in validation
+
+    @property
+    def regularizations(self) -> tuple[float, float]:
+        delta = self.delta**0.5 if self.method == "squared" else self.delta
+        return self.epsilon, delta  # on the scales of C_SS and C_OO
 
     def lifted(self, features: Array, buffer: Array | None = None) -> Array:
         reweighted = self.method == "reweighted" and not self.known
@@ -299,12 +305,11 @@ class KernelBayesFilter(StateFilter):
         inverse = placed.reverse_inverse(plain)
         w = checks.weights(None, points, phi)
         ratio = sample.psi @ H
-        evidence = inverse @ (phi.T @ (w[:, None] * ratio))
         return BayesModel(
             sample,
             motion,
             placed.observations,
-            evidence,
+            None,
             points,
             phi,
             ratio,
@@ -377,4 +382,5 @@ def conditional_of(
 ) -> ConditionalEmbedding:
     """P(o|s) as a model by itself."""
     kernels = spaces[0].kernel_, spaces[1].kernel_
-    return ConditionalEmbedding(*kernels, regularization, spaces).fit(states, observations)
+    model = ConditionalEmbedding(*kernels, regularization, spaces, centered=False)
+    return model.fit(states, observations)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,30 +12,29 @@ import numpy as np
 from meanmap.arrays import (
     Array,
     Points,
-    device,
     for_each_thread,
     namespace,
     one_blas_thread,
     spans,
     threads,
-    to_numpy,
 )
+from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.sequences import Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights, numeric
-from meanmap.embeddings.values import each_part, variance
+from meanmap.embeddings.values import each_part, middle, variance
 from meanmap.linalg import ConflictWarning
-from meanmap.operators import FAR
+from meanmap.operators import CONFLICT, FAR
 from meanmap.spaces import Space
 
-LEAST = 1e-6  # the evidence is not taken to be less than this
 #: δ of smoothing over the square of the mean k(s, s). On rotation and oscillation with 400 training
 #: steps the error is least here (.042 and .053, filtered .048 and .059); ten times more or less
 #: gives .047 and .057, .047 and .060
 BACKWARD = 1e-2
 CHUNK = 1 << 19  # weights in memory at once
+WHOLE = 1e-4  # a mass nearer to one than this is one but for rounding
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,17 @@ class Model:
     sample: Sample
     motion: Motion
     observations: Space
-    evidence: Array  # (r_o, r_s): D(o) = ψ(o)ᵀ E m for a predicted belief m
+    evidence: Evidence | None  # None while settings are tried, where nobody asks for it
 
     #: Whether the first belief is about the state before the first observation.
     begins_before = False
 
     # --- what a filter must say ---------------------------------------------------------------
+
+    @property
+    def regularizations(self) -> tuple[float, float]:
+        """Of the states' operator, and of the observations'."""
+        raise TypeError(f"{type(self).__name__} does not say how it is regularised.")
 
     def lifted(self, features: Array, buffer: Array | None = None) -> Array:
         """Observations (m, r_o) as `update` wants them: what can be done for many steps at once.
@@ -78,14 +82,12 @@ class Model:
         belief: Belief | None,
         prior: Belief | None,
         lifted: Array,
-        expected: Array | None,
         seen: np.ndarray,
         controls: Points | None,
-    ) -> tuple[Belief, Array | None]:
-        """The beliefs of b sequences after one more step, and the evidence of what was seen.
+    ) -> tuple[Belief, Array]:
+        """The beliefs of b sequences after one more step, and the coordinates predicted for it.
 
-        `lifted` are the observations as `update` wants them, `expected` is `ψ(o)ᵀ E`, or None where
-        nobody asks for the evidence.
+        `lifted` are the observations as `update` wants them.
         """
         known = prior is not None
         if belief is None:
@@ -95,20 +97,14 @@ class Model:
         if belief is not None:
             source = self.motion.source(belief.coordinates, controls)
             predicted = self.advance(belief, source)
-        evidence = None
-        if expected is not None:
-            xp = namespace(expected)
-            evidence = xp.sum(expected * predicted.coordinates, axis=-1)
-            evidence = xp.where(evidence > LEAST, evidence, LEAST + 0 * evidence)
-            there = xp.asarray(seen, device=device(expected))
-            evidence = xp.where(there, evidence, xp.ones_like(evidence))
         if not seen.any():
-            return predicted, evidence
+            return predicted, predicted.coordinates
         if belief is None:
             updated = self.start(predicted, lifted, known)
         else:
             updated = self.update(belief, predicted, source, lifted)
-        return updated if seen.all() else updated.where(seen, predicted), evidence
+        belief = updated if seen.all() else updated.where(seen, predicted)
+        return belief, predicted.coordinates
 
     # --- whole sequences ----------------------------------------------------------------------
 
@@ -168,18 +164,16 @@ class Model:
                 features = xp.moveaxis(steps.features[:, block], 1, 0)
                 rows = xp.reshape(features, (-1, features.shape[-1]))
                 lifted = self.lifted(rows, buffer)
-                expected = rows @ self.evidence if values is None else None
                 for i, t in enumerate(range(block.start, block.stop)):
                     at = slice(i * b, (i + 1) * b)
-                    belief, evidence = self.step(
+                    belief, predicted = self.step(
                         belief,
                         prior,
                         lifted[at],
-                        None if expected is None else expected[at],
                         steps.seen[:, t],
                         None if controls is None or t == 0 else take_step(controls, t - 1),
                     )
-                    passage.add(belief, evidence)
+                    passage.add(belief, None if values is not None else predicted)
             passage.flush()
         return passage
 
@@ -231,7 +225,7 @@ class Passage:
         self._beliefs: list[Belief] = []
         self._coordinates: list[Array] = []
         self._weights: list[Any] = []
-        self._evidence: list[Array] = []
+        self._predicted: list[Array] = []  # coordinates before each step
         self._moments: list[Array] = []
         self._stacked: Array | None = None
 
@@ -241,7 +235,7 @@ class Passage:
         first = parts[0]
         whole = cls(first.sample, first.keep, first.length, first._values)
         xp = namespace(first._coordinates[0])
-        for name in ("_coordinates", "_evidence"):
+        for name in ("_coordinates", "_predicted"):
             rows = zip(*(getattr(part, name) for part in parts), strict=True)
             setattr(whole, name, [xp.concat(list(row)) for row in rows])
         moments = [part.moments for part in parts]
@@ -259,9 +253,9 @@ class Passage:
                 whole._weights = [xp.concat(dense)]
         return whole
 
-    def add(self, belief: Belief, evidence: Array | None) -> None:
-        if evidence is not None:
-            self._evidence.append(evidence)
+    def add(self, belief: Belief, predicted: Array | None) -> None:
+        if predicted is not None:
+            self._predicted.append(predicted)
         if self.keep or isinstance(belief.weights, FactoredWeights):
             self._beliefs.append(belief)
             return
@@ -288,19 +282,35 @@ class Passage:
         self._beliefs = []
 
     def _sound(self, moments: Array, weights: Any) -> Array:
-        """Second moments that leave no variance negative."""
-        if self._values is not None or self.columns is None:
+        """Means, and variances of which none is negative, from moments about the middle."""
+        if self._values is not None or self._states is None:
             return moments
-        half = moments.shape[-1] // 2
-        first, second = moments[..., :half], moments[..., half:]
-        spread = variance(first, second, weights, self.columns[:, :half])
-        return namespace(moments).concat([first, first * first + spread], axis=-1)
+        xp, (states, centre) = namespace(moments), self._states
+        q = states.shape[1]
+        mass, first, second = moments[..., :1], moments[..., 1 : q + 1], moments[..., q + 1 :]
+        one, kernel = xp.ones_like(mass), self.sample.kernel
+        share = xp.where(mass > CONFLICT, mass, one)
+        spread = variance(first / share, second / share, weights, states)
+        if kernel.on_vectors and kernel.bounded:
+            mean = first / share + centre
+        else:  # without constants the mass is not determined, and the raw sum is the answer
+            mean = first + xp.where(abs(mass - 1) < WHOLE, one, mass) * centre
+        return xp.concat([mean, spread], axis=-1)
 
     @cached_property
     def columns(self) -> Array | None:
-        """What expectations are taken of: given values, or states and their squares."""
+        """What expectations are taken of: given values, or 1, states and their squares."""
         if self._values is not None:
             return self._values
+        if self._states is None:
+            return None
+        states = self._states[0]
+        xp = namespace(states)
+        return xp.concat([xp.ones_like(states[:, :1]), states, states * states], axis=1)
+
+    @cached_property
+    def _states(self) -> tuple[Array, Array] | None:
+        """States as rows of numbers less a point amid them, and that point; None of labels."""
         parts = self.sample.atoms
         parts = parts if isinstance(parts, tuple) else (parts,)
         try:
@@ -308,8 +318,9 @@ class Passage:
         except TypeError:
             return None
         xp = namespace(flat[0])
-        flat = [xp.reshape(part, (part.shape[0], -1)) for part in flat]
-        return xp.concat([*flat, *(part * part for part in flat)], axis=1)
+        rows = xp.concat([xp.reshape(part, (part.shape[0], -1)) for part in flat], axis=1)
+        centre = middle(rows)
+        return rows - centre, centre
 
     @property
     def coordinates(self) -> Array:
@@ -320,7 +331,7 @@ class Passage:
 
     @property
     def moments(self) -> Array | None:
-        """Expectations of the columns, (b, steps, q)."""
+        """Expectations of given values, or means and variances of states: (b, steps, q)."""
         if not self._moments:
             return None
         return namespace(self._moments[0]).concat(self._moments, axis=1)
@@ -366,12 +377,18 @@ class Passage:
         self._moments = [namespace(m).flip(m, axis=1) for m in self._moments]
         self._weights = [_flipped(w) for w in self._weights]
 
-    def track(
-        self, kind: str, lengths: tuple[int, ...], single: bool, support: np.ndarray | None
-    ) -> Track:
+    def track_of(self, kind: str, steps: Steps, evidence: Evidence | None) -> Track:
+        """The record of filtered observations, with how likely they were."""
+        assert evidence is not None
+        xp = namespace(self._predicted[0])
+        pending = PendingEvidence(evidence, xp.stack(self._predicted, axis=1), steps)
+        found = self.track(kind, steps.lengths, steps.single)
+        return replace(found, log_evidence_=pending, support_=steps.support)
+
+    def track(self, kind: str, lengths: tuple[int, ...], single: bool) -> Track:
         """The record that a user gets."""
         moments = self.moments
-        first = second = None
+        first = spread = None
         if moments is not None:
             atoms = self.sample.atoms
             parts = atoms if isinstance(atoms, tuple) else (atoms,)
@@ -383,13 +400,9 @@ class Passage:
                 at += size
             half = len(parts)
             if isinstance(atoms, tuple):
-                first, second = tuple(columns[:half]), tuple(columns[half:])
+                first, spread = tuple(columns[:half]), tuple(columns[half:])
             else:
-                first, second = columns
-        log = None
-        if self._evidence:
-            xp = namespace(self._evidence[0])
-            log = to_numpy(xp.log(xp.stack(self._evidence, axis=1)))
+                first, spread = columns
         return Track(
             kind,
             self.sample.space,
@@ -397,11 +410,12 @@ class Passage:
             self.coordinates,
             self.weights(),
             first,
-            second,
-            log,
-            support,
+            None,
+            None,
+            None,
             lengths,
             single,
+            spread=spread,
         )
 
 

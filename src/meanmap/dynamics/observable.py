@@ -22,18 +22,22 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.dynamics.model import LEAST, Passage
+from meanmap.dynamics.evidence import LEAST, Evidence, ForecastEvidence, flat
+from meanmap.dynamics.model import Passage
 from meanmap.dynamics.motion import Belief, Sample
-from meanmap.dynamics.sequences import Steps
+from meanmap.dynamics.sequences import Steps, padded
+from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights
 from meanmap.operators import CONFLICT
 from meanmap.selection import regularized_inverse
 from meanmap.spaces import Space
 
 FLOOR = 1e-2  # an observation of less evidence contradicts the belief, which starts anew
+ROUNDING = 1e-9  # relative: a belief is not too long by this
 CHANCE = 4.0  # standard errors: what correlations of independent windows stay below
 SMALL = 400  # up to this size C_21 is decomposed altogether
 EXTRA, ROUNDS = 10, 8  # of subspace iteration, for larger ones
+AHEAD = 30  # the most steps ahead that forecasts in training are compared for
 CHUNK = 1 << 22  # numbers in memory at once
 
 
@@ -50,6 +54,7 @@ class Moments:
     sample: Sample  # the training observations
     middle: np.ndarray  # the times t, rows of the sample
     window: int
+    lengths: tuple[int, ...]  # of the training sequences
     singular: Array  # S, the largest first
     past: Array  # (Uᵀ C_21)⁺ applied to the past windows, (m, N)
     later: Array  # Uᵀ applied to the later windows, (m, N)
@@ -75,6 +80,7 @@ class Moments:
             sample,
             t,
             w,
+            lengths,
             S,
             before,
             through(later, U),
@@ -133,8 +139,9 @@ class Moments:
         if not mass > CONFLICT:
             raise ValueError(
                 f"the kernel does not determine the mass of a belief with n_states={N} (that of "
-                f"the stationary one is {mass:.2g}, it should be 1): a kernel without constants, "
-                "such as Linear(), on centred data. Add one: kernel + 1."
+                f"the stationary one is {mass:.2g}, it should be 1). Either the kernel has no "
+                "constants, such as Linear() on centred data: add one, kernel + 1. Or the "
+                f"observations are too few, here {m} windows: pass longer sequences."
             )
         zeros = xp.zeros((psi.shape[0], N), dtype=psi.dtype, device=device(psi))
         return SpectralModel(
@@ -149,6 +156,7 @@ class Moments:
             scale=xp.full((psi.shape[0],), 1 / m, dtype=psi.dtype, device=device(psi)),
             regularization=given,
             window=self.window,
+            lengths=self.lengths,
         )
 
     def compared(self, sizes: list[int]) -> SpectralModel:
@@ -234,6 +242,7 @@ class SpectralModel:
     scale: Array
     regularization: float
     window: int
+    lengths: tuple[int, ...]  # of the training sequences
     kept: Any = 1.0  # 0 for states that are not there, where several numbers of them are compared
 
     @property
@@ -245,11 +254,39 @@ class SpectralModel:
     def n_states(self) -> int:
         return int(self.start.shape[-1])
 
-    @property
-    def evidence(self) -> Array:
-        """`ηᵀ B_o b₁ = ψ(o)ᵀ E`: the mass of an observation from the stationary belief."""
-        pairs = self.eta[:, None] * self.start[None, :]
-        return self.operators @ namespace(pairs).reshape(pairs, (-1,))
+    @cached_property
+    def evidence(self) -> Evidence:
+        """How likely an observation was given a belief."""
+        if not self.sample.kernel.on_vectors:
+            return MassEvidence(self)
+        values = flat(self.sample.atoms)
+        centre = values.mean(axis=0)
+        weights = to_numpy(self.rows) * to_numpy(self.scale)[:, None]
+        beliefs, seen = self._forecasts(values)
+        return ForecastEvidence(weights.T @ (values - centre), centre, beliefs, seen)
+
+    def _forecasts(self, values: np.ndarray) -> tuple[tuple[Any, ...], tuple[np.ndarray, ...]]:
+        """Beliefs before each training step, from observations up to 1, 2, … steps before it.
+
+        And the observations of those steps.
+        """
+        ends = np.cumsum(self.lengths)
+        psi = [
+            take(self.sample.psi, slice(int(e - n), int(e)))
+            for e, n in zip(ends, self.lengths, strict=True)
+        ]
+        features, length = padded(psi, max(self.lengths)), max(self.lengths)
+        inside = np.arange(length)[None, :] < np.array(self.lengths)[:, None]
+        after = [b for _, b in self.states(features, inside)]
+        b = namespace(self.start).stack(after, axis=1)  # (sequences, steps, N)
+        row = np.cumsum(inside).reshape(inside.shape) - 1
+        found, seen = [], []
+        for ahead in range(1, 1 + min(AHEAD, length - 1)):
+            there = inside[:, ahead:]
+            found.append(b[:, : length - ahead][there])
+            seen.append(values[row[:, ahead:][there]])
+            b = self.advanced(b)
+        return tuple(found), tuple(seen)
 
     def lifted(self, features: Array) -> Array:
         """The operators B_o of observations (…, r)."""
@@ -295,7 +332,7 @@ class SpectralModel:
         the line to the stationary belief the mass stays one.
         """
         xp = namespace(b)
-        excess = xp.sum(b * b, axis=-1) > self.radius**2
+        excess = xp.sum(b * b, axis=-1) > self.radius**2 * (1 + ROUNDING)
         if not bool(xp.any(excess)):
             return b
         # the share a of the way from the start with |start + a step| = radius
@@ -303,29 +340,28 @@ class SpectralModel:
         c = xp.sum(self.start * self.start, axis=-1) - self.radius**2
         h = xp.sum(step * self.start, axis=-1)
         q = xp.sum(step * step, axis=-1)
+        excess = excess & (q > 0)  # the stationary one may be the longest
         q = xp.where(excess, q, xp.ones_like(q))
         inside = h * h - q * c
         root = xp.where(inside > 0, inside, xp.zeros_like(inside)) ** 0.5
-        a = xp.where(excess, (root - h) / q, xp.ones_like(q))
+        a = (root - h) / q
+        a = xp.where(a > 0, a, xp.zeros_like(a))
+        a = xp.where(excess & (a < 1), a, xp.ones_like(a))
         return self.start + a[..., None] * step
 
-    def after(self, b: Array, operators: Array, seen: np.ndarray) -> tuple[Array, Array]:
-        """States and evidence after a step in which perhaps not all sequences were seen."""
+    def after(self, b: Array, operators: Array, seen: np.ndarray) -> Array:
+        """States after a step in which perhaps not all sequences were seen."""
         xp = namespace(b)
         if not seen.any():
-            b = self.advanced(b)
-            return b, xp.ones_like(b[..., 0])
+            return self.advanced(b)
         new, evidence = self.observed(b, operators)
         told = xp.asarray(seen, device=device(b)) & ~xp.isnan(evidence)
-        if not bool(xp.all(told)):
-            new = xp.where(told[..., None], new, self.advanced(b))
-            evidence = xp.where(told, evidence, xp.ones_like(evidence))
-        return new, xp.where(evidence > LEAST, evidence, LEAST + 0 * evidence)
+        return new if bool(xp.all(told)) else xp.where(told[..., None], new, self.advanced(b))
 
     # --- whole sequences ----------------------------------------------------------------------
 
     def states(self, features: Array, seen: np.ndarray) -> Iterator[tuple[Array, Array]]:
-        """States (…, b, N) and evidence after each step of sequences (b, steps, r)."""
+        """States (…, b, N) before and after each step of sequences (b, steps, r)."""
         length, size = seen.shape[1], seen.shape[0] * self.n_states**2
         shape = (*self.start.shape[:-2], seen.shape[0], self.n_states)
         b: Array = namespace(features).broadcast_to(self.start, shape)
@@ -333,14 +369,14 @@ class SpectralModel:
             for block in spans(length, max(1, CHUNK // size)):
                 operators = self.lifted(features[:, block])
                 for k in range(operators.shape[1]):
-                    b, evidence = self.after(b, operators[:, k], seen[:, block][:, k])
-                    yield b, evidence
+                    before, b = b, self.after(b, operators[:, k], seen[:, block][:, k])
+                    yield before, b
 
     def run(self, steps: Steps) -> Passage:
         """Go through sequences step by step, all of them at once."""
         passage = Passage(self.sample, True, steps.seen.shape[1], None)
-        for b, evidence in self.states(steps.features, steps.seen):
-            passage.add(self.belief(b), evidence)
+        for before, b in self.states(steps.features, steps.seen):
+            passage.add(self.belief(b), before)
         passage.flush()
         return passage
 
@@ -363,11 +399,25 @@ class SpectralModel:
         belief: Belief | None,
         prior: Belief | None,
         lifted: Array,
-        expected: Array | None,
         seen: np.ndarray,
         controls: Points | None,
     ) -> tuple[Belief, Array]:
-        """One step of a live stream."""
-        b = self.start[None, :] if belief is None else belief.weights.vector
-        b, evidence = self.after(b, lifted, seen)
-        return self.belief(b), evidence
+        """One step of a live stream: the belief after it, and the state before."""
+        before = self.start[None, :] if belief is None else belief.weights.vector
+        return self.belief(self.after(before, lifted, seen)), before
+
+
+@dataclass(frozen=True, eq=False)
+class MassEvidence:
+    """The mass of an observation over that from the stationary belief; 1 where that has none."""
+
+    model: SpectralModel
+
+    def log(self, predicted: Array, features: Array, values: Any, unseen: np.ndarray) -> np.ndarray:
+        like = self.model.start
+        operators = self.model.lifted(asarray(features, like))
+        ratio = to_numpy(self.model.observed(asarray(predicted, like), operators)[1])
+        # an observation far from all others has no features; one without mass says nothing
+        lost = (np.asarray(to_numpy(features)) ** 2).sum(axis=-1) < LOST
+        ratio = np.where(lost, 0.0, np.where(np.isnan(ratio), 1.0, ratio))
+        return np.asarray(np.log(np.maximum(ratio, LEAST)))

@@ -22,7 +22,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.decoding.modes import ORTHOGONAL
+from meanmap.decoding.preimages import ORTHOGONAL
 from meanmap.kernels import Chordal, Kernel, Trace, as_kernel
 from meanmap.kernels.objects import CountKernel, ObjectKernel
 
@@ -249,11 +249,13 @@ class Steps:
     support: np.ndarray  # (b, steps), NaN where nothing was seen
     lengths: tuple[int, ...]
     single: bool
+    values: np.ndarray | None = None  # observations that are vectors, (b, steps, d)
 
     def rows(self, some: slice) -> Steps:
         """Some of the sequences."""
         parts = self.features[some], self.seen[some], self.support[some], self.lengths[some]
-        return Steps(*parts, single=False)
+        values = None if self.values is None else self.values[some]
+        return Steps(*parts, single=False, values=values)
 
 
 def padded(sequences: list[Points], length: int) -> Points:

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from meanmap import checks
 from meanmap.arrays import float_like, namespace, one_blas_thread, take, to_numpy
 from meanmap.dynamics.base import ORIGINS, open_setting
-from meanmap.dynamics.model import LEAST, Passage, warn_of_far
+from meanmap.dynamics.model import Passage, warn_of_far
 from meanmap.dynamics.motion import Belief, Sample
 from meanmap.dynamics.observable import Moments, SpectralModel, middles
 from meanmap.dynamics.sequences import Sequences, Steps, read
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
-from meanmap.dynamics.training import LOST, Training, compared, read_steps, steps_of
+from meanmap.dynamics.training import Training, compared, read_steps, steps_of
 from meanmap.dynamics.validation import (
     checked_grid,
     kernel_candidates,
@@ -81,16 +81,18 @@ class SpectralFilter(BaseEstimator):
 
     Notes
     -----
-    A belief is normalised at every step, by its mass `ηᵀ B_o b` with `η = (C_12 U)⁺ μ₁`. The
-    evidence is that mass over the mass from the stationary belief: the density of o given the
-    observations before it over that given none.
+    A belief is normalised at every step, by its mass `ηᵀ B_o b` with `η = (C_12 U)⁺ μ₁`. That mass
+    over the mass from the stationary belief is the density of o given the observations before it
+    over that given none: the evidence of labels. That of vectors is the Gaussian density about the
+    forecast, over its mean about the forecasts made in training.
 
-    Learned operators do not know that probabilities are positive. Where the evidence is below 0.01,
-    so that dividing by the mass would amplify noise, the belief starts anew from the stationary
-    one, takes o in and goes on. Where a belief is longer than the features of all training windows,
-    which no distribution is, it is drawn towards the stationary one as far as necessary. An
-    observation is passed over if its support is below 0.001, or if even the stationary belief gives
-    it no mass. So a belief is finite and of mass one, however long the stream.
+    Learned operators do not know that probabilities are positive. Where the mass is below 0.01 of
+    the stationary one, so that dividing by it would amplify noise, the belief starts anew from the
+    stationary one, takes o in and goes on. Where a belief is longer than the features of all
+    training windows, which no distribution is, it is drawn towards the stationary one as far as
+    necessary. An observation is passed over if its support is below 0.001, or if even the
+    stationary belief gives it no mass. So a belief is finite and of mass one, however long the
+    stream.
 
     Examples
     --------
@@ -237,7 +239,7 @@ class SpectralFilter(BaseEstimator):
             E = moments.past.T @ take(values, moments.middle) / len(moments.middle)
             squares, there = np.zeros((K, L)), 0
             states = models.states(features, np.concatenate([steps.seen] * L))
-            for t, (state, _) in enumerate(states):
+            for t, (_, state) in enumerate(states):
                 now = [at for at in rows if t + 1 < at.stop - at.start]
                 going = [j for j, at in enumerate(rows) if t + 1 < at.stop - at.start]
                 if not going:
@@ -264,7 +266,7 @@ class SpectralFilter(BaseEstimator):
             A row of NaN (None in a list, a missing label) is a step that nobody observed.
         """
         steps, passage = self._filtered(observations)
-        return passage.track("predicted", steps.lengths, steps.single, steps.support)
+        return passage.track_of("predicted", steps, self._model.evidence)
 
     def predict(self, observations: Any, steps: int, *, origin: str = "last") -> Track:
         """The distribution of the observations after those given.
@@ -285,7 +287,7 @@ class SpectralFilter(BaseEstimator):
         if origin == "last":
             found = model.forecast(passage.last(read.lengths).weights.vector, ahead)
             lengths = (ahead,) * len(read.lengths)
-            return found.track("predicted", lengths, read.single, None)
+            return found.track("predicted", lengths, read.single)
         b = passage.weights().vector
         with one_blas_thread():
             for _ in range(ahead - 1):
@@ -294,19 +296,17 @@ class SpectralFilter(BaseEstimator):
         for t in range(b.shape[1]):
             found.add(model.belief(b[:, t]), None)
         found.flush()
-        return found.track("predicted", read.lengths, read.single, None)
+        return found.track("predicted", read.lengths, read.single)
 
     def score(self, observations: Any, y: Any = None) -> float:
         """The mean log evidence of an observation given those before it; larger is better.
 
         It is relative to the training observations' marginal: 0 is a model that has learned
-        nothing of time. Observations far from all training data count with the least evidence.
+        nothing of time. Observations far from all training data are very unlikely.
         """
         steps, passage = self._filtered(observations)
-        track = passage.track("predicted", steps.lengths, steps.single, steps.support)
-        assert track.log_evidence_ is not None
-        log = np.where(steps.support < LOST, np.log(LEAST), track.log_evidence_)
-        return float(log[~np.isnan(steps.support)].mean())
+        track = passage.track_of("predicted", steps, self._model.evidence)
+        return float(track.log_evidence_.logs[~np.isnan(steps.support)].mean())
 
     def start(self) -> Stream:
         """Begin a live stream: `.step(o)` takes one observation and tells of the next."""
@@ -333,7 +333,7 @@ class SpectralFilter(BaseEstimator):
         ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
         self._one_control(controls, False)
         b = self._model.start[None, :] if belief is None else belief.weights.vector
-        return self._model.forecast(b, ahead).track("predicted", (ahead,), True, None)
+        return self._model.forecast(b, ahead).track("predicted", (ahead,), True)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, count, is_array, is_floating, namespace
+from meanmap.arrays import Points, count, is_array, is_floating
+from meanmap.dynamics.evidence import NEVER
 from meanmap.dynamics.model import warn_of_far
 from meanmap.dynamics.motion import Belief
 from meanmap.dynamics.sequences import observed
@@ -49,6 +50,7 @@ class Stream:
         self._filter = model
         self._prior = prior
         self._belief: Belief | None = None
+        self._unseen = NEVER  # steps since the last observation
         self.steps = 0
         self.log_evidence = 0.0
 
@@ -71,19 +73,19 @@ class Stream:
         given = learner._one_control(control, self._belief is None)
         warn_of_far(steps.support, stacklevel=3)
         features = steps.features[:, 0]
-        belief, evidence = model.step(
-            self._belief,
-            self._prior,
-            model.lifted(features),
-            features @ model.evidence,
-            steps.seen[:, 0],
-            given,
+        belief, predicted = model.step(
+            self._belief, self._prior, model.lifted(features), steps.seen[:, 0], given
         )
+        log = 0.0
+        if points is not None:
+            values = None if steps.values is None else steps.values[:, 0]
+            unseen = np.array([self._unseen])
+            log = float(model.evidence.log(predicted, features, values, unseen)[0])
         # nothing is set before everything has worked
         self._belief = belief
         self.steps += 1
-        assert evidence is not None
-        self.log_evidence += float(namespace(evidence).log(evidence)[0])
+        self._unseen = 0 if steps.seen[0, 0] else self._unseen + 1
+        self.log_evidence += log
         return self._embedding(belief)
 
     @property

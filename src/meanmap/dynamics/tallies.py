@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +11,9 @@ import scipy.linalg
 
 from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence
 from meanmap.dynamics.motion import STEADY, Belief, Control, Motion, Sample
+from meanmap.embeddings.values import middle
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
 from meanmap.sums import require_same_space, value_columns
@@ -19,12 +21,20 @@ from meanmap.sums import require_same_space, value_columns
 DEPENDENT = 1e-8  # of its norm: what is left of a column that those before it span
 
 
-def described(points: Points, psi: Array) -> Array:
-    """1, the states' numbers, their squares and ψ: what a belief's mean of is known exactly."""
-    xp = namespace(psi)
+def numbers(points: Points, psi: Array) -> Array:
+    """The states' numbers, (n, q); of labels there are none."""
     columns = [asarray(part, psi) for part in value_columns(points)]
-    squares = [part * part for part in columns]
-    return xp.concat([xp.ones_like(psi[:, :1]), *columns, *squares, psi], axis=1)
+    return namespace(psi).concat([psi[:, :0], *columns], axis=1)
+
+
+def described(points: Points, psi: Array, reference: Array) -> Array:
+    """1, the states' numbers about a reference, their squares and ψ.
+
+    A belief's means of these are known exactly.
+    """
+    xp = namespace(psi)
+    off = numbers(points, psi) - reference
+    return xp.concat([xp.ones_like(psi[:, :1]), off, off * off, psi], axis=1)
 
 
 def joined(source: Array, features: Array, centered: bool) -> Array:
@@ -52,25 +62,54 @@ class Tally:
     squares: Array  # Σ ω ωᵀ
     cross: Array  # Σ of `described` successors times ωᵀ
     moves: float
+    #: What numbers are taken about; None is 0.
+    reference: Array | None = field(default=None, metadata={"added": True})
 
     def __add__(self, other: Tally) -> Tally:
+        other = other.about(self.reference)
         return Tally(
             self.steps + other.steps,
             self.states + other.states,
             self.squares + other.squares,
             self.cross + other.cross,
             self.moves + other.moves,
+            self.reference,
         )
 
     @classmethod
-    def of(cls, steps: Array, sample: Sample, omega: Array, second: np.ndarray) -> Tally:
+    def of(
+        cls,
+        steps: Array,
+        sample: Sample,
+        omega: Array,
+        second: np.ndarray,
+        reference: Array | None = None,
+    ) -> Tally:
         """Of a sample of states whose successors are the rows `second`."""
-        told = described(sample.atoms, sample.psi)
+        if reference is None:
+            reference = middle(numbers(sample.atoms, sample.psi))
+        told = described(sample.atoms, sample.psi, reference)
         xp = namespace(told)
         after = take(told, second)
-        return cls(
-            steps, xp.sum(told, axis=0), omega.T @ omega, after.T @ omega, float(len(second))
-        )
+        sums = xp.sum(told, axis=0), omega.T @ omega, after.T @ omega
+        return cls(steps, *sums, float(len(second)), reference)
+
+    def about(self, reference: Array | None) -> Tally:
+        """The same sums, of numbers about another reference: (y - c)² = ((y - b) + (b - c))²."""
+        if self.reference is reference or reference is None:
+            return self
+        q, xp = reference.shape[0], namespace(reference)
+        own = xp.zeros_like(reference) if self.reference is None else self.reference
+        step = own - reference
+
+        def moved(sums: Array) -> Array:
+            by = step if sums.ndim == 1 else step[:, None]
+            one, first, second = sums[:1], sums[1 : q + 1], sums[q + 1 : 2 * q + 1]
+            parts = [one, first + by * one, second + by * (2 * first + by * one)]
+            return xp.concat([*parts, sums[2 * q + 1 :]])
+
+        states, cross = moved(self.states), moved(self.cross)
+        return replace(self, states=states, cross=cross, reference=reference)
 
 
 def steadily(mass: Array, second_moment: Array, mean: Array) -> Array | None:
@@ -153,7 +192,7 @@ class Learned:
 
     sample: Sample
     motion: StreamedMotion
-    evidence: Array
+    evidence: Evidence
     matrix: Array
     inverse: Array
     rows: Array
@@ -170,6 +209,7 @@ class Stream:
     observations: Space
     control: Control | None
     regularization: float
+    decoder: Decoder | None  # of observations that are vectors
 
     def added(self, tally: Tally, before: Points, after: Points) -> Stream:
         """With sums over more sequences, and their transitions."""
@@ -190,17 +230,19 @@ class Stream:
 
     def _with(self, tally: Tally, conditional: ConditionalEmbedding) -> Stream:
         spaces = self.states, self.observations
-        return Stream(tally, conditional, *spaces, self.control, self.regularization)
+        return Stream(tally, conditional, *spaces, self.control, self.regularization, self.decoder)
 
     def learned(self) -> Learned:
         """The operators, and beliefs on a sample of the states seen."""
-        tally, centered = self.tally, bool(self.conditional.centered)
-        n, m = float(tally.states[0]), tally.moves
+        centered = bool(self.conditional.centered)
         before, after = (side.points for side in self.conditional.sides())
         atoms = concatenate([after, before if self.control is None else before[0]])
         psi = self.states._transform(atoms)
-        told = described(atoms, psi)
-        balance = Balance(told)
+        reference = self.tally.reference
+        reference = middle(numbers(atoms, psi)) if reference is None else reference
+        tally = self.tally.about(reference)
+        n, m = float(tally.states[0]), tally.moves
+        balance = Balance(described(atoms, psi, reference))
         r = self.states.rank_
 
         whole = tally.states / n
@@ -217,7 +259,7 @@ class Stream:
         rows = balance.weights(cross)
         features = self.observations.rank_
         part = source_part(source_part(squares, features, centered).T, features, centered)
-        middle = source_part(mean[None, :], features, centered)[0]
+        average = source_part(mean[None, :], features, centered)[0]
         motion = StreamedMotion(
             self.conditional,
             sample,
@@ -225,14 +267,20 @@ class Stream:
             np.arange(count(after)),
             self.control,
             source_part(rows, features, centered),
-            steadily(middle @ self.conditional.operator_._inverse, part, middle),
+            steadily(average @ self.conditional.operator_._inverse, part, average),
         )
         steps = tally.steps / n
-        seen = ridge(steps[r:, r:], self.regularization)
+        H = ridge(steps[:r, :r], self.regularization)
+        evidence: Evidence
+        if self.decoder is None:
+            seen = ridge(steps[r:, r:], self.regularization)
+            evidence = LinearEvidence(seen @ steps[r:, :r] @ H)
+        else:
+            evidence = MixtureEvidence.of(steps, H, psi, self.decoder)
         return Learned(
             sample,
             motion,
-            seen @ steps[r:, :r] @ ridge(steps[:r, :r], self.regularization),
+            evidence,
             cross[-r:] @ inverse,
             inverse,
             rows,

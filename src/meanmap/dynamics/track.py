@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from meanmap import checks, decoding, plots
+from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, device, in_kind, namespace, take, to_numpy
 from meanmap.decoding import quantiles
+from meanmap.dynamics.evidence import PendingEvidence
 from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
 from meanmap.embeddings.values import each_part, root
 from meanmap.spaces import Space
@@ -28,11 +29,13 @@ class Track:
     Attributes
     ----------
     mean, std : the belief's mean and standard deviation, by weights that sum to one
-    mode : the state whose feature is nearest to the belief, in the state's own domain (a rotation
-        is a rotation, a permutation a permutation); computed when asked for
+    mode : the likeliest state of each belief, in the state's own domain (a rotation is a rotation,
+        a permutation a permutation), by `Embedding.mode`; computed when asked for
     beliefs : the beliefs themselves, a batch of embeddings (for several sequences a list of them)
-    log_evidence : the logarithm of the density ratio D(o) of each observation to the training
-        observations, given those before it; 0 where nothing was observed
+    log_evidence : the logarithm of the density ratio D(o) of each observation: given those before
+        it, over that of the training observations; 0 where nothing was observed. For vectors it has
+        Gaussian noise about what each training state leads to expect, and an observation outside
+        the training data is the less likely the farther it is
     support : how near each observation is to the training observations, 1 near and 0 far; NaN where
         nothing was observed
 
@@ -55,11 +58,12 @@ class Track:
     coordinates: Array  # (b, steps, r)
     weights: Any  # (b, steps, n), an array or FactoredWeights; None if they were not kept
     first: Any  # the means Σ w s, (b, steps, …), a tuple for pairs; None for labels
-    second: Any  # Σ w s²
-    log_evidence_: np.ndarray | None  # (b, steps)
+    second: Any  # None; in older files Σ w s², without a `spread`
+    log_evidence_: Any  # (b, steps), an array or PendingEvidence
     support_: np.ndarray | None
     lengths: tuple[int, ...]
     single: bool
+    spread: Any = field(default=None, metadata={"added": True})  # the variances, like `first`
 
     # --- one sequence or several --------------------------------------------------------------
 
@@ -83,6 +87,7 @@ class Track:
             coordinates=one(self.coordinates),
             weights=one(self.weights),
             first=None if self.first is None else each_part(self.first, one),
+            spread=None if self.spread is None else each_part(self.spread, one),
             second=None if self.second is None else each_part(self.second, one),
             log_evidence_=one(self.log_evidence_),
             support_=one(self.support_),
@@ -110,22 +115,26 @@ class Track:
     @cached_property
     def mean(self) -> Any:
         """The mean of each belief."""
-        return each_part(self._moments()[0], self._shown)
+        return each_part(self._numbers(self.first), self._shown)
 
     @cached_property
     def std(self) -> Any:
-        """The standard deviation of each coordinate; a negative variance is floored at 0."""
-        first, second = self._moments()
-        if not isinstance(first, tuple):
-            return self._shown(root(second - first * first))
-        pairs = zip(first, second, strict=True)
-        return tuple(self._shown(root(b - a * a)) for a, b in pairs)
+        """The standard deviation of each coordinate."""
+        spread = self.spread
+        if spread is None and self.second is not None:
+            parts = (
+                part if isinstance(part, tuple) else (part,) for part in (self.first, self.second)
+            )
+            found = tuple(second - first * first for first, second in zip(*parts, strict=True))
+            spread = found if isinstance(self.first, tuple) else found[0]
+        return each_part(self._numbers(spread), lambda part: self._shown(root(part)))
 
-    def _moments(self) -> tuple[Any, Any]:
-        if self.first is None:
+    def _numbers(self, moments: Any) -> Any:
+        """Moments of the beliefs, or an error where states are labels."""
+        if moments is None:
             each_part(self.atoms, numeric)  # says why labels have none
             raise TypeError("these states have no mean; use .mode.")
-        return self.first, self.second
+        return moments
 
     @cached_property
     def mode(self) -> Any:
@@ -133,7 +142,7 @@ class Track:
         beliefs = self._kept()
         flat = beliefs.reshape(-1, beliefs.shape[-1])
         there = np.concatenate([np.arange(n) + i * self._steps for i, n in enumerate(self.lengths)])
-        found = decoding.mode(self.space.kernel_, self.atoms, flat[there])
+        found = embedding_of(self.space, self.space.kernel_, self.atoms, flat[there], None).mode()
         if self.single:
             return found
         if min(self.lengths) == max(self.lengths):
@@ -196,7 +205,12 @@ class Track:
         """log D(o) of each observation given those before it."""
         if self.log_evidence_ is None:
             raise TypeError(f"a {self.kind} track has no evidence; that of .filter has.")
-        return in_kind(self._shown(self.log_evidence_), self.coordinates)
+        return in_kind(self._shown(self._logs), self.coordinates)
+
+    @property
+    def _logs(self) -> np.ndarray:
+        given = self.log_evidence_
+        return np.asarray(given.logs if isinstance(given, PendingEvidence) else given)
 
     @property
     def support(self) -> Array:
@@ -241,9 +255,7 @@ class Track:
             what = f"{len(lengths)} sequences of {min(lengths)} to {max(lengths)} steps"
         evidence = ""
         if self.log_evidence_ is not None:
-            total = sum(
-                float(row[:n].sum()) for row, n in zip(self.log_evidence_, lengths, strict=True)
-            )
+            total = sum(float(row[:n].sum()) for row, n in zip(self._logs, lengths, strict=True))
             evidence = f", log evidence {total:.4g}"
         shape = checks.describe(self.atoms)
         return f"Track({self.kind}, {what}{evidence}; states: {shape}, {count(self.atoms)} atoms)"

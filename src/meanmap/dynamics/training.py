@@ -20,6 +20,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence, flat
 from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.sequences import Sequences, Steps, listed, observed
 from meanmap.embeddings import numeric
@@ -163,6 +164,15 @@ class Placed:
         nested = isinstance(self.sample.space._coordinates, Pivots)
         return regularized_inverse(psi, self.phi, norms, w, regularization, False, nested)[:2]
 
+    def evidence(self, epsilon: float, delta: float) -> Evidence:
+        """How likely an observation was, given a predicted belief."""
+        n, psi = self.phi.shape[0], self.sample.psi
+        H = self.state_inverse(epsilon)[0]
+        if self.observations.kernel_.on_vectors:
+            decoder = Decoder.of(self.training.observations.points, self.phi)
+            return MixtureEvidence.of(self.steps / n, H, psi, decoder)
+        return LinearEvidence(self.reverse_inverse(delta) @ (self.phi.T @ psi / n) @ H)
+
     @property
     def controls(self) -> tuple[Points, Kernel] | None:
         given = self.training.controls
@@ -184,6 +194,7 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
     support = np.full((b, length), np.nan)
     features = xp.zeros((b * length, space.rank_), dtype=like.dtype, device=device(like))
     points = [points for points, there in parts if points is not None and there.any()]
+    values = None
     if points:
         everything = concatenate(points) if len(points) > 1 else points[0]
         psi = space._transform(everything)
@@ -192,8 +203,12 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
         if space._coordinates.projects:
             near = to_numpy(space._support(everything, psi))
         support[seen] = near
+        if space.kernel_.on_vectors:
+            rows = flat(everything)
+            values = np.zeros((b, length, rows.shape[1]))
+            values[seen] = rows
     seen &= ~(support < LOST)
-    return Steps(xp.reshape(features, (b, length, -1)), seen, support, lengths, single)
+    return Steps(xp.reshape(features, (b, length, -1)), seen, support, lengths, single, values)
 
 
 def read_steps(space: Space, observations: Any) -> Steps:

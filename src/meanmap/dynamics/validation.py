@@ -14,10 +14,11 @@ from sklearn.base import clone
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
-from meanmap.decoding.modes import are_rotations, nearest_rotations
+from meanmap.decoding.preimages import are_rotations, nearest_rotations
 from meanmap.dynamics.sequences import Steps, padded
 from meanmap.dynamics.training import Placed, Training, compared, steps_of
 from meanmap.kernels import Chordal, Kernel, Trace
+from meanmap.kernels.bandwidths import column_scales, multiply_bandwidth
 from meanmap.progress import progress_bar
 
 FACTORS = (0.5, 1.0)  # multiples of the median bandwidth
@@ -74,7 +75,8 @@ def _short(value: Any) -> str:
 class Contest:
     """What candidates do on the half that they have not seen, and what they are judged by.
 
-    States that are numbers are compared as they are, rotations after the mean is turned into the
+    States that are numbers are compared as they are, those of several columns in units of a scale
+    of each (`column_scales`), rotations after the mean is turned into the
     nearest one, and others by their coordinates in a fixed reference kernel, so that no candidate
     is judged by a measure of its own.
     """
@@ -83,6 +85,7 @@ class Contest:
     controls: Points | None
     values: Array  # of the training states, (n, q)
     truth: Array  # of the test states
+    scale: Array  # of each column of the states, by which its errors are measured
     side: int  # of rotations; 0 where states are none
 
     @classmethod
@@ -100,7 +103,11 @@ class Contest:
         states = train.states.points
         matrices = not isinstance(states, tuple) and states.ndim == 3
         rotations = matrices and are_rotations(to_numpy(states))
-        return cls(steps, controls, values, truth, states.shape[-1] if rotations else 0)
+        scale = np.ones(values.shape[1])
+        if not isinstance(states, tuple) and states.ndim == 2 and states.shape[1] > 1:
+            scale = column_scales(to_numpy(values).astype(np.float64))
+        side = states.shape[-1] if rotations else 0
+        return cls(steps, controls, values, truth, asarray(scale, values), side)
 
     def error(self, means: Array | None) -> float:
         """The mean squared error of means (b, steps, q)."""
@@ -111,7 +118,8 @@ class Contest:
             turned = nearest_rotations(to_numpy(found).reshape(-1, self.side, self.side))
             found = asarray(turned.reshape(len(turned), -1), found)
         xp = namespace(found)
-        return float(to_numpy(xp.mean(xp.sum((found - self.truth) ** 2, axis=1))))
+        errors = (found - self.truth) / self.scale
+        return float(to_numpy(xp.mean(xp.sum(errors * errors, axis=1))))
 
 
 def kernel_candidates(given: Any, default: Kernel, factors: Any) -> list[Kernel]:
@@ -124,17 +132,21 @@ def kernel_candidates(given: Any, default: Kernel, factors: Any) -> list[Kernel]
         multiples = factors if factors is not None else (0.25, *FACTORS)
         kernels = [Chordal(f"{f!s}*median") for f in multiples if not isinstance(f, Kernel)]
         default = Trace()
-    names = [name for name, value in default.get_params().items() if _is_median(name, value)]
+    rules = {name: value for name, value in default.get_params().items() if _is_rule(name, value)}
     for factor in multiples:
         if isinstance(factor, Kernel):
             kernels.append(factor)
-        elif names:
-            kernels.append(clone(default).set_params(**dict.fromkeys(names, f"{factor}*median")))
+        elif rules:
+            kernels.append(
+                clone(default).set_params(
+                    **{name: multiply_bandwidth(value, factor) for name, value in rules.items()}
+                )
+            )
     return kernels or [default]
 
 
-def _is_median(name: str, value: Any) -> bool:
-    return name.split("__")[-1] == "bandwidth" and isinstance(value, str) and value == "median"
+def _is_rule(name: str, value: Any) -> bool:
+    return name.split("__")[-1] == "bandwidth" and isinstance(value, str)
 
 
 def checked_grid(grid: dict[str, Any] | None, known: list[str]) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.decoding import sampling
 from meanmap.embeddings.single import Embedding, plot_range
-from meanmap.embeddings.values import FactoredWeights, root
+from meanmap.embeddings.values import FactoredWeights, each_part, root
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
 
@@ -256,6 +257,21 @@ class GridEmbedding(JointEmbedding):
         # exact in x̃, whose features need not lie in the span of the sample's
         rows = self.kernels[0]._matmul(points[0], self._first.atoms, self._rows)
         return namespace(rows).sum(rows * self._spaces[1]._transform(points[1]), axis=1)
+
+    def sample(self, n: int, rng: Any = None) -> Points:
+        """Draw n pairs: atoms of the first variable, and for each an atom of the second given it.
+
+        As `Embedding.sample` draws them; the pairs are never written out.
+        """
+        n, random = sampling.whole(n), sampling.generator(rng)
+        p = to_numpy(self._first.project().weights).astype(np.float64)
+        index = np.sort(sampling.draw(p[None, :], n, random)[0])
+        chosen, begin, many = np.unique(index, return_index=True, return_counts=True)
+        second = self._answers[chosen].sample(int(many.max()), random)  # (atoms, draws, …)
+        row = np.repeat(np.arange(len(chosen)), many)
+        order = random.permutation(n)
+        drawn = each_part(second, lambda part: part[row, np.arange(n) - begin[row]])
+        return take(self._first.atoms, index[order]), take(drawn, order)
 
     def inner(self, other: Embedding) -> Array:
         if not isinstance(other, GridEmbedding) or other._spaces[1] is not self._spaces[1]:

@@ -20,6 +20,7 @@ from meanmap.arrays import (
     count,
     filled,
     float_like,
+    is_array,
     is_floating,
     namespace,
     one_blas_thread,
@@ -35,11 +36,14 @@ from meanmap.embeddings.values import (
     FactoredWeights,
     each_part,
     function_values,
+    middle,
     numeric,
     root,
     variance,
 )
+from meanmap.frames import column_order
 from meanmap.kernels import Kernel
+from meanmap.kernels.composite import match_columns, variables
 from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
 
 if TYPE_CHECKING:
@@ -57,6 +61,13 @@ def same_kernel(mine: Kernel, other: Kernel) -> None:
             f"the embeddings have different kernels, {mine!r} and {other!r}, so they live in "
             "different spaces. Embed both with one: embed(Y, kernel=P.kernel)."
         )
+    for one, beside in zip(variables(mine), variables(other), strict=True):
+        known, found = one.names, beside.names
+        if column_order(known, found, "the other embedding") is not None:
+            raise ValueError(
+                f"the embeddings have their columns in different orders, {list(known or ())} and "
+                f"{list(found or ())}. Embed both with one kernel: embed(Y, kernel=P.kernel)."
+            )
 
 
 class Embedding:
@@ -158,14 +169,21 @@ class Embedding:
 
     def moved_to(self, kernel: Kernel, like: Points) -> Embedding:
         """This embedding with atoms of the library and precision of `like`."""
-        point = self._like_point
-        checked = kernel.check(point, "the other embedding's atoms", like, "this one")
+        name, point = "the other embedding's atoms", self._like_point
+        ordered = match_columns(point, self.kernel, kernel, name)
+        checked = kernel.check(ordered, name, like, "this one")
         pairs = zip(_leaves(point), _leaves(checked), strict=True)
-        if all(_same_array_kind(before, after) for before, after in pairs):
+        if ordered is point and all(_same_array_kind(before, after) for before, after in pairs):
             return self
-        atoms = kernel.check(self.atoms, "the other embedding's atoms", like)
+        atoms = self.atoms_for(kernel, name, like)
         weights = asarray(self.weights, float_like(atoms))
-        return self._made(Space(self.kernel, self._space.basis), atoms, weights)
+        # in another order the columns are those of the other kernel, and no longer of this one
+        kept = self.kernel if ordered is point else kernel
+        return type(self)(Space(kept, self._space.basis), kept, atoms, weights, None)
+
+    def atoms_for(self, kernel: Kernel, name: str, like: Points) -> Points:
+        """The atoms as points of another kernel: of the kind of `like`, columns matched by name."""
+        return kernel.check(match_columns(self.atoms, self.kernel, kernel, name), name, like)
 
     @property
     def _like_point(self) -> Points:
@@ -394,15 +412,19 @@ class Embedding:
         share = 1 / mass[..., None]
         coordinates = partial(_scaled, self, share) if self._by_coordinates else None
         if isinstance(self._weights, FactoredWeights):
-            scaled = FactoredWeights(
-                self._weights.scale, self._weights.rows, self._weights.vector * share
-            )
-            return self._like(scaled, coordinates)
+            return self._like(self._weights.multiplied(1 / mass), coordinates)
         return self._like(self.weights * share, coordinates)
 
     def mean(self) -> Array:
         """The mean of the points, by weights normalised to one."""
-        return self.normalized().moment(numeric)
+        p = self.normalized()
+
+        def average(part: Array) -> Array:
+            values = numeric(part)
+            centre = middle(values)  # rounding of the weights' sum would be multiplied by it
+            return (p._total(values - centre) + centre)[()]
+
+        return each_part(p.atoms, average)
 
     def moment(self, function: Callable[[Array], Array]) -> Any:
         """`Σ wᵢ f(xᵢ)` of the atoms, of each variable by itself where they are tuples."""
@@ -419,7 +441,7 @@ class Embedding:
         def deviation(part: Array) -> Array:
             values = numeric(part)
             xp = namespace(values)
-            flat = xp.reshape(values, (values.shape[0], -1))
+            flat = xp.reshape(values - middle(values), (values.shape[0], -1))
             first, second = p._total(flat), p._total(flat * flat)
             found = root(variance(first, second, p._weights, flat))
             return xp.reshape(found, (*found.shape[:-1], *values.shape[1:]))[()]
@@ -477,13 +499,66 @@ class Embedding:
         """The weights as a batch, (b, n) or (1, n)."""
         return self.weights if self.is_batch else self.weights[None, :]
 
+    @cached_property
+    def _probabilities(self) -> np.ndarray:
+        """Probabilities (b, n) on the atoms, with the mean and the deviation of the weights."""
+        weights = to_numpy(self.normalized()._weight_rows).astype(np.float64)
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        if not (weights < 0).any():
+            return weights
+        values = _columns(self.atoms, count(self.atoms))
+        mean, deviation = (_columns(part, len(weights)) for part in (self.mean(), self.std()))
+        return decoding.probabilities(weights, values, mean, deviation)
+
     def mode(self, candidates: Any = None) -> Points:
+        """The likeliest point.
+
+        Of vectors it is where `density` is highest, at a bandwidth chosen for the density and not
+        at the kernel's own, under which two clusters may have their peak between them. Of other
+        points it is the `preimage`: the likeliest label, a permutation, a rotation. `candidates`,
+        points of your own (a grid, strings), are searched instead where given.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import embed
+        >>> rng = np.random.default_rng(0)
+        >>> clusters = rng.choice([-5.0, 5.0], p=[0.4, 0.6], size=(500, 1))
+        >>> embed(clusters + rng.normal(size=(500, 1))).mode().round()
+        array([5.])
+        """
+        if not self.kernel.on_vectors or self._has_no_mass:
+            return self.preimage(candidates)
+        points = None
+        if candidates is not None:
+            points = self.kernel.check(candidates, "candidates", self._like_point, "the atoms")
+        with one_blas_thread():
+            rows = [
+                decoding.highest(to_numpy(atoms), p, None if points is None else to_numpy(points))
+                for atoms, p in self._beliefs()
+            ]
+        found = asarray(np.stack(rows), float_like(self.atoms))
+        return found if self.is_batch else found[0]
+
+    def _beliefs(self) -> Iterator[tuple[Array, np.ndarray]]:
+        """Atoms and their probabilities, of each belief."""
+        return ((self.atoms, row) for row in self._probabilities)
+
+    @property
+    def _has_no_mass(self) -> bool:
+        """Whether the weights are those of no distribution, as of a difference of two."""
+        total = to_numpy(asarray(self.mass, float_like(self.atoms)))
+        size = abs(to_numpy(self._weight_rows)).sum(axis=1)
+        return bool((total <= np.maximum(1e-12 * size, 1 / checks.LARGEST)).any())
+
+    def preimage(self, candidates: Any = None) -> Points:
         """The point whose feature is nearest to the embedding (Song et al. 2013, eq. 26).
 
         Over all of R^d for smooth kernels on vectors; over the permutations, or the rotations
         SO(n), for the trace kernel on such atoms (and the chordal one on rotations); for other
         kernels over the atoms. `candidates`, points of your own (a grid, strings), are searched
-        instead where given.
+        instead where given. Of vectors it lies where most weight is within the kernel's bandwidth,
+        which need not be a likely point: see `mode`.
 
         Examples
         --------
@@ -491,7 +566,7 @@ class Embedding:
         >>> from meanmap import embed
         >>> from meanmap.kernels import Trace
         >>> shifts = [np.eye(4)[[1, 0, 2, 3]], np.eye(4)[[0, 2, 1, 3]], np.eye(4)[[0, 1, 3, 2]]]
-        >>> embed(np.stack(shifts), kernel=Trace()).mode()  # none of the three
+        >>> embed(np.stack(shifts), kernel=Trace()).preimage()  # none of the three
         array([[1., 0., 0., 0.],
                [0., 1., 0., 0.],
                [0., 0., 1., 0.],
@@ -503,7 +578,7 @@ class Embedding:
             values = values if self.is_batch else values[None, :]
             points = decoding.best(self.kernel, points, values)
         else:
-            points = decoding.mode(self.kernel, self.atoms, self._weight_rows)
+            points = decoding.preimage(self.kernel, self.atoms, self._weight_rows)
         return points if self.is_batch else each_part(points, lambda part: part[0])
 
     def project(self) -> Self:
@@ -545,9 +620,11 @@ class Embedding:
         return rows, self._weight_rows @ rows
 
     def sample(self, n: int, rng: Any = None) -> Points:
-        """Draw n atoms with replacement, with the probabilities of `project()`.
+        """Draw n atoms with replacement.
 
-        `rng` is a seed or a NumPy Generator. A batch gives (b, n, …).
+        Of numbers, the probabilities are the weights; where some are negative, those nearest to
+        their positive part with the same `mean()` and `std()`. Of other points they are those of
+        `project()`. `rng` is a seed or a NumPy Generator. A batch gives (b, n, …).
 
         Examples
         --------
@@ -556,7 +633,11 @@ class Embedding:
         array(['b', 'b', 'a', 'a', 'b'], dtype='<U1')
         """
         n, random = sampling.whole(n), sampling.generator(rng)
-        index = sampling.draw(to_numpy(self.project()._weight_rows).astype(np.float64), n, random)
+        if all(is_array(part) and is_floating(part) for part in _leaves(self.atoms)):
+            p = self._probabilities
+        else:
+            p = to_numpy(self.project()._weight_rows).astype(np.float64)
+        index = sampling.draw(p, n, random)
         return take(self.atoms, index if self.is_batch else index[0])
 
     def herd(self, n: int) -> Points:
@@ -583,8 +664,9 @@ class Embedding:
     def density(self, x: Any, bandwidth: Any = None) -> Array:
         """A density estimate at the points x: (m,), or (b, m) for a batch.
 
-        Gaussians on the atoms, with the positive part of the weights and a bandwidth of their own,
-        a number or one a column; None is Silverman's rule. It integrates to one, unlike `e(x)`.
+        Gaussians on the atoms, with the probabilities of `sample` and a bandwidth of their own, a
+        number or one per column. None chooses each column's by cross-validated likelihood, no wider
+        than Silverman's rule. It integrates to one, unlike `e(x)`.
 
         Examples
         --------
@@ -601,10 +683,7 @@ class Embedding:
                 "is e(label) under a delta kernel."
             )
         points, single = self.kernel.rows(x, self.atoms)
-        # the nearest probability would put its mass on fewer atoms, which is rougher to smooth
-        p = np.maximum(to_numpy(self.normalized()._weight_rows).astype(np.float64), 0.0)
-        p /= p.sum(axis=1, keepdims=True)
-        rows = [decoding.density(self.atoms, row, points, bandwidth) for row in p]
+        rows = [decoding.density(atoms, p, points, bandwidth) for atoms, p in self._beliefs()]
         values = namespace(rows[0]).stack(rows) if self.is_batch else rows[0]
         return values[..., 0] if single else values
 
@@ -679,6 +758,12 @@ class Embedding:
 def _leaves(points: Points) -> list[Array]:
     """The arrays that points consist of."""
     return [leaf for p in points for leaf in _leaves(p)] if isinstance(points, tuple) else [points]
+
+
+def _columns(points: Points, rows: int) -> np.ndarray:
+    """Points that are numbers, (rows, …) each, side by side as columns."""
+    parts = [to_numpy(part).reshape(rows, -1) for part in _leaves(points)]
+    return np.concatenate(parts, axis=1).astype(np.float64)
 
 
 def _same_array_kind(a: Array, b: Array) -> bool:

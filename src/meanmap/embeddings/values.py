@@ -67,11 +67,16 @@ def row_blocks(rows: Any) -> Iterator[tuple[slice, Array]]:
 
 @dataclass(frozen=True)
 class FactoredWeights:
-    """Weights `scale ∘ (rows · vector)`, kept as factors: n × r and r numbers, never n × batch."""
+    """Weights `scale ∘ (rows · vector)`, kept as factors: n × r and r numbers, never n × batch.
+
+    With `rest`, weights (n,) that sum to one, `missing` times those are added.
+    """
 
     scale: Array
     rows: Any  # an array, or Deferred
     vector: Array  # (r,) or (b, r)
+    rest: Array | None = None
+    missing: Array | None = None  # () or (b,)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,16 +87,30 @@ class FactoredWeights:
         return int(self.vector.ndim)
 
     def dense(self) -> Array:
-        return self.scale * (self.vector @ as_rows(self.rows).T)
+        weights = self.scale * (self.vector @ as_rows(self.rows).T)
+        if self.rest is None or self.missing is None:
+            return weights
+        return weights + self.missing[..., None] * self.rest
 
     def apply(self, values: Array) -> Array:
         """`Σᵢ wᵢ valuesᵢ` for values (n, q)."""
         if isinstance(self.rows, Deferred):
-            return self.vector @ self.rows.weighted(self.scale, values).T
-        return self.vector @ (self.rows.T @ (self.scale[:, None] * values))
+            total = self.vector @ self.rows.weighted(self.scale, values).T
+        else:
+            total = self.vector @ (self.rows.T @ (self.scale[:, None] * values))
+        if self.rest is None or self.missing is None:
+            return total
+        return total + self.missing[..., None] * (self.rest @ values)
 
     def __getitem__(self, index: Any) -> FactoredWeights:
-        return FactoredWeights(self.scale, self.rows, self.vector[index])
+        missing = None if self.missing is None else self.missing[index]
+        return FactoredWeights(self.scale, self.rows, self.vector[index], self.rest, missing)
+
+    def multiplied(self, factor: Array) -> FactoredWeights:
+        """These weights times one number, or one for each of the batch."""
+        missing = None if self.missing is None else self.missing * factor
+        vector = self.vector * factor[..., None]
+        return FactoredWeights(self.scale, self.rows, vector, self.rest, missing)
 
 
 def function_values(f: Callable[[Points], Array], atoms: Points) -> Array:
@@ -127,10 +146,22 @@ def each_part(points: Points, function: Callable[[Array], Array]) -> Any:
     return function(points)
 
 
+def middle(values: Array) -> Array:
+    """A point amid numbers (n, …): in each column the median of at most 101 rows, one of them.
+
+    A difference of second moments about the origin has no digits left where a sample lies far from
+    it, so moments are taken about this point. A mean would follow a single wild row.
+    """
+    rows = np.linspace(0, values.shape[0] - 1, min(values.shape[0], 101)).astype(int)
+    some = np.sort(to_numpy(take(values, rows)), axis=0)
+    return asarray(some[(len(some) - 1) // 2], values)
+
+
 def variance(first: Array, second: Array, weights: Any, values: Array) -> Array:
     """`E x² - (E x)²` in each column, of a distribution near the weights where it is negative.
 
-    `first` and `second` are (…, q), `values` (n, q). A variance of 0 would pass for certainty.
+    `first` and `second` are (…, q), `values` (n, q), all about a point amid them (`middle`). A
+    variance of 0 would pass for certainty.
     """
     spread = second - first * first
     xp = namespace(spread)

@@ -143,8 +143,9 @@ def one_run(
     for cycles in plan.cycles:
         for method, model in models[cycles].items():
             track = model.fit(states[:cycles], seen[:cycles]).filter(observations)
-            # settings are chosen for the mean; the paper decodes by the mode
-            found[method, cycles] = error(track.mode if method == PAPER else track.mean)
+            # settings are chosen for the mean; the paper decodes by the pre-image
+            paper = method == PAPER
+            found[method, cycles] = error(track.beliefs.preimage() if paper else track.mean)
     return found
 
 

@@ -20,8 +20,9 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.decoding.densities import density, likeliest_scales
+from meanmap.decoding.densities import density, scales
 from meanmap.embeddings import Embedding, embed
+from meanmap.frames import in_order
 from meanmap.graphical.known import Known
 from meanmap.graphical.passing import Passing, State
 
@@ -193,7 +194,7 @@ class Beliefs:
         kind = int(self._field.kind[v])
         learned = self._node(kind)
         kernel = learned.space.kernel_
-        x = x if np.isscalar(x) else checks.plain(x, "x")
+        x = x if np.isscalar(x) else checks.plain(in_order(x, kernel.names, "x"), "x")
         flat = kernel.on_vectors and np.ndim(x) == 1 and learned.space._sample.shape[1] == 1
         if flat:
             x = to_numpy(checks.numbers(x, "x")).reshape(-1, 1)
@@ -248,7 +249,7 @@ class Beliefs:
         """The bandwidths of the marginal's density estimate, chosen once a kind."""
         if kind not in self._chosen_widths:
             node = self._node(kind)
-            found = likeliest_scales(node.points, to_numpy(node.weights))
+            found = scales(node.points, to_numpy(node.weights))
             self._chosen_widths[kind] = found
         return self._chosen_widths[kind]
 

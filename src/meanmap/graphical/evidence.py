@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap import checks
+from meanmap import checks, frames
 from meanmap.arrays import Array, Points, is_array, namespace, to_numpy
 from meanmap.graphical.messages import Node
 from meanmap.linalg import ConflictWarning
@@ -18,10 +18,17 @@ NOTHING = 1e-4  # and below this says nothing
 PACKAGE = __name__.partition(".")[0] + "."
 
 
+def by_name(node: Node, name: Any, value: Any) -> Any:
+    """A frame, or one row of it, with the node's columns in their order."""
+    names, called = node.space.kernel_.names, f"evidence[{name!r}]"
+    return frames.row_in_order(frames.in_order(value, names, called, "the data"), names, called)
+
+
 def points_of(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
     """A point of a node, or several, and whether it was one."""
     kernel, like = node.space.kernel_, node.space._sample
-    value = value if np.isscalar(value) else checks.plain(value, f"evidence[{name!r}]")
+    if not np.isscalar(value):
+        value = checks.plain(by_name(node, name, value), f"evidence[{name!r}]")
     if kernel.on_vectors and (np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1):
         # one number, or a list of numbers for a variable of one
         try:

@@ -81,7 +81,7 @@ class Learner:
     ) -> dict[Any, Variable]:
         """The columns as points, and each family's as tuples of them."""
         # products of messages need more detail than a mean does
-        bandwidth = "0.5*median" if (weights > 0).sum() >= MANY else "median"
+        bandwidth = "0.5*scaled median" if (weights > 0).sum() >= MANY else "scaled median"
         found: dict[Any, Variable] = {}
         for name in self.layout.variables:
             one = variable(table[name], kernels[name], str(name), bandwidth)
@@ -145,7 +145,7 @@ def conditional(
     weights: np.ndarray,
 ) -> ConditionalEmbedding:
     """P(t | s) between two spaces, from paired points (those of s first)."""
-    model = ConditionalEmbedding(s.kernel_, t.kernel_, regularization, (s, t))
+    model = ConditionalEmbedding(s.kernel_, t.kernel_, regularization, (s, t), centered=False)
     return model.fit(*points, weights)
 
 

@@ -22,7 +22,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.embeddings import Embedding, function_values
-from meanmap.graphical.evidence import informative, outside, points_of
+from meanmap.graphical.evidence import by_name, informative, outside, points_of
 from meanmap.graphical.passing import Alone
 from meanmap.graphical.potentials import Potentials, summed
 from meanmap.graphical.wiring import Wiring
@@ -156,7 +156,7 @@ def observations(
     node, field = potentials.nodes[kind], potentials.field
     nodes = np.array([v for v, _ in pairs])
     names = [field.nodes[v] for v in nodes]
-    values = [value for _, value in pairs]
+    values = [by_name(node, name, value) for name, (_, value) in zip(names, pairs, strict=True)]
     kernel, like = node.space.kernel_, node.space._sample
     if kernel.on_vectors and all(finite(value, like.shape[1]) for value in values):
         stacked = np.array([np.ravel(to_numpy(value)) for value in values])
@@ -209,7 +209,7 @@ def believed(potentials: Potentials, kind: int, name: Any, belief: Embedding) ->
     if belief.is_batch:
         raise ValueError(f"evidence[{name!r}]: expected one embedding, got {len(belief)}.")
     node, field = potentials.nodes[kind], potentials.field
-    atoms = node.space.kernel_.check(belief.atoms, f"evidence[{name!r}]", node.space._sample)
+    atoms = belief.atoms_for(node.space.kernel_, f"evidence[{name!r}]", node.space._sample)
     weights = asarray(belief.normalized().weights, node.coordinates)
     m = node.space._mean(atoms, weights)
     if node.space._coordinates.projects:

@@ -59,6 +59,26 @@ class Layout:
         before = self.given[node]
         return self.families.get(before, (() if before is None else (before,)))
 
+    def outwards(self, first: Iterable[Name]) -> dict[Name, tuple[Name, ...]]:
+        """The variables in an order to draw them, each with those that it is drawn given.
+
+        From the first ones to their neighbours, and so on; from parents to children where a node
+        has several.
+        """
+        if self.families:
+            return {name: self.parents(name) for name in self.order()}
+        found: dict[Name, tuple[Name, ...]] = {}
+        for root in (*first, *self.variables):
+            start: list[tuple[Name, tuple[Name, ...]]] = [] if root in found else [(root, ())]
+            queue = deque(start)
+            while queue:
+                here, before = queue.popleft()
+                found[here] = before
+                queue.extend(
+                    (other, (here,)) for other in self.neighbours[here] if other not in found
+                )
+        return found
+
     def towards(self, root: Any) -> list[tuple[Any, Any | None]]:
         """Every node with its neighbour on the way to the root, the farthest first."""
         found: list[tuple[Any, Any | None]] = [(root, None)]

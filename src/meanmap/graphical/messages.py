@@ -20,7 +20,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from meanmap.arrays import Array, Points, asarray, namespace
+import numpy as np
+
+from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.layout import Layout
 from meanmap.linalg import ConflictWarning, Spectrum
@@ -82,6 +84,12 @@ class Inference:
     points: dict[Any, Points] = field(default_factory=dict)  # the evidence itself
     _sources: dict[Any, list[Any]] = field(default_factory=dict)
 
+    def is_silent(self, name: Any) -> bool:
+        """Whether evidence lies so far outside the data that it says nothing."""
+        return np.array_equal(
+            to_numpy(self.evidence[name][0]), to_numpy(self.network.nodes[name].mean)
+        )
+
     def belief(self, q: Any) -> Embedding:
         """The distribution of a node given the evidence, a batch."""
         assert q not in self.evidence
@@ -95,6 +103,20 @@ class Inference:
             return operator._embedding(self._cavity(t, q, keys))
         weights = self._product(q, sources, keys)
         return node.embedding(weights, weights @ node.coordinates)
+
+    def messages(self, q: Any, apart: Any) -> list[Array]:
+        """The messages to a node from all sides with evidence but one."""
+        sources, keys = self._gather(q)
+        return [self._message(t, q, keys) for t in sources if t != apart]
+
+    def suitability(self, messages: list[Array], psi: Array, rows: np.ndarray) -> np.ndarray:
+        """The product of messages at rows of coordinates, each point with the number of its row."""
+        product = np.ones(len(rows))
+        for beta in messages:
+            beta = take(beta, rows if beta.shape[0] > 1 else np.zeros_like(rows))
+            values = to_numpy(namespace(psi).sum(beta * psi, axis=1))
+            product = product * np.maximum(values, self.network.least)
+        return product
 
     def _gather(self, q: Any) -> tuple[list[Any], dict[Any, Any]]:
         """Neighbours beyond which there is evidence, and a name for the message of every node.

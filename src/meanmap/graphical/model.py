@@ -14,7 +14,6 @@ from meanmap import checks, plots
 from meanmap.arrays import (
     Array,
     Points,
-    concatenate,
     count,
     in_kind,
     namespace,
@@ -23,9 +22,11 @@ from meanmap.arrays import (
 )
 from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
-from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embed
+from meanmap.embeddings import Embedding, JointEmbedding, embed
+from meanmap.frames import in_order
 from meanmap.graphical import latent
 from meanmap.graphical.beliefs import in_words
+from meanmap.graphical.draws import PairEmbedding, draw_rows, positive
 from meanmap.graphical.evidence import informative, points_of
 from meanmap.graphical.fitting import Learner, hidden_among
 from meanmap.graphical.layout import layout_of
@@ -218,7 +219,7 @@ class KernelGraphicalModel(BaseEstimator):
         """
         self._known_node(a)
         self._known_node(b)
-        self._inference(evidence)
+        inference = self._inference(evidence)[0]
         given = dict(evidence or {})
         if a == b or a in given or b in given:
             raise ValueError(
@@ -229,7 +230,7 @@ class KernelGraphicalModel(BaseEstimator):
         if first.is_batch:
             raise ValueError("joint: expected one point a node as evidence, got several.")
         answers = self.marginal(b, {**given, a: first.atoms})
-        return GridEmbedding(first, answers, self.network_.nodes[a].space)
+        return PairEmbedding(first, answers, inference, (a, b))
 
     def expect(
         self,
@@ -247,7 +248,9 @@ class KernelGraphicalModel(BaseEstimator):
     def sample(self, n: int, rng: Any = None, evidence: Mapping[Any, Any] | None = None) -> Any:
         """n rows drawn from the model, a dict of arrays; evidence stays as it is.
 
-        Each variable is drawn given those before it, from the positive part of its weights.
+        Each variable is drawn given its neighbour: a number as the conditional mean and the
+        residual of a row near by, moved to the nearest value that its column has; a label with its
+        probability.
 
         Examples
         --------
@@ -264,32 +267,11 @@ class KernelGraphicalModel(BaseEstimator):
         """
         check_is_fitted(self, "network_")
         n, random = sampling.whole(n), sampling.generator(rng)
-        single = self._inference(evidence)
-        if not single[2]:
+        inference, _, single = self._inference(evidence)
+        if not single:
             raise ValueError("sample: expected one point a node as evidence, got several.")
-        drawn: dict[Any, Points] = {
-            name: take(points, np.zeros(n, dtype=int)) for name, points in single[0].points.items()
-        }
-        for name in self.network_.layout.order():
-            if name in drawn:
-                continue
-            if drawn:
-                parts = []
-                for start in range(0, n, BLOCK):
-                    rows = np.arange(start, min(start + BLOCK, n))
-                    given = {other: take(values, rows) for other, values in drawn.items()}
-                    parts.append(self._drawn(self.marginal(name, given), random))
-                drawn[name] = concatenate(parts)
-            else:
-                whole = self.marginal(name)
-                index = sampling.draw(positive(whole.weights[None, :]), n, random)[0]
-                drawn[name] = take(whole.atoms, index)
-        return {name: flat(drawn[name]) for name in self.nodes_}
-
-    def _drawn(self, beliefs: Embedding, rng: np.random.Generator) -> Points:
-        """A point from each belief of a batch."""
-        index = sampling.draw(positive(beliefs.weights), 1, rng)[:, 0]
-        return take(beliefs.atoms, index)
+        drawn = draw_rows(inference, n, random, self.nodes_)
+        return {name: flat(values) for name, values in drawn.items()}
 
     def impute(self, data: Any) -> dict[Any, Array]:
         """The columns with what is missing filled in: means of numbers, modes of labels.
@@ -316,6 +298,8 @@ class KernelGraphicalModel(BaseEstimator):
             if name not in table:
                 raise ValueError(f"data: there is no column for {name!r}.")
             numbers_ = self.network_.nodes[name].space.kernel_.on_vectors
+            names = self.network_.nodes[name].space.kernel_.names
+            table[name] = in_order(table[name], names, f"data[{name!r}]")
             cells = to_numpy(checks.plain(table[name], f"data[{name!r}]"))
             cells = numbers(cells, f"data[{name!r}]") if numbers_ else cells
             filled[name] = np.array(cells, dtype=float if numbers_ else object)
@@ -431,6 +415,7 @@ class KernelGraphicalModel(BaseEstimator):
     def _points(self, name: Any, values: Any) -> Points:
         node = self.network_.nodes[name]
         kernel = node.space.kernel_
+        values = in_order(values, kernel.names, f"data[{name!r}]")
         values = values.to_numpy() if hasattr(values, "to_numpy") else values
         array = np.asarray(values) if not hasattr(values, "ndim") else values
         if kernel.on_vectors and np.ndim(array) == 1:
@@ -468,13 +453,6 @@ class KernelGraphicalModel(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "network_")
-
-
-def positive(weights: Any) -> np.ndarray:
-    """The positive part of weights, normalised row by row; equal where nothing is positive."""
-    p = np.maximum(to_numpy(weights).astype(np.float64), 0.0)
-    total = p.sum(axis=1, keepdims=True)
-    return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1 / p.shape[1])
 
 
 def likelihood(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points) -> np.ndarray:

@@ -30,6 +30,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.frames import column_names, in_order
 from meanmap.graphical.evidence import depth_of_caller
 from meanmap.graphical.field import Field
 from meanmap.graphical.fitting import MANY, conditional, placed
@@ -153,13 +154,15 @@ class FieldLearner:
         kernel = one_kernel(names, kernels)
         label = str(names[known[0]])
         stacked = stack([table[names[i]] for i in known], [names[i] for i in known])
-        found = variable(stacked, kernel, label, "median")
+        found = variable(stacked, kernel, label)
         place, row = np.asarray(known)[found.rows // n], found.rows % n
         here = weights[row] > 0
         if not here.any():
             raise ValueError(f"{label}: all rows in which it has a value have weight zero.")
         if kernel is None and here.sum() >= MANY and isinstance(found.kernel, Gaussian):
-            found = replace(found, kernel=Gaussian("0.5*median"))
+            found = replace(found, kernel=Gaussian("0.5*scaled median"))
+        bound = found.kernel.bind(table[names[known[0]]], label)
+        found = replace(found, kernel=bound)
         points, w = take(found.points, here), weights[row[here]]
         some = self.some(len(w))
         resolved = found.kernel.resolve(take(points, some), w[some])
@@ -294,6 +297,10 @@ def summed(parts: Array, at: np.ndarray, m: int) -> Array:
 
 def stack(columns: list[Any], names: list[Any]) -> Any:
     """The columns of nodes that are alike one below the other."""
+    first = column_names(columns[0])
+    of = f"data[{names[0]!r}]"
+    pairs = zip(columns, names, strict=True)
+    columns = [in_order(c, first, f"data[{name!r}]", of) for c, name in pairs]
     plain = [c.to_numpy() if hasattr(c, "to_numpy") and not is_array(c) else c for c in columns]
     plain = [checks.plain(c, f"data[{name!r}]") for c, name in zip(plain, names, strict=True)]
     shapes = [tuple(c.shape[1:]) for c in plain]

@@ -20,8 +20,9 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.frames import is_frame
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.kernels.columns import default_for, is_frame
+from meanmap.kernels.columns import default_for
 
 Name = Hashable
 
@@ -88,11 +89,14 @@ def in_one_library(table: dict[Name, Any]) -> dict[Name, Any]:
     return {**table, **same}
 
 
-def variable(values: Any, kernel: Kernel | None, name: str, bandwidth: str = "median") -> Variable:
+def variable(
+    values: Any, kernel: Kernel | None, name: str, bandwidth: str = "scaled median"
+) -> Variable:
     """A column as points of its kernel, NaN and None left out; the bandwidth is a default one's."""
     if kernel is None:
         kernel = default_for(values, name)
         kernel = Gaussian(bandwidth) if isinstance(kernel, Gaussian) else kernel
+    kernel = kernel.bind(values, name)
     plain = values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
     if kernel.on_vectors:
         plain = numbers(plain, name)

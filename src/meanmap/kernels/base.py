@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import wraps
 from inspect import signature
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from meanmap import checks
+from meanmap import checks, frames
 from meanmap.arrays import (
     DEVICE_SIDE,
     TILE,
@@ -76,6 +77,22 @@ class Kernel(BaseEstimator):
     #: Whether points are vectors, rows of a 2-D array of numbers.
     on_vectors: bool = False
 
+    #: The columns of the data frame that the kernel is bound to, in order; absent without any.
+    feature_names_in_: tuple[Any, ...]
+
+    #: Whether moving all points by one vector changes k(x, x') by f(x) + f(x') at most, and so no
+    #: distance between distributions.
+    translates: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "resolve" in vars(cls):
+            cls.resolve = _with_names(cls.resolve)  # type: ignore[method-assign]
+
+    def __sklearn_clone__(self) -> Kernel:
+        made: Kernel = super().__sklearn_clone__()
+        return made.with_names(vars(self).get("feature_names_in_"))
+
     # --- what a kernel must say ---------------------------------------------------------------
 
     def _check(self, points: Any, name: str) -> Points:
@@ -100,6 +117,27 @@ class Kernel(BaseEstimator):
 
     # --- what every kernel can do -------------------------------------------------------------
 
+    def bind(self, points: Any, name: str = "points") -> Kernel:
+        """A copy that remembers the columns of a data frame, as `feature_names_in_`.
+
+        `check` then matches other frames by name. Arrays have no names, and a kernel that has
+        some keeps them.
+        """
+        return self if self.names is not None else self.with_names(frames.column_names(points))
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The columns that the kernel is bound to, or None."""
+        return getattr(self, "feature_names_in_", None)
+
+    def with_names(self, names: tuple[Any, ...] | None) -> Kernel:
+        """A copy bound to these columns."""
+        if names is None:
+            return self
+        kernel = copy(self)
+        kernel.feature_names_in_ = names
+        return kernel
+
     def check(
         self,
         points: Any,
@@ -108,11 +146,12 @@ class Kernel(BaseEstimator):
         like_name: str = "the sample",
     ) -> Points:
         """The gate: points of this kernel's domain (and of the kind of `like`), or an error."""
-        points = self._check(points, name)
+        points = self._check(frames.in_order(points, self.names, name, like_name), name)
         return points if like is None else checks.same_kind(points, like, name, like_name)
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         """`x` as points, and whether it was one single point rather than rows of them."""
+        x = frames.row_in_order(x, self.names, name)
         array = np.asarray(x) if np.isscalar(x) else checks.plain(x, name)
         missing = like.ndim - array.ndim
         single = missing == 1 or (array.ndim == 0 and like.shape[1:] == (1,))
@@ -122,8 +161,9 @@ class Kernel(BaseEstimator):
 
     def __call__(self, A: Any, B: Any = None) -> Array:
         """The Gram matrix of A against B (against itself when B is None)."""
-        A = self.check(A, "A")
-        B = A if B is None else self.check(B, "B", A, "A")
+        kernel = self.bind(A, "A")
+        A = kernel.check(A, "A")
+        B = A if B is None else kernel.check(B, "B", A, "A")
         return self._gram(A, B)
 
     def _gram(self, A: Points, B: Points) -> Array:
@@ -148,8 +188,9 @@ class Kernel(BaseEstimator):
         >>> bool(np.allclose(sums, Gaussian(1.0)(X).sum(axis=1)))
         True
         """
-        A = self.check(A, "A")
-        B = self.check(B, "B", A, "A")
+        kernel = self.bind(A, "A")
+        A = kernel.check(A, "A")
+        B = kernel.check(B, "B", A, "A")
         like = float_like(A)
         V = asarray(checks.numbers(V, "V"), like)
         if V.ndim not in (1, 2) or V.shape[0] != count(B):
@@ -197,8 +238,9 @@ class Kernel(BaseEstimator):
         array([[0.   ],
                [0.607]])
         """
-        B = self.check(B, "B")
-        points, single = self.rows(x, B)
+        kernel = self.bind(B, "B")
+        B = kernel.check(B, "B")
+        points, single = kernel.rows(x, B)
         gradient = self._gradient(points, B)
         return gradient[0] if single else gradient
 
@@ -224,11 +266,12 @@ class Kernel(BaseEstimator):
         >>> bool(abs(H @ p).max() < 1e-10)
         True
         """
-        A = self.check(A, "A")
+        kernel = self.bind(A, "A")
+        A = kernel.check(A, "A")
         S = self._scores(scores, A, "scores")
         if B is None:
             return self._stein_against(A, S)(A, S, ALL)
-        B = self.check(B, "B", A, "A")
+        B = kernel.check(B, "B", A, "A")
         return self._stein_against(B, self._scores(scores_B, B, "scores_B"))(A, S, ALL)
 
     @staticmethod
@@ -296,6 +339,17 @@ class Kernel(BaseEstimator):
     _repr_mimebundle_ = None
 
 
+def _with_names(resolve: Callable[..., Kernel]) -> Callable[..., Kernel]:
+    """A kernel's `resolve`, whose answer keeps the names of the columns."""
+
+    @wraps(resolve)
+    def resolved(self: Kernel, points: Points, weights: Array | None = None) -> Kernel:
+        found = resolve(self, points, weights)
+        return found if found.names == self.names else found.with_names(self.names)
+
+    return resolved
+
+
 def _in_tiles(compare: Comparison, A: Points, m: int, V: Array, height: int, width: int) -> Array:
     """The Gram matrix of A against m points times V, a tile at a time."""
     parts = [
@@ -321,7 +375,10 @@ def show(value: Any) -> str:
     if is_array(value) and value.ndim > 1:
         return f"<{'×'.join(map(str, value.shape))} array>"
     if isinstance(value, tuple | list) or is_array(value):
-        return f"({', '.join(show(float(v)) for v in value)})"
+        shown = [show(float(v)) for v in value]
+        if len(shown) > 8:
+            shown = [*shown[:4], f"... {len(shown)} in all"]
+        return f"({', '.join(shown)})"
     if callable(value) and not isinstance(value, Kernel):
         return getattr(value, "__name__", repr(value))
     return repr(value)

@@ -10,11 +10,20 @@ import numpy as np
 from sklearn.base import clone
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, is_array
+from meanmap.arrays import Array, Points, count, is_array, to_numpy
+from meanmap.frames import is_frame
+from meanmap.kernels.bandwidths import (
+    SCALED,
+    column_scales,
+    median_distance,
+    median_factor,
+    parse_bandwidth,
+    some_rows,
+)
 from meanmap.kernels.base import Kernel
-from meanmap.kernels.composite import Pair, Scaled, TensorProduct
+from meanmap.kernels.composite import TensorProduct
 from meanmap.kernels.discrete import Delta
-from meanmap.kernels.vectors import Gaussian
+from meanmap.kernels.vectors import Gaussian, Radial
 
 
 class Columns(TensorProduct):
@@ -26,9 +35,11 @@ class Columns(TensorProduct):
     Parameters
     ----------
     columns : dict from column to Kernel, or None
-        A kernel of None is the default for the column's dtype: a Gaussian at the median distance
-        for numbers, a delta kernel for text, categories and booleans. `Columns()` takes all
-        columns of the table that it meets first, by default.
+        A kernel of None is the default for the column's dtype: a Gaussian for numbers, a delta
+        kernel for text, categories and booleans. Their widths are found together, at the median
+        distance of rows whose columns are on a common scale ("scaled median"), two different
+        labels at distance 1. `Columns()` takes all columns of the table that it meets first, by
+        default.
 
     Examples
     --------
@@ -37,8 +48,8 @@ class Columns(TensorProduct):
     >>> from meanmap.kernels import Columns, Laplace
     >>> people = pd.DataFrame({"age": [31.0, 45.0, 62.0], "city": ["Oslo", "Rome", "Oslo"]})
     >>> embed(people, kernel=Columns()).kernel
-    Columns({'age': Gaussian(bandwidth=17.0), 'city': Delta()})
-    >>> kernel = Columns({"age": Laplace(20.0), "city": None}).resolve(people)
+    Columns({'age': Gaussian(bandwidth=36.1249), 'city': Delta(other=0.677...)})
+    >>> kernel = Columns({"age": Laplace(20.0), "city": Delta()})
     >>> kernel(people).round(2)
     array([[1.  , 0.  , 0.21],
            [0.  , 1.  , 0.  ],
@@ -78,7 +89,7 @@ class Columns(TensorProduct):
                 )
         return dict(columns)
 
-    def bound(self, points: Any, name: str = "points") -> Columns:
+    def bind(self, points: Any, name: str = "points") -> Columns:
         """A copy that names every column of a table; a tuple of columns tells no names."""
         known = self._named()
         if isinstance(points, tuple) or (known and None not in known.values()):
@@ -89,10 +100,15 @@ class Columns(TensorProduct):
         _same_names(known, table, name)
         return Columns(
             {
-                column: default_for(table[column], f"{name}[{column!r}]") if k is None else k
+                column: _scaled_default(table[column], f"{name}[{column!r}]") if k is None else k
                 for column, k in known.items()
             }
         )
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The columns, in the order of the tuples that points become."""
+        return None if self.columns is None else tuple(self._named())
 
     # --- points -------------------------------------------------------------------------------
 
@@ -110,7 +126,7 @@ class Columns(TensorProduct):
         return [(k, part, label) for (k, part, _), label in zip(parts, labels, strict=True)]
 
     def _check(self, points: Any, name: str) -> Points:
-        kernel = self.bound(points, name)
+        kernel = self.bind(points, name)
         return kernel._check(points, name) if kernel is not self else super()._check(points, name)
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
@@ -119,10 +135,12 @@ class Columns(TensorProduct):
         return super().rows(x, like, name)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Columns:
-        kernel = self.bound(points)
+        kernel = self.bind(points)
         points = points if isinstance(points, tuple) else kernel._check(points, "points")
-        triples = zip(kernel._named(), kernel.kernels, points, strict=True)
-        return Columns({column: k.resolve(part, weights) for column, k, part in triples})
+        names, parts = list(kernel._named()), list(kernel.kernels)
+        found = _common_scale(parts, points, weights)
+        resolved = [found.get(i) or k.resolve(points[i], weights) for i, k in enumerate(parts)]
+        return Columns(dict(zip(names, resolved, strict=True)))
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -186,11 +204,6 @@ class Columns(TensorProduct):
 
 
 # --- tables ---------------------------------------------------------------------------------------
-
-
-def is_frame(points: Any) -> bool:
-    """Whether it is a data frame: of pandas, polars, and their like."""
-    return hasattr(points, "columns") and hasattr(points, "to_numpy")
 
 
 def _table(points: Any, name: str) -> dict[Any, Any]:
@@ -283,26 +296,53 @@ def default_for(column: Any, name: str) -> Kernel:
     )
 
 
+def _scaled_default(column: Any, name: str) -> Kernel:
+    """The same with a width that is found together with those of the other columns."""
+    kernel = default_for(column, name)
+    return Gaussian(SCALED) if isinstance(kernel, Gaussian) else Delta(SCALED)
+
+
+def _common_scale(
+    kernels: list[Kernel], points: tuple[Points, ...], weights: Array | None
+) -> dict[int, Kernel]:
+    """The kernels whose width is a multiple of the "scaled median", resolved together."""
+    chosen = [i for i, kernel in enumerate(kernels) if _is_scaled(kernel)]
+    if not chosen:
+        return {}
+    n = count(points)
+    w = np.ones(n) if weights is None else to_numpy(weights).astype(np.float64)
+    rows = some_rows(w)
+    columns, scales = [], {}
+    for i in chosen:
+        if isinstance(kernels[i], Delta):
+            labels = np.unique(to_numpy(points[i])[rows], return_inverse=True)[1].ravel()
+            # different labels at distance 1
+            columns.append(np.eye(labels.max(initial=0) + 1)[labels] / 2**0.5)
+            continue
+        x = to_numpy(points[i]).astype(np.float64)
+        scales[i] = column_scales(x, w)
+        columns.append(x[rows] / scales[i])
+    sigma = median_distance(np.concatenate(columns, axis=1), w[rows])
+    found: dict[int, Kernel] = {}
+    for i in chosen:
+        kernel = kernels[i]
+        if isinstance(kernel, Delta):
+            found[i] = kernel.at_distance(sigma)
+        elif isinstance(kernel, Radial):
+            widths = median_factor(kernel.bandwidth, SCALED) * sigma * scales[i]
+            plain = float(widths[0]) if len(widths) == 1 else tuple(map(float, widths))
+            found[i] = clone(kernel).set_params(bandwidth=plain)
+    return found
+
+
+def _is_scaled(kernel: Kernel) -> bool:
+    """Whether a width is to be found together with those of other columns."""
+    value = kernel.other if isinstance(kernel, Delta) else getattr(kernel, "bandwidth", None)
+    if not isinstance(kernel, Delta | Radial) or not isinstance(value, str) or value == "loo":
+        return False
+    return parse_bandwidth(value)[1] == SCALED
+
+
 def all_numbers(frame: Any) -> bool:
     """Whether every column of a frame holds numbers."""
     return all(_kind(column) == "number" for column in _table(frame, "points").values())
-
-
-def bound(kernel: Kernel, points: Any, name: str = "points") -> Kernel:
-    """The kernel with every `Columns` in it naming the columns of the points."""
-    if isinstance(kernel, Columns):
-        return kernel.bound(points, name)
-    if isinstance(kernel, Pair):
-        left, right = bound(kernel.left, points, name), bound(kernel.right, points, name)
-        same = left is kernel.left and right is kernel.right
-        return kernel if same else type(kernel)(left, right)
-    if isinstance(kernel, Scaled):
-        inner = bound(kernel.kernel, points, name)
-        return kernel if inner is kernel.kernel else Scaled(inner, kernel.factor)
-    tuples = isinstance(points, tuple) and isinstance(kernel, TensorProduct)
-    if tuples and len(points) == len(kernel.kernels):
-        pairs = enumerate(zip(kernel.kernels, points, strict=True))
-        parts = [bound(k, part, f"{name}[{i}]") for i, (k, part) in pairs]
-        unchanged = all(a is b for a, b in zip(parts, kernel.kernels, strict=True))
-        return kernel if unchanged else TensorProduct(*parts)
-    return kernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from meanmap.arrays import (
     namespace,
     spans,
 )
+from meanmap.frames import column_order, reordered
 from meanmap.kernels.base import Comparison, Kernel, SteinComparison, show
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 
@@ -58,6 +60,8 @@ class Constant(Kernel):
         if isinstance(points, tuple) and points:
             return tuple(self._check(part, f"{name}[{i}]") for i, part in enumerate(points))
         return checks.any_points(points, name)
+
+    translates = True
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
         checks.positive(self.value, "a constant kernel's value", "Use kernel + 1, for example.")
@@ -133,7 +137,19 @@ class Pair(Kernel):
         like: Points | None = None,
         like_name: str = "the sample",
     ) -> Points:
-        return self._strict.check(self._check(points, name), name, like, like_name)
+        loose = self.left if self._strict is self.right else self.right
+        points = loose._check(self._strict.check(points, name), name)
+        return self._strict.check(points, name, like, like_name)
+
+    def bind(self, points: Any, name: str = "points") -> Kernel:
+        left, right = self.left.bind(points, name), self.right.bind(points, name)
+        same = left is self.left and right is self.right
+        return self if same else type(self)(left, right)
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The columns that the kernel is bound to, or None."""
+        return self._strict.names
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         return self._strict.rows(x, like, name)
@@ -160,6 +176,11 @@ class Sum(Pair):
         return compare
 
     # the space of a sum contains both spaces, and distances between embeddings add up
+
+    @property
+    def translates(self) -> bool:  # type: ignore[override]
+        """Whether moving all points changes k(x, x') by f(x) + f(x') at most."""
+        return self.left.translates and self.right.translates
 
     @property
     def characteristic(self) -> str | None:  # type: ignore[override]
@@ -302,6 +323,19 @@ class Around(Kernel):
     ) -> Points:
         return self.kernel.check(points, name, like, like_name)
 
+    def bind(self, points: Any, name: str = "points") -> Kernel:
+        inner = self.kernel.bind(points, name)
+        if inner is self.kernel:
+            return self
+        kernel = copy(self)
+        kernel.kernel = inner
+        return kernel
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The columns that the kernel is bound to, or None."""
+        return self.kernel.names
+
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         return self.kernel.rows(x, like, name)
 
@@ -325,6 +359,11 @@ class Scaled(Around):
     def smooth(self) -> bool:  # type: ignore[override]
         """Whether k is differentiable everywhere, so that a mode can be climbed to."""
         return self.kernel.smooth
+
+    @property
+    def translates(self) -> bool:  # type: ignore[override]
+        """Whether moving all points changes k(x, x') by f(x) + f(x') at most."""
+        return self.kernel.translates
 
     def _factor(self) -> float:
         return checks.positive(self.factor, "a kernel's factor", "Kernels add up, not subtract.")
@@ -473,6 +512,14 @@ class TensorProduct(Kernel):
         checks.same_length([(f"{name}[{i}]", points) for i, (points, _) in enumerate(parts)])
         return tuple(points for points, _ in parts), all(single for _, single in parts)
 
+    def bind(self, points: Any, name: str = "points") -> Kernel:
+        if not isinstance(points, tuple) or len(points) != len(self.kernels):
+            return self
+        pairs = enumerate(zip(self.kernels, points, strict=True))
+        parts = [kernel.bind(part, f"{name}[{i}]") for i, (kernel, part) in pairs]
+        same = all(a is b for a, b in zip(parts, self.kernels, strict=True))
+        return self if same else TensorProduct(*parts)
+
     def resolve(self, points: Points, weights: Array | None = None) -> TensorProduct:
         pairs = zip(self.kernels, points, strict=True)
         return TensorProduct(*(kernel.resolve(part, weights) for kernel, part in pairs))
@@ -499,3 +546,21 @@ class TensorProduct(Kernel):
         maps = [kernel.feature_map(part) for kernel, part in pairs]
         found = tuple(m for m in maps if m is not None)
         return Crossed(found, True) if len(found) == len(maps) else None
+
+
+# --- columns by name, of points that have passed a gate -------------------------------------------
+
+
+def variables(kernel: Kernel) -> tuple[Kernel, ...]:
+    """The kernels of a tensor product on tuples; any other kernel is one variable's."""
+    many = isinstance(kernel, TensorProduct) and kernel.names is None
+    return kernel.kernels if many and isinstance(kernel, TensorProduct) else (kernel,)
+
+
+def match_columns(points: Points, of: Kernel, kernel: Kernel, name: str) -> Points:
+    """Points that passed the gate of one kernel, their columns in the order of another's."""
+    mine, theirs = variables(kernel), variables(of)
+    if len(mine) == 1 or len(mine) != len(theirs):
+        return reordered(points, column_order(kernel.names, of.names, name))
+    trios = enumerate(zip(points, theirs, mine, strict=True))
+    return tuple(match_columns(part, a, b, f"{name}[{i}]") for i, (part, a, b) in trios)

@@ -8,8 +8,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import is_array
+from meanmap.frames import is_frame
 from meanmap.kernels.base import Kernel
-from meanmap.kernels.columns import Columns, all_numbers, bound, is_frame
+from meanmap.kernels.columns import Columns, all_numbers
 from meanmap.kernels.composite import TensorProduct
 from meanmap.kernels.custom import Function, ScikitLearn, is_scikit_learn
 from meanmap.kernels.discrete import Delta
@@ -20,7 +21,8 @@ from meanmap.kernels.vectors import Gaussian
 def default_kernel(points: Any, name: str = "points") -> Kernel:
     """A kernel for this kind of points.
 
-    Rows of numbers get a Gaussian at the median distance, labels (strings, booleans) a delta
+    Rows of numbers get a Gaussian with one bandwidth per column ("scaled median", which does not
+    depend on the units of the columns), labels (strings, booleans) a delta
     kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product, a data frame
     with columns that are no numbers the product of its columns' kernels.
 
@@ -29,7 +31,7 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
     >>> import numpy as np
     >>> from meanmap.kernels import default_kernel
     >>> default_kernel(np.zeros((3, 2)))
-    Gaussian(bandwidth='median')
+    Gaussian(bandwidth='scaled median')
     """
     if isinstance(points, tuple):
         if not points:
@@ -37,7 +39,7 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
         parts = [default_kernel(part, f"{name}[{i}]") for i, part in enumerate(points)]
         return TensorProduct(*parts)
     if is_frame(points) and not all_numbers(points):
-        return Columns().bound(points, name)
+        return Columns().bind(points, name)
     if isinstance(points, list) and points and hasattr(points[0], "adj"):
         raise TypeError(
             f"{name}: graphs have no default kernel. Pass kernel=kernels.WeisfeilerLehman(), which "
@@ -56,7 +58,7 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
         return Trace()
     if isinstance(array, np.ndarray) and array.dtype.kind in "USO" and _is_text(array):
         return Delta()
-    return Gaussian()
+    return Gaussian("scaled median")
 
 
 def _is_text(array: np.ndarray) -> bool:
@@ -74,11 +76,11 @@ def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
     Delta()
     """
     if kernel is None:
-        return default_kernel(points, name)
+        return default_kernel(points, name).bind(points, name)
     if isinstance(kernel, Kernel):
-        return bound(kernel, points, name)
+        return kernel.bind(points, name)
     if is_scikit_learn(kernel):
-        return ScikitLearn(kernel)
+        return ScikitLearn(kernel).bind(points, name)
     if isinstance(kernel, tuple) and isinstance(points, tuple) and len(kernel) == len(points):
         pairs = enumerate(zip(kernel, points, strict=True))
         return TensorProduct(*(as_kernel(k, part, f"{name}[{i}]") for i, (k, part) in pairs))
@@ -90,7 +92,7 @@ def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
         raise TypeError(f"kernel: got the class {kernel.__name__}; pass {kernel.__name__}().")
     if callable(kernel):
-        return Function(kernel)
+        return Function(kernel).bind(points, name)
     raise TypeError(
         "kernel: expected a kernel of meanmap.kernels (or of sklearn.gaussian_process), a function "
         f"k(x, y) or None, got {kernel!r}."

@@ -9,9 +9,16 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, apply, device, filled, float_like, namespace, to_numpy
-from meanmap.kernels.bandwidths import median_distance, median_factor
+from meanmap.kernels.bandwidths import SCALED, median_distance, median_factor
 from meanmap.kernels.base import Comparison, Kernel
-from meanmap.kernels.features import FeatureMap, OneHot, OneHotColumns
+from meanmap.kernels.features import (
+    FeatureMap,
+    OneHot,
+    OneHotColumns,
+    Ones,
+    Scaling,
+    Stacked,
+)
 
 
 def equal(A: Array, B: Array) -> Array:
@@ -30,6 +37,14 @@ class Delta(Kernel):
     An embedding is then the vector of probabilities, an operator the probability table (Song et
     al. 2013, eqs. 3 and 9). Points are labels of shape (n,), or rows (n, d) compared as a whole.
 
+    Parameters
+    ----------
+    other : float, at least 0 and below 1
+        The value for two different labels, 0 by default. In a product with other kernels, as of the
+        columns of a table, rows that differ in a label alone are then still alike.
+        "scaled median" chooses it on the sample as if the label were a column of numbers, together
+        with the other columns where `Columns` multiplies several.
+
     Examples
     --------
     >>> from meanmap.kernels import Delta
@@ -41,20 +56,55 @@ class Delta(Kernel):
     characteristic = "discrete sets"
     universal = "discrete sets"
 
+    def __init__(self, other: Any = 0.0) -> None:
+        self.other = other
+
+    def __repr__(self) -> str:
+        return super().__repr__() if isinstance(self.other, str) or self.other else "Delta()"
+
+    def resolve(self, points: Points, weights: Array | None = None) -> Delta:
+        if not isinstance(self.other, str):
+            return Delta(self._value())
+        return self.at_distance(1.0)  # of two different labels
+
+    def at_distance(self, sigma: float) -> Delta:
+        """Two different labels compared as a Gaussian of width σ compares points at distance 1."""
+        return Delta(float(np.exp(-0.5 / (median_factor(self.other, SCALED) * sigma) ** 2)))
+
+    def _value(self) -> float:
+        if isinstance(self.other, str):
+            median_factor(self.other, SCALED)
+            raise ValueError(
+                f"other={self.other!r} has to be chosen on data first: use kernel.resolve(points), "
+                "or the kernel of a fitted model."
+            )
+        value = checks.not_negative(self.other, "other", "0 compares labels as equal or not.")
+        if value >= 1:
+            raise ValueError(f"other must be below 1, the value for equal labels; got {value!r}.")
+        return value
+
     def _check(self, points: Any, name: str) -> Points:
         return checks.labels(points, name)
 
     def _against(self, B: Points) -> Comparison:
         like = float_like(B)
-        xp = namespace(like)
-        return lambda A, columns, out: xp.astype(equal(A, B[columns]), like.dtype)
+        xp, other = namespace(like), self._value()
+
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            found = xp.astype(equal(A, B[columns]), like.dtype)
+            return found * (1 - other) + other if other else found
+
+        return compare
 
     def _diagonal(self, A: Points) -> Array:
         like = float_like(A)
         return filled(A.shape[0], 1.0, like)
 
     def feature_map(self, points: Points) -> FeatureMap:
-        return OneHot(points)
+        other = self._value()
+        if not other:
+            return OneHot(points)
+        return Stacked((Scaling(OneHot(points), 1 - other), Ones(other)))
 
 
 def count_bandwidth(value: Any, median: Callable[[], float] | None = None) -> float:

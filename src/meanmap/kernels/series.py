@@ -8,6 +8,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, is_array, spans, to_numpy
+from meanmap.kernels.bandwidths import multiply_bandwidth
 from meanmap.kernels.base import Comparison
 from meanmap.kernels.objects import ObjectKernel
 from meanmap.kernels.vectors import Gaussian
@@ -75,7 +76,7 @@ class GlobalAlignment(ObjectKernel):
         w = None if weights is None else np.repeat(to_numpy(weights) / lengths, lengths)
         sigma = Gaussian(self.bandwidth).resolve(steps, w).bandwidth
         if isinstance(self.bandwidth, str):
-            sigma *= float(np.median(lengths)) ** 0.5
+            sigma = multiply_bandwidth(sigma, float(np.median(lengths)) ** 0.5)
         return GlobalAlignment(sigma)
 
     def _padded(self, points: Points) -> tuple[np.ndarray, np.ndarray]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, for_each_thread, is_array, spans, take, to_numpy
+from meanmap.frames import is_frame
 from meanmap.kernels.bandwidths import _weighted_median, median_factor
 from meanmap.kernels.base import ALL, Comparison, Kernel
+from meanmap.kernels.composite import match_columns
 from meanmap.kernels.features import FeatureMap, Flat
 from meanmap.kernels.normals import CLOSED, Normal, between, has_closed_form
 from meanmap.kernels.objects import ObjectKernel
@@ -47,6 +50,21 @@ class BagKernel(ObjectKernel):
     def _check(self, points: Any, name: str) -> Points:
         return self.check(points, name)
 
+    def bind(self, points: Any, name: str = "points") -> Kernel:
+        many = isinstance(points, list) or checks.holds_objects(points)
+        frame = next((bag for bag in points if is_frame(bag)), None) if many else None
+        inner = self._inner.bind(frame, f"{name}[0]")
+        if inner is self._inner:
+            return self
+        kernel = copy(self)
+        kernel.kernel = inner
+        return kernel
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The columns of the bags' points, or None."""
+        return self._inner.names
+
     def check(
         self,
         points: Any,
@@ -79,7 +97,8 @@ class BagKernel(ObjectKernel):
                     f"{name}: a bag is one embedding, got a batch of {len(bag)}. Pass the batch by "
                     "itself, or a list of single embeddings."
                 )
-            bag = Weighted(bag.atoms, bag.weights)
+            atoms = match_columns(bag.atoms, bag.kernel, self._inner, name)
+            bag = Weighted(atoms, bag.weights)
         if not isinstance(bag, Weighted):
             example = None if like is None else example_of(like)
             return self._inner.check(bag, name, example, like_name)

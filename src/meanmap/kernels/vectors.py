@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -21,9 +21,11 @@ from meanmap.arrays import (
     matmul_into,
     namespace,
 )
-from meanmap.kernels.bandwidths import median_distance, median_factor
+from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
 from meanmap.kernels.base import ALL, Comparison, Kernel, SteinComparison
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
+
+CENTRED = 64  # points whose median is the centre that distances are computed from
 
 
 class VectorKernel(Kernel):
@@ -41,16 +43,20 @@ class Radial(VectorKernel):
     """A kernel that is a function of ‖x - x'‖/σ.
 
     `bandwidth` is "median" (the median distance between two points of the sample, resolved when a
-    model is fitted), a multiple of it ("0.5*median"), a positive number, or one positive number a
-    column. "loo" lets a `ConditionalEmbedding` choose the multiple by leave-one-out.
+    model is fitted), "scaled median" (one per column: the median distance after every column is
+    divided by a robust scale of its own, so that the units of columns do not matter), a multiple of
+    either ("0.5*median"), a positive number, or one positive number per column. "loo" lets a
+    `ConditionalEmbedding` choose the multiple by leave-one-out.
     """
 
     bandwidth: Any
+    _width = "bandwidth"  # the parameter that holds it
 
     # each is a mixture of Gaussians over a full range of widths (or a Gaussian), hence dense in the
     # continuous functions that vanish at infinity
     characteristic: str | None = "R^d"
     universal: str | None = "R^d"
+    translates = True
 
     def _profile(self, exponent: Array) -> Array:
         """k from -‖x - x'‖²/2σ², which may be overwritten."""
@@ -79,8 +85,8 @@ class Radial(VectorKernel):
 
     def _resolved(self, points: Points, weights: Array | None) -> float | tuple[float, ...]:
         if isinstance(self.bandwidth, str):
-            found = median_factor(self.bandwidth) * median_distance(points, weights)
-            return _moderate(found)
+            found = chosen_bandwidth(self.bandwidth, points, weights)
+            return tuple(map(_moderate, found)) if isinstance(found, tuple) else _moderate(found)
         return self._numbers(points.shape[1])
 
     def _numbers(self, dimension: int) -> float | tuple[float, ...]:
@@ -88,7 +94,7 @@ class Radial(VectorKernel):
         value = self.bandwidth
         remedy = 'Use bandwidth="median", a positive number, or one number a column.'
         if isinstance(value, str):
-            median_factor(value)
+            parse_bandwidth(value)
             raise ValueError(
                 f"bandwidth={value!r} has to be chosen on data first: use kernel.resolve(points), "
                 "or the kernel of a fitted model."
@@ -107,6 +113,19 @@ class Radial(VectorKernel):
                 f"bandwidth has {len(numbers)} entries for {dimension} columns. {remedy}"
             )
         return numbers
+
+    def rescaled(self, factor: float) -> Self:
+        """The same kernel at a multiple of its bandwidth.
+
+        Examples
+        --------
+        >>> from meanmap.kernels import Gaussian
+        >>> Gaussian("scaled median").rescaled(0.5), Gaussian((1.0, 3.0)).rescaled(2.0)
+        (Gaussian(bandwidth='0.5*scaled median'), Gaussian(bandwidth=(2.0, 6.0)))
+        """
+        parameters = self.get_params(deep=False)
+        parameters[self._width] = multiply_bandwidth(self.bandwidth, factor)
+        return cast(Self, type(self)(**parameters).with_names(self.names))
 
     def scaled(self, A: Array) -> Array:
         """x/σ, column by column where there is one bandwidth a column."""
@@ -191,17 +210,16 @@ class Radial(VectorKernel):
     def _measured(self, B: Points, profile: Callable[[Array], Array]) -> Comparison:
         xp = namespace(B)
         d = B.shape[1]
-        scaled = self.scaled(B).T
-        centre = xp.mean(scaled, axis=1)  # smaller numbers, smaller rounding
+        centre = _centre(B.T)  # smaller numbers, smaller rounding
         right = xp.empty((d + 2, B.shape[0]), dtype=B.dtype, device=device(B))
-        right = assign(right, slice(0, d), scaled - centre[:, None])
+        right = assign(right, slice(0, d), self.scaled(B - centre).T)
         right = assign(right, d, 1.0)
         right = assign(right, d + 1, _halves(right[:d].T))
         reach = -2 * float(xp.min(right[d + 1])) if B.shape[0] else 0.0
         bar = self._near(reach, epsilon(right))
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
-            a = self.scaled(A) - centre
+            a = self.scaled(A - centre)
             halves = _halves(a)[:, None]
             # one matrix product gives -‖a - b‖²/2
             left = xp.concat([a, halves, xp.ones_like(halves)], axis=1)
@@ -234,6 +252,16 @@ def _moderate(bandwidth: float) -> float:
             "their scale first."
         )
     return bandwidth
+
+
+def _centre(columns: Array) -> Array:
+    """A point amid others, given a column each: the median of a few of them.
+
+    A single huge number would move their mean so far that the others round to the same place.
+    """
+    xp, n = namespace(columns), columns.shape[1]
+    few = columns[:, :: max(1, n // CENTRED)]
+    return xp.sort(few, axis=1)[:, few.shape[1] // 2] if n else xp.sum(columns, axis=1)
 
 
 def _halves(a: Array) -> Array:
@@ -559,6 +587,7 @@ class Linear(VectorKernel):
     bounded = False
     characteristic: str | None = None
     universal: str | None = None
+    translates = True
 
     def _against(self, B: Points) -> Comparison:
         return lambda A, columns, out: matmul_into(A, B[columns].T, out)
@@ -587,6 +616,8 @@ class Energy(Rough):
     ----------
     origin : float or one float a column
         o, where the kernel is 0.
+    scale : float or one float per column
+        What differences are divided by before they are measured.
 
     Examples
     --------
@@ -601,13 +632,20 @@ class Energy(Rough):
     smooth = False
     characteristic = "R^d, distributions with a first moment"
     universal = None
-    bandwidth = 1.0  # distances are not scaled
+    translates = False  # the origin stays where it is
+    _width = "scale"
 
-    def __init__(self, origin: Any = 0.0) -> None:
+    def __init__(self, origin: Any = 0.0, scale: Any = 1.0) -> None:
         self.origin = origin
+        self.scale = scale
+
+    @property
+    def bandwidth(self) -> Any:
+        """What differences are divided by, as in other radial kernels."""
+        return self.scale
 
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
-        return type(self)(self._place(points.shape[1]))
+        return type(self)(self._place(points.shape[1]), self._resolved(points, weights))
 
     def _place(self, dimension: int) -> float | tuple[float, ...]:
         """The origin as a number, or one a column."""
@@ -621,9 +659,9 @@ class Energy(Rough):
         return tuple(checks.number(v, "origin") for v in value)
 
     def _norms(self, A: Points) -> tuple[Array, Array]:
-        """x - o, and its length."""
+        """x - o over the scale, and its length."""
         place = self._place(A.shape[1])
-        a = A - (asarray(place, A) if isinstance(place, tuple) else place)
+        a = self.scaled(A - (asarray(place, A) if isinstance(place, tuple) else place))
         return a, namespace(a).sum(a * a, axis=1) ** 0.5
 
     def _against(self, B: Points) -> Comparison:
@@ -649,4 +687,4 @@ class Energy(Rough):
         a, norms = self._norms(A)
         xp = namespace(a)
         outward = a / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
-        return super()._gradient(A, B) + outward[:, None, :] / 2
+        return super()._gradient(A, B) + self.scaled(outward)[:, None, :] / 2

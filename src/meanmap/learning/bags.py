@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, float_like, is_array, take, to_numpy
+from meanmap.frames import in_order, seen_columns
 from meanmap.kernels import (
     Energy,
     Expected,
@@ -111,7 +112,6 @@ class OnBags(BaseEstimator):
             )
         inner = self.level2.kernel if isinstance(self.level2, BagKernel) else self.kernel
         bags, table = listed(X, inner, "X")
-        same_columns(bags)
         kernel = self._second(bags)
         checked = kernel.check(bags, "X")
         w = checks.sample_weights(weights, checked, np.empty(0))
@@ -120,7 +120,7 @@ class OnBags(BaseEstimator):
     def _second(self, bags: Any) -> Kernel:
         """The kernel between bags."""
         if isinstance(self.level2, Kernel) and not _is_profile(self.level2):
-            return self.level2
+            return self.level2.bind(bags, "X")
         inner = self._point_kernel(bags)
         if isinstance(self.level2, Kernel):
             return OnEmbeddings(inner, self.level2)
@@ -149,7 +149,7 @@ class OnBags(BaseEstimator):
             isinstance(first, list) and len(first) and isinstance(first[0], Normal)
         )
         if normal and self.kernel is None:
-            return Gaussian()
+            return Gaussian("scaled median")
         return as_kernel(self.kernel, first, "X[0]")
 
     def _embedded(
@@ -188,26 +188,13 @@ class OnBags(BaseEstimator):
         """What the kernel of the second level compares, for new bags."""
         check_is_fitted(self)
         kernel = self._bag_kernel
+        X = in_order(X, getattr(self, "feature_names_in_", None), "X", "the training data")
         bags, table = listed(X, kernel.kernel if isinstance(kernel, BagKernel) else None, "X")
-        same_columns(bags)
         if table or hasattr(bags[0], "columns"):
-            shown = X if table else bags[0]
-            validate_data(self, X=shown, reset=False, skip_check_array=True)
+            seen_columns(self, X if table else bags[0], "X" if table else "X[0]")
         checked = self._bag_kernel.check(bags, "X", self._like)
         space = self.point_space_
         return checked if space is None else space._transform(checked)
-
-
-def same_columns(bags: Any) -> None:
-    """Refuse data frames whose columns differ."""
-    names = [list(bag.columns) if hasattr(bag, "columns") else None for bag in bags]
-    first = next((columns for columns in names if columns is not None), None)
-    for i, columns in enumerate(names):
-        if columns is not None and columns != first:
-            raise ValueError(
-                f"X[{i}] has columns {columns!r:.80}, other bags have {first!r:.80}. Give every "
-                f"data frame the same, in one order: X[{i}][columns]."
-            )
 
 
 def _is_profile(kernel: Kernel) -> bool:

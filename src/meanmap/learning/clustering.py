@@ -22,6 +22,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel
 from meanmap.learning.labels import label_features
 from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
@@ -242,7 +243,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
     def _points(self, X: Any) -> Points:
         check_is_fitted(self)
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
-            validate_data(self, X=X, reset=False, skip_check_array=True)
+            X = seen_columns(self, X)
         return self.kernel_.check(X, "X", self.space_._sample)
 
     def _nearest(self, points: Points) -> np.ndarray:

@@ -118,8 +118,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def inverse_transform(self, scores: Any) -> Any:
         """Points whose features are nearest to those with these scores (Mika et al. 1999).
 
-        Among all points for radial kernels on vectors, by `Embedding.mode`; elsewhere among those
-        of the sample.
+        Among all points for radial kernels on vectors, by `Embedding.preimage`; elsewhere among
+        those of the sample.
         """
         check_is_fitted(self, "components_")
         z = asarray(checks.numbers(scores, "scores"), self.mean_)
@@ -133,7 +133,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         weights = self._weights * (1 + (z / self.eigenvalues_) @ t.T)
         coordinates = self.mean_ + z @ self.components_
         kernel = self.space_.kernel_
-        return Embedding(self.space_, kernel, self._atoms, weights, coordinates).mode()
+        return Embedding(self.space_, kernel, self._atoms, weights, coordinates).preimage()
 
     def plot(self, X: Any, y: Any = None, ax: Any = None) -> Any:
         """Draw the first two scores of rows, coloured by labels or numbers y."""

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from meanmap import checks
 from meanmap.arrays import Array, in_kind, is_array, take, to_numpy
+from meanmap.frames import in_order
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.learning import lasso
 from meanmap.learning.searches import SelectionPath, add, eliminate, rounds
@@ -236,7 +237,8 @@ class HSICSelector(SelectorMixin, BaseEstimator):
     def transform(self, X: Any) -> Array:
         """The selected features."""
         if not is_array(X) or isinstance(X, np.ndarray):
-            return super().transform(X)
+            names = getattr(self, "feature_names_in_", None)
+            return super().transform(in_order(X, names, "X", "the training data"))
         check_is_fitted(self)
         checks.vectors(X, "X")
         validate_data(self, X=X, reset=False, skip_check_array=True)

@@ -17,7 +17,9 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
+from meanmap.frames import seen_columns
 from meanmap.kernels import Gaussian, Kernel
+from meanmap.linalg import column_moments
 from meanmap.pairs import as_target, gate
 from meanmap.spaces import Space
 from meanmap.statistics.tiles import on_host
@@ -134,8 +136,8 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             part, points = table[rows], take(points, rows)
         else:
             part = table
-        mean, deviation = table.mean(axis=0), table.std(axis=0)
-        scale = np.where(deviation > 1e-12 * np.abs(table).max(axis=0), deviation, np.inf)
+        mean, deviation = column_moments(table)
+        scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.inf)
         problem = Problem((part - mean) / scale, points, kernel, self)
         B, steps = (problem.gradients(), 1) if self.method == "gradient" else problem.search(rng)
         objective, _ = problem.trace(B, *(settings := problem.settings(B)))
@@ -148,8 +150,8 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def transform(self, X: Any) -> Array:
         """The projection of rows, from the mean."""
         check_is_fitted(self, "components_")
-        table = to_numpy(checks.vectors(X, "X")).astype(float)
-        validate_data(self, X=X, reset=False, skip_check_array=True)
+        checks.vectors(X, "X")
+        table = to_numpy(checks.vectors(seen_columns(self, X), "X")).astype(float)
         if table.shape[1] != len(self.mean_):
             raise ValueError(
                 f"X has {table.shape[1]} features, but {type(self).__name__} is expecting "

@@ -9,12 +9,16 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, take
+from meanmap.frames import is_frame
 from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel
-from meanmap.kernels.columns import all_numbers, is_frame
+from meanmap.kernels.columns import all_numbers
+from meanmap.linalg import column_moments
 from meanmap.pairs import as_target
 from meanmap.spaces import Basis
 from meanmap.statistics.dependence import coordinates
 from meanmap.statistics.tiles import on_host
+
+FURTHEST = 1e6  # deviations from the mean of a column
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,15 @@ def balanced(labels: np.ndarray) -> Target:
 
 
 def scaled(points: np.ndarray, scale: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Columns less their mean and over their deviation, and which of them vary at all."""
-    middle = points - points.mean(axis=0)
-    deviation = middle.std(axis=0)
+    """Columns less their mean and over their deviation, and which of them vary at all.
+
+    At `FURTHEST` deviations a number is as far as one can be: beyond, the others would be rounded.
+    """
+    mean, deviation = column_moments(points)
+    middle = points - mean
     # of a constant the mean may be off by rounding
     varies = (np.ptp(points, axis=0) > 0) & (deviation > 0)
     if not scale:
         return np.where(varies, points, 0.0), varies
-    return np.where(varies, middle / np.where(varies, deviation, 1.0), 0.0), varies
+    z = np.clip(middle / np.where(varies, deviation, 1.0), -FURTHEST, FURTHEST)
+    return np.where(varies, z, 0.0), varies

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, count, in_kind, one_blas_thread, to_numpy
+from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
 from meanmap.learning.semidefinite import Programme
@@ -156,7 +157,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         if getattr(X, "ndim", 0) == 2:
-            validate_data(self, X=X, reset=False, skip_check_array=True)
+            X = seen_columns(self, X)
         points = checks.same_kind(checks.vectors(X, "X"), self._rows, "X", "the sample")
         near, w = between(self._rows, np.asarray(to_numpy(points), dtype=np.float64), self._near)
         return in_kind(np.einsum("nk,nkc->nc", w, self._places[near]), X)

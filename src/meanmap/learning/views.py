@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
+from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel
 from meanmap.learning.components import signs
 from meanmap.linalg import Spectrum
@@ -124,7 +125,7 @@ class KernelCCA(TransformerMixin, BaseEstimator):
         """f of every row of X; with Y the pair of f at X and g at Y."""
         check_is_fitted(self, "x_directions_")
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
-            validate_data(self, X=X, reset=False, skip_check_array=True)
+            X = seen_columns(self, X)
         scores = (self.space_x_.transform(X) - self.mean_x_) @ self.x_directions_
         if Y is None:
             return scores

@@ -14,6 +14,7 @@ from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
 from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
+from meanmap.frames import column_order, reordered
 from meanmap.likelihood_free.learned import Learned
 from meanmap.likelihood_free.priors import Prior, inside, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
@@ -25,6 +26,7 @@ from meanmap.likelihood_free.simulation import (
     Runner,
     Seeds,
     Simulations,
+    SimulationWarning,
 )
 from meanmap.linalg import ConflictWarning
 from meanmap.persistence import LeftOut
@@ -33,6 +35,7 @@ from meanmap.rules import METHODS
 MARGIN, EDGE = 0.25, 0.001  # the box of a round: quantiles of the posterior, and more on each side
 INSIDE = 0.98  # of a posterior, that a round's box must hold to answer for it
 FEWEST = 50  # simulations in a box, that it can answer with
+FEW = 10  # an effective size below which the mean is uncertain by a third of a deviation, or more
 
 
 class KernelABC(BaseEstimator):
@@ -69,6 +72,7 @@ class KernelABC(BaseEstimator):
     Attributes
     ----------
     theta_, outputs_ : the draws and what the simulator made of them
+    n_failed_ : draws whose simulation failed, which are left out
     weights_ : their weights, equal unless there were several rounds
     names_ : the parameters' names
     model_ : P(parameters | output), a ConditionalEmbedding
@@ -159,14 +163,16 @@ class KernelABC(BaseEstimator):
         """
         check_is_fitted(self, "model_")
         n = checks.whole(n, "n", 1, "It is the number of further simulations.")
-        posterior = self.posterior(to_numpy(y) if is_array(y) else y)
-        if posterior.is_batch:
+        rows, single = self._observed(to_numpy(y) if is_array(y) else y)
+        if not single:
             raise ValueError("y: expected one observation to refine for, got several.")
+        self._warn_outside(rows, single)
+        posterior = self._answer(rows, single)
         self._start()
         low, high = posterior.quantile([EDGE, 1 - EDGE])
         margin = MARGIN * np.maximum(high - low, 1e-12)
         box = np.stack([low - margin, high + margin])
-        turn = self._simulations.add_round(box, self._observed(y)[0])
+        turn = self._simulations.add_round(box, rows)
         self._simulations.extend(self._runner(), len(self.theta_) + n, turn, self.progress)
         self._learn()
         return self
@@ -180,6 +186,11 @@ class KernelABC(BaseEstimator):
     def outputs_(self) -> np.ndarray:
         """What the simulator made of them."""
         return self._begun().outputs
+
+    @property
+    def n_failed_(self) -> int:
+        """How many draws failed and were left out."""
+        return self._begun().failed
 
     def _begun(self) -> Simulations:
         if not hasattr(self, "_simulations"):
@@ -259,7 +270,7 @@ class KernelABC(BaseEstimator):
         self,
         y: Any,
         prior: Any = None,
-        method: str = "importance",
+        method: str = "nonnegative",
         regularization: float | str | None = None,
     ) -> Posterior:
         """The posterior of the parameters given an observation.
@@ -288,6 +299,27 @@ class KernelABC(BaseEstimator):
         check_is_fitted(self, "model_")
         checks.option(method, "method", METHODS)
         rows, single = self._observed(y)
+        outside = self._warn_outside(rows, single)
+        if prior is not None:
+            other = self._under(prior, method, regularization)
+            found = other.posterior(rows, single, self.names_)
+        else:
+            found = self._answer(rows, single)
+        self._warn_few(found, outside)
+        return found._answering(y)
+
+    def _answer(self, rows: np.ndarray, single: bool) -> Posterior:
+        """The posterior under the prior that was drawn from, by the finest region that has it."""
+        found = self._learned.posterior(rows, single, self.names_)
+        if single:
+            for box, asked, region in self._regions:
+                mine = asked is not None and np.array_equal(rows, asked)
+                if mine or found.share(*box) >= INSIDE:
+                    found = region.posterior(rows, single, self.names_)
+        return found
+
+    def _warn_outside(self, rows: np.ndarray, single: bool) -> np.ndarray:
+        """Which observations lie outside the simulations, with a warning if any does."""
         outside = self._learned.outside(rows)
         if outside.any():
             which = "y lies" if single else f"{int(outside.sum())} of {len(rows)} observations lie"
@@ -296,18 +328,30 @@ class KernelABC(BaseEstimator):
                 "not informed by any. Is the observation right, and what was done to it the same "
                 "as in the simulator?",
                 ConflictWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        if prior is not None:
-            other = self._under(prior, method, regularization)
-            return other.posterior(rows, single, self.names_)._answering(y)
-        found = self._learned.posterior(rows, single, self.names_)
-        if single:
-            for box, asked, region in self._regions:
-                mine = asked is not None and np.array_equal(rows, asked)
-                if mine or found.share(*box) >= INSIDE:
-                    found = region.posterior(rows, single, self.names_)
-        return found._answering(y)
+        return outside
+
+    def _warn_few(self, found: Posterior, outside: np.ndarray) -> None:
+        """Say where too few simulations speak for a posterior, unless none does."""
+        sizes = np.atleast_1d(found.effective_size)
+        few = (sizes < FEW) & ~outside
+        if not few.any():
+            return
+        least, n = max(float(sizes[few].min()), 1.0), len(self.theta_)
+        which = f"the posterior rests on about {least:.2g} of {n} simulations"
+        if len(few) > 1:
+            which = (
+                f"{few.sum()} of {len(few)} posteriors rest on fewer than {FEW} of {n} simulations "
+                f"(the least on about {least:.2g})"
+            )
+        warnings.warn(
+            f"{which}: chance moves its mean by {least**-0.5:.1f} of its standard deviations, and "
+            "intervals with it. Simulate more: fit(n) with a larger n continues, refine(y, n) "
+            "simulates where the posterior of y is.",
+            SimulationWarning,
+            stacklevel=3,
+        )
 
     def _observed(self, y: Any) -> tuple[np.ndarray, bool]:
         """Observations as rows, and whether it was one."""
@@ -337,6 +381,10 @@ class KernelABC(BaseEstimator):
     def _under(self, prior: Any, method: str, regularization: Any) -> Learned:
         """What another prior makes of the simulations; the last one is remembered."""
         given = prior if isinstance(prior, Embedding) else self._draws_of(prior)
+        if isinstance(given, Embedding) and self._named:
+            order = column_order(self.names_, given.kernel.names, "prior", "the first prior")
+            if order is not None:
+                given = embed(given.atoms[:, order], weights=given.weights)
         if isinstance(given, Embedding) and not isinstance(given.atoms, np.ndarray):
             given = embed(to_numpy(given.atoms), given.kernel, to_numpy(given.weights))
         points = given.atoms if isinstance(given, Embedding) else given
@@ -363,12 +411,7 @@ class KernelABC(BaseEstimator):
         draws = prior.sample(n, self._simulations.seeds.generator(OTHER))
         mine = self.names_
         if prior.names is not None and self._named:
-            if set(prior.names) != set(mine):
-                raise ValueError(
-                    f"prior: expected the parameters {', '.join(mine)}, got "
-                    f"{', '.join(prior.names)}."
-                )
-            draws = draws[:, [prior.names.index(name) for name in mine]]
+            draws = reordered(draws, column_order(mine, prior.names, "prior", "the first prior"))
         return draws
 
     # --- trust --------------------------------------------------------------------------------

@@ -124,8 +124,8 @@ class Learned:
             operator = forward.posterior(embedded, method, regularization)
             # positive weights that make the simulations those of the other prior
             ridge = operator
-            if method != "importance":
-                ridge = forward.posterior(embedded, "importance")
+            if method not in ("nonnegative", "importance"):
+                ridge = forward.posterior(embedded)
             ends = np.stack([draws.min(axis=0), draws.max(axis=0)])
             regression = Regression.of(ridge, theta, outputs, ridge.scale, self.support, ends)
         return replace(self, operator=operator, regression=regression)

@@ -34,6 +34,8 @@ class Posterior(Embedding):
     >>> posterior = model.posterior([1.0])
     >>> posterior.mean().round(1), posterior.sample(100, rng=0).shape
     (array([0.8]), (100, 1))
+    >>> bool(posterior.effective_size > 100)  # of the 1,000 simulations
+    True
     """
 
     names: tuple[str, ...] = ()
@@ -85,6 +87,9 @@ class Posterior(Embedding):
     def _drawn(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return (self._shape.draws(i) for i in range(len(self._shape)))
 
+    _beliefs = _drawn  # what `mode` is read from
+    _has_no_mass = False
+
     def mean(self) -> Array:
         """The posterior mean, by weights normalised to one.
 
@@ -92,6 +97,18 @@ class Posterior(Embedding):
         """
         means = self._shape.means
         return in_kind(means if self.is_batch else means[0], self._asked)
+
+    @property
+    def effective_size(self) -> Any:
+        """How many simulations the posterior rests on: (Σw)²/Σw², for a batch an array.
+
+        It is for the weights of eq. 19 what it is for the mean of so many independent draws: chance
+        moves the posterior mean by about `std()/√effective_size`.
+        """
+        weights = to_numpy(self.weights)
+        total = np.maximum(weights.sum(axis=-1), 0.0)
+        found = total**2 / np.maximum((weights**2).sum(axis=-1), np.finfo(float).tiny)
+        return found if self.is_batch else float(found)
 
     def std(self) -> Array:
         """The standard deviation of each parameter."""
@@ -196,7 +213,8 @@ class Posterior(Embedding):
         rows = [
             f"{name} {row['mean']:.3g} ± {row['std']:.2g}" for name, row in self.summary().items()
         ]
-        return f"Posterior({', '.join(rows)})"
+        used = f"{self.effective_size:,.0f} of {self._weights.shape[-1]:,}"
+        return f"Posterior({', '.join(rows)}; rests on about {used} simulations)"
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,6 @@ from meanmap.likelihood_free.priors import Prior, inside
 from meanmap.progress import progress_bar
 
 BATCH = 1000  # simulations between two states that survive an error
-TRIES = 3  # a draw whose simulation fails is simulated again, with other noise
 MANY = 0.5  # a simulator that fails in more than this share of the draws is at fault
 SIZEABLE = 100  # draws, from which on a batch is judged by itself
 
@@ -25,7 +24,7 @@ DRAWS, NOISE, MASSES, CALIBRATION, CHECK, OTHER = range(6)
 
 
 class SimulationWarning(UserWarning):
-    """Simulations that failed were left out."""
+    """Simulations failed and were left out, or there are too few of them for an answer."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +160,11 @@ class Simulations:
     def __len__(self) -> int:
         return len(self.theta)
 
+    @property
+    def failed(self) -> int:
+        """Draws that were left out."""
+        return sum(self.drawn) - len(self)
+
     def add_round(self, box: np.ndarray, y: np.ndarray | None = None) -> int:
         """A further round, in a box [low, high], for an observation; its number."""
         self.boxes.append(box)
@@ -188,7 +192,7 @@ class Simulations:
                     i = batch.first_lost() if batch.lost else 0
                     raise ValueError(
                         f"simulator: {lost} of {tried} draws failed; draw "
-                        f"{sum(self.drawn) + i}, {_shown(theta[i])}, {reason}. Mend the "
+                        f"{sum(self.drawn) + i}, {_shown(theta[i])}, {reason}. Fix the "
                         "simulator, or narrow the prior to where it works."
                     )
                 self._keep(batch, turn)
@@ -196,7 +200,7 @@ class Simulations:
             tried = sum(self.drawn) - before
             warnings.warn(
                 f"simulator: {lost} of {tried} draws failed and were left out (the last "
-                f"{reason}). The posterior is that of a prior without them.",
+                f"{reason}). Posteriors are those given that a simulation succeeds.",
                 SimulationWarning,
                 stacklevel=4,
             )
@@ -232,19 +236,19 @@ class Simulations:
 
 
 def _attempt(runner: Runner, theta: np.ndarray, seeds: Seeds, key: tuple[int, ...]) -> Any:
-    """One draw, again with other noise where it fails: the output, or why there is none."""
-    reason = ""
-    for attempt in range(TRIES):
-        try:
-            raw = runner.simulator(theta.copy(), seeds.generator(*key, attempt))
-            output = np.atleast_1d(_numbers(raw if runner.summary is None else runner.summary(raw)))
-        except Exception as error:  # whatever somebody's simulator may raise
-            reason = f"raised {type(error).__name__}: {str(error)[:100]}"
-            continue
-        if output.size and np.isfinite(output).all():
-            return output, ""
-        reason = "returned NaN or infinite values" if output.size else "returned nothing"
-    return None, reason
+    """One draw: the output, or why there is none.
+
+    A draw that fails is not simulated again: trying until it succeeds would favour parameters that
+    often fail, beyond their share of the simulations that succeed.
+    """
+    try:
+        raw = runner.simulator(theta.copy(), seeds.generator(*key, 0))
+        output = np.atleast_1d(_numbers(raw if runner.summary is None else runner.summary(raw)))
+    except Exception as error:  # whatever somebody's simulator may raise
+        return None, f"raised {type(error).__name__}: {str(error)[:100]}"
+    if output.size and np.isfinite(output).all():
+        return output, ""
+    return None, "returned NaN or infinite values" if output.size else "returned nothing"
 
 
 def _numbers(values: Any) -> np.ndarray:

@@ -17,6 +17,6 @@ raise `FORMAT`, and translate the older manifests where `load` reads their versi
 """
 
 from meanmap.persistence.classes import LeftOut
-from meanmap.persistence.files import FORMAT, MAX_BYTES, load, save
+from meanmap.persistence.files import FORMAT, MAX_BYTES, fingerprint, load, save
 
-__all__ = ["FORMAT", "MAX_BYTES", "LeftOut", "load", "save"]
+__all__ = ["FORMAT", "MAX_BYTES", "LeftOut", "fingerprint", "load", "save"]

@@ -160,8 +160,8 @@ def state_of(obj: Any) -> dict[str, Any]:
 
 def required(cls: type) -> Iterable[str]:
     """Attributes without which an object of the class is none."""
-    if is_dataclass(cls):
-        return [field.name for field in fields(cls)]
+    if is_dataclass(cls):  # files of versions before a field was added have its default
+        return [field.name for field in fields(cls) if "added" not in field.metadata]
     return cast(Any, cls)._get_param_names() if issubclass(cls, BaseEstimator) else ()
 
 

@@ -146,7 +146,7 @@ def both_ways(name: str, halves: Halves, attempt: Any) -> Explanation | None:
 
 def measure(samples: Samples) -> Kernel:
     """A kernel to measure distances of rows with."""
-    kernel = samples.kernel if samples.kernel is not None else Gaussian()
+    kernel = samples.kernel if samples.kernel is not None else Gaussian("scaled median")
     return kernel.resolve(together(samples))
 
 
@@ -245,7 +245,7 @@ def outside(samples: Samples) -> float:
     Farther than the nearest neighbours of 99% of the training rows, in the kernel's distance with
     the scale that training rows have. Without a shift it is about 1%.
     """
-    kernel = samples.kernel if samples.kernel is not None else Gaussian()
+    kernel = samples.kernel if samples.kernel is not None else Gaussian("scaled median")
     train, test = samples.train, samples.test
     movable = samples.movable
     if samples.kernel is None and movable is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison import conditional_two_sample_test, two_sample_test
 from meanmap.kernels import Gaussian, Kernel
+from meanmap.linalg import column_moments, far_cells
 from meanmap.report.explanations import squared_distance
 from meanmap.report.samples import Field, Samples, Targets, ranked, stacked
 
@@ -101,10 +102,12 @@ def describe(column: Field, pvalue: float, adjusted: float) -> ColumnShift:
     where = ""
     if column.is_number:
         a, b = column.train[:, 0], column.test[:, 0]
-        scale = float(a.std()) or float(both.std())
+        # a number far from all others is left out here, and does not stretch the grid
+        (mean, own), (other, beside) = (column_moments(part[:, None]) for part in (a, b))
+        scale = float(own[0]) or float(both.std())
         if scale > 0:
-            difference, spread = float((b.mean() - a.mean()) / scale), float(b.std() / scale)
-        distinct = np.unique(both)
+            difference, spread = float((other - mean)[0] / scale), float(beside[0] / scale)
+        distinct = np.unique(both[~far_cells(both)])
         few = len(distinct) <= FEW
         at = distinct if few else np.linspace(distinct[0], distinct[-1], GRID)
         values = difference_at(kernel, at[:, None], column)

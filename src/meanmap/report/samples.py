@@ -11,8 +11,9 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_array, take, to_numpy
 from meanmap.chunks import SAMPLE, Chunks, is_chunked
+from meanmap.frames import is_frame
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
-from meanmap.kernels.columns import is_frame
+from meanmap.linalg import column_moments
 from meanmap.pairs import looks_like_classes
 from meanmap.statistics.gates import enough
 from meanmap.statistics.tiles import on_host
@@ -35,6 +36,14 @@ class Field:
     @property
     def is_label(self) -> bool:
         return self.train.ndim == 1 and isinstance(self.kernel, Delta)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all values in both samples are equal."""
+        if not (self.is_number or self.is_label):
+            return False
+        first = self.train[:1]
+        return bool((self.train == first).all() and (self.test == first).all())
 
     def taken(self, train: np.ndarray, test: np.ndarray) -> Field:
         """The field at some rows."""
@@ -110,8 +119,9 @@ def read(
     fields: list[Field] = []
     points: tuple[Points, Points] | None = None
     if tables[0] is not None and tables[1] is not None:
+        tables = by_position(tables[0], train, tables[1], test)
         given = isinstance(kernel, Columns)
-        by_column = (kernel if given else Columns()).bound(tables[0], "train")
+        by_column = (kernel if given else Columns()).bind(tables[0], "train")
         same_columns(tables[0], tables[1])
         parts = by_column.check(tables[0], "train")
         others = by_column.check(tables[1], "test", parts, "train")
@@ -173,6 +183,19 @@ def as_table(data: Any, name: str, kernel: Any) -> dict[Any, Any] | None:
     return {f"x{j}": array[:, j] for j in range(array.shape[1])}
 
 
+def by_position(
+    first: dict[Any, Any], train: Any, second: dict[Any, Any], test: Any
+) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Both tables by column; one that is an array takes the names of one that has some."""
+    named = [is_frame(data) or isinstance(data, Mapping) for data in (train, test)]
+    if named[0] == named[1] or len(first) != len(second):
+        return first, second
+    names = first if named[0] else second
+    return dict(zip(names, first.values(), strict=True)), dict(
+        zip(names, second.values(), strict=True)
+    )
+
+
 def same_columns(train: Mapping[Any, Any], test: Mapping[Any, Any]) -> None:
     """Refuse tables that do not have the same columns."""
     words = []
@@ -199,9 +222,9 @@ def encoded(field: Field) -> tuple[np.ndarray, np.ndarray]:
     n = len(field.train)
     both = np.concatenate([field.train, field.test])
     if field.is_number:
-        scale = float(both.std())
-        spread = scale > 1e-12 * max(float(np.abs(both).max()), 1e-300)
-        z = (both - both.mean()) / scale if spread else np.zeros_like(both)
+        mean, scale = (float(moment[0]) for moment in column_moments(both))
+        spread = scale > 1e-12 * max(abs(mean), 1e-300)
+        z = (both - mean) / scale if spread else np.zeros_like(both)
         z = z.astype(np.float64)
     else:
         values, row = np.unique(both, return_inverse=True)

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, epsilon, float_like, namespace, take, to_numpy
+from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces.bases import Basis, Coordinates
 from meanmap.spaces.cholesky import MAX_RANK, PivotedCholesky
@@ -121,7 +122,7 @@ class Space(TransformerMixin, BaseEstimator):
         """ψ of every point, a row each."""
         check_is_fitted(self, "kernel_")
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
-            validate_data(self, X=X, reset=False, skip_check_array=True)
+            X = seen_columns(self, X)
         return self._transform(self.kernel_.check(X, "X", self._sample))
 
     def _transform(self, points: Points) -> Array:

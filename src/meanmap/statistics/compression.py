@@ -14,6 +14,7 @@ from meanmap.decoding import sampling
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import Spectrum
+from meanmap.statistics.centring import centred
 from meanmap.statistics.tiles import gram_sums, on_host
 
 METHODS = ("thinning", "herding", "random")
@@ -56,13 +57,14 @@ class Compression:
     def mmd(self) -> float:
         w, v = self.sample_weights, to_numpy(self.weights)
         points = on_host(self.points)
+        kernel = centred(self.kernel, self.sample)  # the same distance, of smaller embeddings
         # few points' sums as a weighted Gram matrix; the sample's own never stored
         if np.ptp(w) == 0:
-            own = gram_sums(self.kernel, self.sample) / len(w) ** 2
+            own = gram_sums(kernel, self.sample) / len(w) ** 2
         else:
-            own = float(w @ to_numpy(self.kernel._matmul(self.sample, self.sample, w)))
-        across = float(v @ to_numpy(self.kernel._matmul(points, self.sample, w)))
-        inside = float(v @ to_numpy(self.kernel._matmul(points, points, v)))
+            own = float(w @ to_numpy(kernel._matmul(self.sample, self.sample, w)))
+        across = float(v @ to_numpy(kernel._matmul(points, self.sample, w)))
+        inside = float(v @ to_numpy(kernel._matmul(points, points, v)))
         return max(own - 2 * across + inside, 0.0)
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from meanmap.arrays import TILE, Points, concatenate, count, in_kind, spans
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
+from meanmap.statistics.centring import centred
 from meanmap.statistics.gates import paired_samples
 
 LEAST = 2  # points without which a conditional distribution cannot be told
@@ -63,13 +64,15 @@ def conditional_mmd(
     pairs = paired_conditionals(X1, Y1, X2, Y2, kernel_x, kernel_y)
     (kernel_x, kernel_y), (X1, Y1), (X2, Y2) = pairs
     bases = basis if isinstance(basis, tuple) else (basis, basis)
+    if bases[1] is None:  # the same difference, of smaller embeddings
+        kernel_y = centred(kernel_y, concatenate([Y1, Y2]))
     spaces = (
         shared_space(kernel_x, (X1, X2), bases[0]),
         shared_space(kernel_y, (Y1, Y2), bases[1]),
     )
 
     def operator(X: Points, Y: Points) -> np.ndarray:
-        model = ConditionalEmbedding(kernel_x, kernel_y, regularization, spaces)
+        model = ConditionalEmbedding(kernel_x, kernel_y, regularization, spaces, centered=False)
         return model.fit(X, Y).operator_.matrix
 
     difference = operator(X1, Y1) - operator(X2, Y2)  # of the operators: C₁ - C₂
@@ -153,8 +156,13 @@ def hscic(
     (kx, ky, kz), (X, Y, Z) = paired_samples(named, LEAST)
     kx, ky, kz = kx.resolve(X), ky.resolve(Y), kz.resolve(Z)
     bases = three(basis)
+    kx, ky = (
+        centred(k, points) if one is None else k
+        for k, points, one in zip((kx, ky), (X, Y), bases[:2], strict=True)
+    )
     joint = TensorProduct(kx, ky)
-    model = ConditionalEmbedding(kz, joint, regularization, (bases[2], None)).fit(Z, (X, Y))
+    model = ConditionalEmbedding(kz, joint, regularization, (bases[2], None), centered=False)
+    model.fit(Z, (X, Y))
     w = np.full(count(X), 1 / count(X))
     phi_x = Space(kx, bases[0])._place(kx, X, w)
     phi_y = Space(ky, bases[1])._place(ky, Y, w)

@@ -8,20 +8,24 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import TILE, Points, count, spans, take
+from meanmap.arrays import Points, count, take, to_numpy
 from meanmap.chunks import is_chunked
 from meanmap.kernels import Kernel
 from meanmap.pairs import placed
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import moments
+from meanmap.statistics.centring import Centred
 from meanmap.statistics.gates import enough, paired_samples
+from meanmap.statistics.joint import JointGrams
 from meanmap.statistics.moments import ROUNDING
 from meanmap.statistics.tiles import (
     Buffers,
     Sums,
+    about_mean,
     add_row_sums,
     diagonal_of,
     for_each_tile,
+    memory_limit,
     pass_over,
     product_sum,
 )
@@ -90,7 +94,11 @@ def hsic(
 
 @dataclass(frozen=True)
 class HsicSums:
-    """The sums over two Gram matrices that HSIC, its kin and its null moments are made of."""
+    """The sums over two Gram matrices that HSIC, its kin and its null moments are made of.
+
+    Those of kernels that were centred at some points are small numbers, where those of the kernels
+    themselves could lose all that matters to rounding.
+    """
 
     n: int
     xy: float  # Σ KL, K the Gram matrix of X and L that of Y
@@ -100,6 +108,15 @@ class HsicSums:
     rows_y: np.ndarray
     diagonal_x: np.ndarray
     diagonal_y: np.ndarray
+    #: By how much rounding may change an element of either matrix.
+    rounding: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def sizes(self) -> tuple[float, float]:
+        """Those of the two matrices, centred: the root of the mean square of their elements."""
+        x = centred_product(self.xx, self.rows_x, self.rows_x)
+        y = centred_product(self.yy, self.rows_y, self.rows_y)
+        return max(x, 0.0) ** 0.5 / self.n, max(y, 0.0) ** 0.5 / self.n
 
     def estimate(self, estimator: str) -> float:
         """HSIC by one of the estimators."""
@@ -115,8 +132,11 @@ class HsicSums:
             return float(value)
         size_x = centred_product(self.xx, self.rows_x, self.rows_x)
         size_y = centred_product(self.yy, self.rows_y, self.rows_y)
-        if size_x <= ROUNDING * self.xx or size_y <= ROUNDING * self.yy:
-            return 0.0  # a constant depends on nothing
+        for size, whole, rounding in zip(
+            (size_x, size_y), (self.xx, self.yy), self.rounding, strict=True
+        ):
+            if size <= ROUNDING * whole + (n * rounding) ** 2:
+                return 0.0  # a constant depends on nothing
         return float(value * n**2 / (size_x * size_y) ** 0.5)
 
 
@@ -127,11 +147,12 @@ def centred_product(ab: float, a: np.ndarray, b: np.ndarray) -> float:
 
 
 def hsic_sums(kx: Kernel, ky: Kernel, X: Points, Y: Points) -> HsicSums:
-    """One pass over both Gram matrices, tile by tile."""
-    return pass_over(X, lambda side: _exact_sums(kx, ky, X, Y, side))
+    """One pass over both Gram matrices, of centred kernels, tile by tile."""
+    x, y = Centred.of(kx, X), Centred.of(ky, Y)
+    return pass_over(X, lambda side: _exact_sums(x, y, X, Y, side))
 
 
-def _exact_sums(kx: Kernel, ky: Kernel, X: Points, Y: Points, side: int) -> HsicSums:
+def _exact_sums(kx: Centred, ky: Centred, X: Points, Y: Points, side: int) -> HsicSums:
     n = count(X)
     compare_x, compare_y = kx._against(X), ky._against(Y)
     room_x, room_y = Buffers(X), Buffers(Y)
@@ -149,8 +170,17 @@ def _exact_sums(kx: Kernel, ky: Kernel, X: Points, Y: Points, side: int) -> Hsic
 
     for_each_tile(n, work, side)
     (xy,), (xx,), (yy,), rows_x, rows_y = sums.total()
-    diagonals = diagonal_of(kx, X), diagonal_of(ky, Y)
-    return HsicSums(n, float(xy), float(xx), float(yy), rows_x, rows_y, *diagonals)
+    return HsicSums(
+        n=n,
+        xy=float(xy),
+        xx=float(xx),
+        yy=float(yy),
+        rows_x=rows_x,
+        rows_y=rows_y,
+        diagonal_x=diagonal_of(kx, X),
+        diagonal_y=diagonal_of(ky, Y),
+        rounding=(kx.rounding, ky.rounding),
+    )
 
 
 def coordinates(
@@ -160,6 +190,14 @@ def coordinates(
     n = count(points)
     _, psi = placed(kernel, basis, points, np.full(n, 1 / n))
     return psi - psi.mean(axis=0) if centred else psi
+
+
+def centred_coordinates(
+    kernel: Kernel, points: Points, basis: OneBasis
+) -> tuple[np.ndarray, float]:
+    """The sample in coordinates, its mean taken off, and the rounding in their inner products."""
+    psi = to_numpy(coordinates(kernel, points, basis, centred=False))
+    return about_mean(psi)
 
 
 def both(basis: Any) -> tuple[OneBasis, OneBasis]:
@@ -180,7 +218,8 @@ def coordinate_sums(
 ) -> HsicSums:
     """The same sums from coordinates, in O(n(r_x² + r_y²))."""
     basis_x, basis_y = both(basis)
-    A, B = coordinates(kx, X, basis_x, False), coordinates(ky, Y, basis_y, False)
+    A, rounding_x = centred_coordinates(kx, X, basis_x)
+    B, rounding_y = centred_coordinates(ky, Y, basis_y)
     return HsicSums(
         n=len(A),
         xy=float(np.sum((A.T @ B) ** 2)),
@@ -190,6 +229,7 @@ def coordinate_sums(
         rows_y=B @ B.sum(axis=0),
         diagonal_x=np.sum(A * A, axis=1),
         diagonal_y=np.sum(B * B, axis=1),
+        rounding=(rounding_x, rounding_y),
     )
 
 
@@ -220,30 +260,7 @@ def joint_hsic(*variables: Any, kernels: Any = None) -> float:
     """
     chosen, samples = several_samples(variables, kernels)
     resolved = [kernel.resolve(points) for kernel, points in zip(chosen, samples, strict=True)]
-    total, rows = joint_sums(resolved, samples)
-    return joint_from_sums(total, rows, count(samples[0]))
-
-
-def joint_sums(kernels: list[Kernel], samples: list[Points]) -> tuple[float, list[np.ndarray]]:
-    """Σᵢⱼ Πₖ Kᵏᵢⱼ, and the row sums of every Gram matrix."""
-    n = count(samples[0])
-    compares = [k._against(points) for k, points in zip(kernels, samples, strict=True)]
-    total, rows = 0.0, [np.zeros(n) for _ in samples]
-    for block in spans(n, max(1, TILE // n)):
-        product: Any = 1.0
-        for compare, points, row in zip(compares, samples, rows, strict=True):
-            tile = compare(take(points, block), slice(None), None)
-            row[block] = tile.sum(axis=1)
-            product = product * tile
-        total += float(np.sum(product))
-    return total, rows
-
-
-def joint_from_sums(total: float, rows: list[np.ndarray], n: int) -> float:
-    """dHSIC from Σᵢⱼ Πₖ Kᵏᵢⱼ and the row sums of every Gram matrix (Pfister et al. 2018)."""
-    means = [row / n for row in rows]
-    cross = np.prod(means, axis=0).mean()
-    return float(total / n**2 + np.prod([m.mean() for m in means]) - 2 * cross)
+    return JointGrams(resolved, samples, memory_limit(None)).value()
 
 
 def several_samples(variables: Any, kernels: Any) -> tuple[list[Kernel], list[Points]]:

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, spans, take
+from meanmap.arrays import Points, concatenate, count, epsilon, float_like, spans, take
 from meanmap.chunks import is_chunked
 from meanmap.kernels import Kernel
 from meanmap.pairs import placed
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import moments
+from meanmap.statistics.centring import near_origin
 from meanmap.statistics.gates import enough, resolved, two_samples
-from meanmap.statistics.tiles import diagonal_of, gram_sums
+from meanmap.statistics.tiles import ROUNDINGS, diagonal_of, gram_sums
 
 ESTIMATORS = ("U", "V", "linear", "block", "incomplete")
 Five = tuple[float, float, float, float, float]
@@ -83,6 +84,8 @@ def mmd(
     kernel = moments.known_kernel(kernel, basis)
     kernel, X, Y = two_samples(X, Y, kernel, least, stay=exact)
     kernel = resolved(kernel, X, Y)
+    if basis is None:
+        X, Y = near_origin([kernel], X, Y)
     if estimator in ("U", "V"):
         sums = _sums(kernel, X, Y) if basis is None else _coordinate_sums(kernel, X, Y, basis)
         return float(from_sums(*sums, count(X), count(Y), estimator))
@@ -122,6 +125,7 @@ def _coordinate_sums(kernel: Kernel, X: Points, Y: Points, basis: Basis | Space)
     n = count(X)
     pooled = concatenate([X, Y])
     _, psi = placed(kernel, basis, pooled, np.full(count(pooled), 1 / count(pooled)))
+    psi = psi - psi.mean(axis=0)
     a, b = psi[:n].sum(axis=0), psi[n:].sum(axis=0)
     return a @ a, b @ b, a @ b, float(np.sum(psi[:n] ** 2)), float(np.sum(psi[n:] ** 2))
 
@@ -138,6 +142,7 @@ class Terms:
     second: np.ndarray  # j
     values: np.ndarray
     blocks: int  # stretches of equal length that share no point
+    rounding: float  # what a value may be off by
 
 
 def terms(kernel: Kernel, X: Points, Y: Points, estimator: str, size: int | None = None) -> Terms:
@@ -170,7 +175,8 @@ def terms(kernel: Kernel, X: Points, Y: Points, estimator: str, size: int | None
             for s in spans(len(first), PAIRS)
         ]
     )
-    return Terms(first, second, values, blocks)
+    whole = float(np.mean([np.mean(np.abs(diagonal_of(kernel, part))) for part in (X, Y)]))
+    return Terms(first, second, values, blocks, ROUNDINGS * epsilon(float_like(X)) * whole)
 
 
 def _h(kernel: Kernel, X: Points, Y: Points, X2: Points, Y2: Points) -> np.ndarray:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, on_accelerator
+from meanmap.arrays import Points, concatenate, count, on_accelerator, to_numpy
+from meanmap.frames import listed
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.statistics.tiles import on_host
 
@@ -63,3 +66,30 @@ def enough(n: int, name: str, least: int) -> None:
             f"{name}: expected at least {least} points, got {n}. A distribution cannot be told "
             "from fewer; collect more, or compare single points with kernel(x, y)."
         )
+
+
+def constant_notes(points: Points, kernel: Kernel, name: str) -> list[str]:
+    """What to say of a variable, or of columns of it, that never vary: a test cannot see them."""
+    parts = points if isinstance(points, tuple) else (points,)
+    flat = [_is_constant(part) for part in parts]
+    same = [bool(value) for part in flat for value in part]
+    if all(same):
+        return [
+            f"All {count(points)} rows of {name} are equal, so that the test has nothing to see."
+        ]
+    names = kernel.names if kernel.names is not None and len(kernel.names) == len(same) else None
+    odd = [repr(names[i]) if names else str(i) for i, equal in enumerate(same) if equal]
+    if not odd:
+        return []
+    many = len(odd) > 1
+    words = f"Columns {listed(odd)}" if many else f"Column {odd[0]}"
+    verbs = ("are", "have") if many else ("is", "has")
+    return [f"{words} of {name} {verbs[0]} constant and {verbs[1]} no part in the test."]
+
+
+def _is_constant(part: Any) -> list[Any]:
+    """For each column of some points, whether all its values are equal."""
+    host = to_numpy(part)
+    if host.dtype.kind == "O" or host.ndim not in (1, 2):
+        return [False]
+    return list(np.atleast_1d((host == host[:1]).all(axis=0)))

@@ -13,7 +13,8 @@ from meanmap.chunks import SAMPLE, Chunks, is_chunked
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.pairs import placed
 from meanmap.spaces import PivotedCholesky, Space
-from meanmap.statistics.tiles import on_host
+from meanmap.statistics.centring import centred
+from meanmap.statistics.tiles import ROUNDINGS, on_host
 from meanmap.sums import BLOCK
 
 RANK = 500  # coordinates at most, where no basis is given
@@ -61,6 +62,11 @@ class Moments:
     def covariance(self) -> np.ndarray:
         """Σ (ψ - μ)(ψ - μ)ᵀ."""
         return self.second - np.outer(self.first, self.mean)
+
+    @property
+    def rounding(self) -> float:
+        """By how much rounding may change the inner product of two centred rows."""
+        return ROUNDINGS * float(np.finfo(float).eps * np.trace(self.second)) / self.n
 
     @property
     def own(self) -> float:
@@ -158,7 +164,8 @@ def _unbiased(sums: Paired) -> float:
 
 def fitted(kernel: Kernel, basis: Any, points: Points) -> Space:
     """Coordinates fitted to a sample, or those that were given, of the same kernel."""
-    basis = basis if basis is not None else PivotedCholesky(1e-6, max_rank=RANK)
+    if basis is None:  # distances are the same, and the tolerance is not spent on what is constant
+        kernel, basis = centred(kernel, points), PivotedCholesky(1e-6, max_rank=RANK)
     return placed(kernel, basis, points, np.full(count(points), 1 / count(points)))[0]
 
 

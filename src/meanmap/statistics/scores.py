@@ -74,7 +74,8 @@ def sampler_of(
     score: Any, dimension: int
 ) -> Callable[[int, np.random.Generator], np.ndarray] | None:
     """A function that draws n points from a distribution of scipy.stats; None for a score."""
-    if not is_distribution(score):
+    draws = any(hasattr(score, name) for name in ("rvs", "sample", "resample"))
+    if not is_distribution(score) or not draws:
         return None
 
     def draw(n: int, rng: np.random.Generator) -> np.ndarray:

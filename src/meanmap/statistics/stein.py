@@ -77,14 +77,15 @@ class SteinSample:
         """The sample and its scores, or an error."""
         given = checks.vectors(X, "X")
         enough(given.shape[0], "X", least)
-        kernel = stein_kernel(kernel, given)
+        kernel = stein_kernel(kernel, given).bind(X, "X")
         scores = score_values(score, given)
         return cls(given, to_numpy(given).astype(np.float64), scores, kernel)
 
 
 def stein_kernel(kernel: Any, points: Array) -> Kernel:
     """A kernel that a Stein kernel can be made of."""
-    chosen = RationalQuadratic(alpha=0.5) if kernel is None else as_kernel(kernel, points, "X")
+    default = RationalQuadratic(0.5, "scaled median")
+    chosen = default if kernel is None else as_kernel(kernel, points, "X")
     chosen.check(points, "X")
     few = to_numpy(points)[:1].astype(np.float64)
     chosen.resolve(few)._stein_against(few, np.zeros_like(few))  # refuses kernels with kinks

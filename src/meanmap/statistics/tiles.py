@@ -24,6 +24,7 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
+    epsilon,
     float_like,
     for_each_thread,
     in_blocks,
@@ -40,6 +41,7 @@ from meanmap.progress import progress_bar
 from meanmap.spaces import Basis, Space
 
 MOST_SQUARINGS = 10
+ROUNDINGS = 64  # epsilons of a kernel's mean size that an element of its Gram matrix may be off by
 FEW = 8  # columns of labels that are summed in double precision
 SIDE = 512  # rows and columns of a tile, which fits a core's cache
 
@@ -70,19 +72,25 @@ class Family:
 
     def against(self, B: Points) -> Tiles:
         """A function that compares any points with B, prepared once."""
-        steps = [
-            (i, self.kernels[i]._against(B) if squarings == 0 else None, squarings)
-            for i, squarings in self._plan()
-        ]
+        plan = self._plan()
+        steps: list[tuple[int, Any, int, Any]] = []
+        for at, (i, squarings) in enumerate(plan):
+            kernel = self.kernels[i]
+            alone = squarings == 0 and not (at + 1 < len(plan) and plan[at + 1][1])
+            if alone or not hasattr(kernel, "centre"):
+                steps.append((i, kernel._against(B) if squarings == 0 else None, squarings, None))
+            else:  # squares are those of the kernel before it is centred
+                compare = kernel.kernel._against(B) if squarings == 0 else None
+                steps.append((i, compare, squarings, kernel.centre(B)))
 
         def tiles(A: Points, columns: Any, buffer: Any) -> Iterator[tuple[int, Array]]:
             tile = buffer
-            for i, compare, squarings in steps:
+            for i, compare, squarings, centre in steps:
                 if compare is not None:
                     tile = compare(A, columns, buffer)
                 for _ in range(squarings):
                     tile *= tile
-                yield i, tile
+                yield i, tile if centre is None else centre(tile + 0, A, columns)
 
         return tiles
 
@@ -90,7 +98,8 @@ class Family:
         """Kernels in an order that squares, with how often the tile before is to be squared."""
         ladders: dict[tuple[type, float], list[tuple[float, int]]] = {}
         plan: list[tuple[int, int]] = []
-        for i, kernel in enumerate(self.kernels):
+        for i, given in enumerate(self.kernels):
+            kernel = given.kernel if hasattr(given, "centre") else given
             power = {Gaussian: 2.0, Laplace: 1.0}.get(type(kernel))
             bandwidth = getattr(kernel, "bandwidth", None)
             if power is None or not isinstance(bandwidth, Real):
@@ -348,19 +357,29 @@ class GramMoments:
     rows: np.ndarray
     diagonal: np.ndarray
     quadratic: float
+    #: By how much rounding may change an element.
+    rounding: float = 0.0
 
 
 def gram_moments(
     kernel: Kernel, points: Points, a: np.ndarray, basis: Basis | None = None
 ) -> GramMoments:
-    """One pass over a Gram matrix, exact or in coordinates."""
+    """One pass over a Gram matrix, exact or in coordinates, for weights `a` of total 0."""
     n = count(points)
     if basis is not None:
         psi = Space(kernel, basis)._place(kernel, points, np.full(n, 1 / n))
+        psi, rounding = about_mean(psi)
         squares, mean = float(np.sum((psi.T @ psi) ** 2)), a @ psi
         rows, diagonal = psi @ psi.sum(axis=0), np.sum(psi * psi, axis=1)
-        return GramMoments(squares, rows, diagonal, float(mean @ mean))
+        return GramMoments(squares, rows, diagonal, float(mean @ mean), rounding)
     return pass_over(points, lambda side: _exact_moments(kernel, points, a, side))
+
+
+def about_mean(psi: np.ndarray) -> tuple[np.ndarray, float]:
+    """Rows less their mean, and the rounding in their inner products."""
+    centred = psi - psi.mean(axis=0)
+    off = ROUNDINGS * epsilon(psi) * float(np.linalg.norm(psi))  # of all rows, root of squares
+    return centred, off * (float(np.linalg.norm(centred)) + off) / len(psi)
 
 
 def _exact_moments(kernel: Kernel, points: Points, a: np.ndarray, side: int) -> GramMoments:
@@ -380,7 +399,8 @@ def _exact_moments(kernel: Kernel, points: Points, a: np.ndarray, side: int) -> 
 
     for_each_tile(n, work, side)
     (squares,), (quadratic,), row_sums = sums.total()
-    return GramMoments(float(squares), row_sums, diagonal_of(kernel, points), float(quadratic))
+    diagonal, rounding = diagonal_of(kernel, points), getattr(kernel, "rounding", 0.0)
+    return GramMoments(float(squares), row_sums, diagonal, float(quadratic), rounding)
 
 
 def beside(values: np.ndarray, points: Points) -> Array:

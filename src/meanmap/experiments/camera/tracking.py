@@ -14,7 +14,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation as Turn
 
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.decoding.modes import nearest_rotations
+from meanmap.decoding.preimages import nearest_rotations
 from meanmap.dynamics import AdditiveFilter, KernelBayesFilter
 from meanmap.experiments.camera import load
 from meanmap.experiments.results import Curves, Figure, Outcome, Table

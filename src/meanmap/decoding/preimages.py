@@ -29,7 +29,7 @@ MEMORY = 1 << 22  # numbers in one block of the iteration
 ORTHOGONAL = 1e-5  # a matrix with ‖RᵀR - I‖ below this counts as a rotation
 
 
-def mode(kernel: Kernel, atoms: Points, weights: Array) -> Points:
+def preimage(kernel: Kernel, atoms: Points, weights: Array) -> Points:
     """The point whose feature is nearest to each embedding: argmin_y -2 βᵀk(·, y) + k(y, y).
 
     Posterior decoding of Song, Fukumizu and Gretton (2013, eq. 26). `weights` is (b, n); the answer
