@@ -58,6 +58,18 @@ InBatches = Annotated[
         "--stream/--no-stream", help="Read in batches, or at once; else as size and rows demand."
     ),
 ]
+Blocks = Annotated[
+    str | None,
+    typer.Option(
+        "--block-length",
+        metavar="N|auto",
+        help="For rows in order of time: keep N of them together, or as many as the data ask for.",
+    ),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option("--groups", metavar="E", help="Column of clusters: their rows stay together."),
+]
 Json = Annotated[bool, typer.Option("--json", help="For programs: JSON and nothing else.")]
 Report = Annotated[
     Path | None, typer.Option("--report", metavar="PAGE.html", help="Write a page with it all.")

@@ -9,10 +9,12 @@ import typer
 from meanmap.cli import app as options
 from meanmap.cli.app import (
     Alpha,
+    Blocks,
     Columns,
     ExitCode,
     File,
     Force,
+    Groups,
     InBatches,
     Json,
     Labels,
@@ -44,6 +46,8 @@ def add(app: Any, finish: Any) -> None:
         alpha: Alpha = 0.05,
         exit_code: ExitCode = False,
         permutations: Permutations = 999,
+        block_length: Blocks = None,
+        groups: Groups = None,
         stream: InBatches = None,
         json: Json = False,
         report: Report = None,
@@ -58,6 +62,7 @@ def add(app: Any, finish: Any) -> None:
         For example:
           meanmap two-sample @before @after
           meanmap two-sample @before @after --columns load --json
+          meanmap two-sample @before @after --block-length auto
         """
         from meanmap.cli.comparing import Testing
         from meanmap.cli.comparing import two_sample as work
@@ -65,8 +70,9 @@ def add(app: Any, finish: Any) -> None:
         where = outputs(json, report, plot, force, quiet)
         progress = shown_progress(quiet)
         settings = Testing(
-            labels(label_columns), scale, alpha, permutations, seed, stream, progress
-        )
+            labels(label_columns), scale, alpha, permutations, seed, stream, progress,
+            block_length, groups,
+        )  # fmt: skip
         return finish([work(a, b, names(columns), settings)], where, exit_code=exit_code)
 
     @app.command()
@@ -83,6 +89,8 @@ def add(app: Any, finish: Any) -> None:
         alpha: Alpha = 0.05,
         exit_code: ExitCode = False,
         permutations: Permutations = 999,
+        block_length: Blocks = None,
+        groups: Groups = None,
         stream: InBatches = None,
         json: Json = False,
         report: Report = None,
@@ -104,8 +112,9 @@ def add(app: Any, finish: Any) -> None:
         where = outputs(json, report, plot, force, quiet)
         progress = shown_progress(quiet)
         settings = Testing(
-            labels(label_columns), scale, alpha, permutations, seed, stream, progress
-        )
+            labels(label_columns), scale, alpha, permutations, seed, stream, progress,
+            block_length, groups,
+        )  # fmt: skip
         found = work(file, x, y, names(given), settings)
         return finish([found], where, exit_code=exit_code)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -14,6 +16,7 @@ from meanmap.report.answers import Answer, Picture, Source
 
 MANY = 20_000  # rows from which on sums over batches are tested: the others' time grows with n²
 RANK = 500  # coordinates at most
+OPTIONS = "use --block-length auto or --groups, and take out a trend first"
 SAMPLE = 5_000  # rows that a space is fitted to, drawn from the whole file
 
 
@@ -30,10 +33,40 @@ class Testing:
     seed: int = 0
     stream: bool | None = None
     progress: bool | None = None
+    block_length: str | None = None
+    groups: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
             raise ValueError(f"--alpha must lie between 0 and 1, got {self.alpha:g}. Try 0.05.")
+        if self.block_length is not None and self.groups is not None:
+            raise ValueError("--block-length and --groups do not go together. Leave one out.")
+        if self.block_length not in (None, "auto") and not str(self.block_length).isdecimal():
+            raise ValueError(
+                f"--block-length must be a whole number or auto, got {self.block_length!r}."
+            )
+        if self.stream and self.together:
+            raise ValueError(f"--stream does not go with {self.together}. Leave one of them out.")
+
+    @property
+    def together(self) -> str:
+        """The option that says which rows stay together, if there is one."""
+        given = {"--block-length": self.block_length, "--groups": self.groups}
+        return next((name for name, value in given.items() if value is not None), "")
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether a large table may be tested by sums over batches of its rows."""
+        return self.stream is None and not self.together
+
+    def rows_together(self, groups: Any) -> dict[str, Any]:
+        """The same for a test, given the groups of the rows."""
+        if self.groups is not None:
+            return {"groups": groups}
+        if self.block_length is None:
+            return {}
+        auto = self.block_length == "auto"
+        return {"null": "block", "block_length": "auto" if auto else int(self.block_length)}
 
 
 def two_sample(a: str, b: str, columns: Sequence[str] | None, settings: Testing) -> Answer:
@@ -47,22 +80,25 @@ def two_sample(a: str, b: str, columns: Sequence[str] | None, settings: Testing)
         names = tables[0].named(columns, "--columns")
         tables[1].named(columns, "--columns")
     title = f"Do {tables[0].name} and {tables[1].name} come from one distribution?"
-    if settings.stream or (settings.stream is None and any(table.large for table in tables)):
+    if settings.stream or (settings.in_batches and any(table.large for table in tables)):
         return streamed_two_sample(tables, names, settings, title)
-    rows = [table.rows(names) for table in tables]
+    names, clusters = without_groups(names, tables, settings.groups)
+    rows = [table.rows([*names, *clusters]) for table in tables]
     for one in rows:
         one.enough(2)
     same_kinds(*rows)
-    if settings.stream is None and sum(len(one.frame) for one in rows) > MANY:
+    if settings.in_batches and sum(len(one.frame) for one in rows) > MANY:
         return streamed_two_sample(tables, names, settings, title)
     coding = Coding.of(rows, names, settings.scale)
-    result = two_sample_test(
-        coding.named(rows[0]),
-        coding.named(rows[1]),
-        n_permutations=settings.permutations,
-        rng=settings.seed,
-        progress=settings.progress,  # type: ignore[arg-type]
-    )
+    with no_warning_of_order():
+        result = two_sample_test(
+            coding.named(rows[0]),
+            coding.named(rows[1]),
+            n_permutations=settings.permutations,
+            rng=settings.seed,
+            progress=settings.progress,  # type: ignore[arg-type]
+            **settings.rows_together(tuple(groups_of(one, clusters) for one in rows)),
+        )
     gaps = [words for one in rows for words in (one.gap, *one.far)]
     claim = differ(tables)
     found = answer(title, claim, result, [one.source for one in rows], gaps, settings, [coding])
@@ -92,24 +128,31 @@ def independence(
     words = [", ".join(side) for side in sides]
     title = f"Do {words[0]} and {words[1]} depend on each other"
     title += f", given {words[2]}?" if given is not None else "?"
-    if given is None and (settings.stream or (settings.stream is None and table.large)):
+    if given is not None and settings.together:
+        raise ValueError(f"{settings.together} does not go with --given. Leave one of them out.")
+    if given is None and (settings.stream or (settings.in_batches and table.large)):
         return streamed_independence(table, sides, settings, title)
     if settings.stream:
         raise ValueError("--stream does not go with --given. Leave one of them out.")
-    rows = table.rows(names)
+    left, clusters = without_groups(names, [table], settings.groups)
+    if left != names:
+        raise ValueError(f"column {clusters[0]!r} is tested and cannot be --groups as well.")
+    rows = table.rows([*names, *clusters])
     rows.enough(5)
-    if given is None and settings.stream is None and len(rows.frame) > MANY:
+    if given is None and settings.in_batches and len(rows.frame) > MANY:
         return streamed_independence(table, sides, settings, title)
     codings = [Coding.of([rows], side, settings.scale) for side in sides]
     points = [coding.named(rows) for coding in codings]
     if given is None:
-        result = independence_test(
-            points[0],
-            points[1],
-            n_permutations=settings.permutations,
-            rng=settings.seed,
-            progress=settings.progress,  # type: ignore[arg-type]
-        )
+        with no_warning_of_order():
+            result = independence_test(
+                points[0],
+                points[1],
+                n_permutations=settings.permutations,
+                rng=settings.seed,
+                progress=settings.progress,  # type: ignore[arg-type]
+                **settings.rows_together(groups_of(rows, clusters)),
+            )
     else:
         first, second, known = points
         result = conditional_independence_test(
@@ -213,6 +256,33 @@ def two_tables(a: str, b: str, labels: Sequence[str]) -> tuple[Table, Table]:
     return Table.of(a, labels), Table.of(b, labels)
 
 
+def without_groups(
+    names: list[str], tables: Sequence[Table], groups: str | None
+) -> tuple[list[str], list[str]]:
+    """The columns to test, and that of the groups, which is none of them."""
+    if groups is None:
+        return names, []
+    for table in tables:
+        found = table.named([groups], "--groups")
+    left = [name for name in names if name not in found]
+    if not left:
+        raise ValueError("--groups names the only column to test. Name other columns.")
+    return left, found
+
+
+def groups_of(rows: Rows, columns: Sequence[str]) -> Any:
+    """The groups of the rows."""
+    return rows.frame[columns[0]].to_numpy(dtype=str) if columns else None
+
+
+@contextmanager
+def no_warning_of_order() -> Iterator[None]:
+    """Without the test's own warning, whose remedies are Python's: the answer has a note."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Rows look ordered")
+        yield
+
+
 def sides_of(tables: Sequence[Table]) -> str:
     return f"{tables[0].name} (X) and {tables[1].name} (Y)"
 
@@ -237,6 +307,7 @@ def answer(
     streamed: bool = False,
 ) -> Answer:
     """A test's result in words and numbers."""
+    from meanmap.comparison.ordering import BLOCKS
     from meanmap.comparison.results import show_pvalue
 
     rejected = result.rejects(settings.alpha)
@@ -247,7 +318,9 @@ def answer(
         else f"There is no evidence that {claim}: p = {p}, above {level}."
     )
     kernels = result.kernel if isinstance(result.kernel, tuple) else (result.kernel,)
-    notes = [*result.notes, *told(gaps)]
+    ordered = [words.replace(BLOCKS, OPTIONS) for words in result.notes if BLOCKS in words]
+    notes = [words for words in result.notes if BLOCKS not in words]
+    notes += [*(told(ordered) if rejected else ordered), *told(gaps)]
     values: dict[str, Any] = {
         "statistic": result.statistic,
         "pvalue": result.pvalue,
@@ -275,6 +348,10 @@ def answer(
     }
     if streamed:
         shown["rows"] = "in batches"
+    if settings.block_length is not None:
+        shown["block length"] = settings.block_length
+    if settings.groups is not None:
+        shown["groups"] = settings.groups
     return Answer(title, headline, plain(values), ("", ""), rows, (), tuple(sources), shown)
 
 

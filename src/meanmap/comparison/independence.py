@@ -9,7 +9,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count
 from meanmap.chunks import is_chunked
-from meanmap.comparison import blocks, nulls, shifts
+from meanmap.comparison import blocks, nulls, ordering, shifts
 from meanmap.comparison.candidates import Candidates, paired_handicaps
 from meanmap.comparison.pairings import Coordinates, Permutations, Shifts, Signs
 from meanmap.comparison.results import (
@@ -109,7 +109,8 @@ def independence_test(
     -------
     TestResult
         Unpacks to statistic, pvalue; `.witness(x, y)` says where the variables go together,
-        `.plot()` draws.
+        `.plot()` draws. If the rows of both look ordered, as those of time series do, and the null
+        takes them for exchangeable, there is a note, and a warning if p ≤ 0.05.
 
     Examples
     --------
@@ -162,7 +163,9 @@ def independence_test(
     )
 
     best = 0
-    notes: list[str] = []
+    whole = null not in ("block", "wild") and groups is None
+    ordered = ordering.note_on_variables([("X", X), ("Y", Y)]) if whole else []
+    notes = [*ordered]
     found: Null
     if null in ("gamma", "spectral"):
         estimator = "V"
@@ -183,15 +186,18 @@ def independence_test(
         )  # fmt: skip
         source.handicaps = paired_handicaps(*candidates)
         source.progress = progress
+        source.kind = "block permutation" if null == "block" else source.kind
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
         notes += nulls.remarks(found, draws)
     notes += constant_notes(X, kernels_x[0], "X") + constant_notes(Y, kernels_y[0], "Y")
     many = int(np.isfinite(paired_handicaps(*candidates)).sum())
     statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
     chosen = kernels_x[best // len(kernels_y)], kernels_y[best % len(kernels_y)]
+    pvalue = found.pvalue(statistic, alternative)
+    ordering.warn_if_significant(ordered, pvalue)
     return TestResult(
         statistic=statistic,
-        pvalue=found.pvalue(statistic, alternative),
+        pvalue=pvalue,
         null=found,
         kernel=chosen,
         method=f"Independence test by {statistics}, {estimator} estimate, {describe(found)}",

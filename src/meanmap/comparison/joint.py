@@ -8,7 +8,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, for_each_thread, solve_triangular, take
-from meanmap.comparison import nulls
+from meanmap.comparison import nulls, ordering
 from meanmap.comparison.results import ALTERNATIVES, TestResult, describe, tie_scale
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel, TensorProduct
@@ -82,12 +82,16 @@ def joint_independence_test(
         source = LandmarkProducts(resolved, samples, basis, rng)
     source.progress = progress
     statistic, found, _ = nulls.simulated(source, draws, rng, "max", sequential)
-    notes = nulls.remarks(found, draws)
+    pvalue = found.pvalue(statistic, alternative)
+    names = [f"variable {i + 1}" for i in range(len(samples))]
+    ordered = ordering.note_on_variables(list(zip(names, samples, strict=True)), ordering.PAIRS)
+    ordering.warn_if_significant(ordered, pvalue)
+    notes = [*ordered, *nulls.remarks(found, draws)]
     for i, (points, kernel) in enumerate(zip(samples, resolved, strict=True)):
         notes += constant_notes(points, kernel, f"variable {i + 1}")
     return TestResult(
         statistic=statistic,
-        pvalue=found.pvalue(statistic, alternative),
+        pvalue=pvalue,
         null=found,
         kernel=tuple(resolved),
         method=f"Joint independence test by dHSIC of {len(samples)} variables, {describe(found)}",

@@ -9,7 +9,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.chunks import is_chunked
-from meanmap.comparison import bins, blocks, nulls
+from meanmap.comparison import bins, blocks, nulls, ordering
 from meanmap.comparison.candidates import Candidates, optimized
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
 from meanmap.comparison.results import (
@@ -108,6 +108,8 @@ def two_sample_test(
     -------
     TestResult
         Unpacks to statistic, pvalue; `.witness(x)` says where the samples differ, `.plot()` draws.
+        If rows look ordered, as those of a time series do, and the null takes them for
+        exchangeable, there is a note, and a warning if p ≤ 0.05.
 
     Examples
     --------
@@ -151,7 +153,9 @@ def two_sample_test(
     exact = not averaged and basis is None and null != "spectral"
     stay = exact and candidates.rule != "optimized"
     _, X, Y = two_samples(X, Y, candidates.kernels[0], stay=stay)
-    notes: list[str] = []
+    whole = null not in ("block", "wild") and groups is None
+    ordered = ordering.note_on_samples([("X", X), ("Y", Y)]) if whole else []
+    notes = [*ordered]
     if candidates.rule == "optimized":
         chosen, X, Y = optimized(X, Y, rng)
         candidates = Candidates((chosen,))
@@ -188,9 +192,11 @@ def two_sample_test(
         statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
         notes += nulls.remarks(found, draws)
     statistics = f"the strongest of {len(kernels)} MMDs ({combine})" if len(kernels) > 1 else "MMD"
+    pvalue = found.pvalue(statistic, alternative)
+    ordering.warn_if_significant(ordered, pvalue)
     return TestResult(
         statistic=statistic,
-        pvalue=found.pvalue(statistic, alternative),
+        pvalue=pvalue,
         null=found,
         kernel=kernels[best],
         method=f"Two-sample test by {statistics}, {estimator} estimate, {describe(found)}",
