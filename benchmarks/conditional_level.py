@@ -286,14 +286,43 @@ def show(row: dict[str, Any] | None) -> str:
     return f"**{text}**" if row["holds"] is False else text
 
 
+def claims(how_many: int, spread: float, n: int, runs: int) -> tuple[float, float]:
+    """Shares of rejected nulls, and of those claimed as evidence: X and Y are one step function."""
+    from meanmap import conditional_independence_test as test
+
+    rejected, claimed = [], []
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        Z = rng.uniform(size=(n, 1))
+        step = np.floor(how_many * Z) % 2
+        X, Y = (step + spread * rng.normal(size=(n, 1)) for _ in range(2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = test(X, Y, Z, n_permutations=99, rng=seed)
+        rejected.append(result.rejects())
+        claimed.append(result.rejects() and result.learned)
+    return float(np.mean(rejected)), float(np.mean(claimed))
+
+
+def show_claims(runs: int) -> None:
+    """A table of nulls that no regression on these points learns."""
+    print(line(["steps", "noise", "n", "rejected", "claimed"]))
+    for how_many, spread, n in ((2, 0.1, 100), (4, 0.1, 100), (8, 0.1, 100), (8, 0.3, 300)):
+        found = claims(how_many, spread, n, runs)
+        print(line([str(how_many), str(spread), str(n), *(f"{100 * v:.0f}%" for v in found)]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", action="store_true", help="nulls that regressions do not learn")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--processes", type=int, default=JOBS)
     parser.add_argument("--peer", action="store_true", help="run the peer, and keep its p-values")
     parser.add_argument("--store", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.store:  # in the peer's environment
+    if arguments.steps:
+        show_claims(min(arguments.runs, 100))
+    elif arguments.store:  # in the peer's environment
         found = studied(
             INDEPENDENCE + DEPENDENCE, arguments.runs, peer_pvalues, arguments.processes
         )

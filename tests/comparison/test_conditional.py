@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -391,3 +393,71 @@ def test_errors_say_what_to_do():
         with pytest.raises(ValueError, match="strictly between 0 and 1"):
             found.rejects(level)
     assert isinstance(test(X, Y, Z, null="gamma").null, Gamma)
+
+
+def steps(n: int, how_many: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X and Y are one and the same step function of Z, each with noise of its own."""
+    rng = np.random.default_rng(seed)
+    Z = rng.uniform(size=(n, 1))
+    step = np.floor(how_many * Z) % 2
+    return step + 0.1 * rng.normal(size=(n, 1)), step + 0.1 * rng.normal(size=(n, 1)), Z
+
+
+@pytest.mark.parametrize("null", ["wild", "split"])
+def test_regressions_that_missed_what_neighbours_share_claim_nothing(null: str) -> None:
+    X, Y, Z = steps(300, 20, 0)
+    with pytest.warns(UserWarning, match="neighbours"):
+        result = conditional_independence_test(X, Y, Z, null=null, rng=0)
+    assert result.rejects() and not result.learned
+    for quality in result.fit_quality.values():
+        assert quality.reachable > quality.r2 + 0.05 and quality.missed > 2
+    assert "no evidence" in repr(result) and "strong evidence" not in repr(result)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_regressions_that_learned_keep_their_words(shift: float) -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(300, 1))
+    X = np.sin(Z) + 0.3 * rng.normal(size=(300, 1)) + shift
+    Y = Z**2 / 2 + 0.3 * rng.normal(size=(300, 1)) + X - shift
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = conditional_independence_test(X, Y, Z + shift, rng=0)
+    assert result.learned and "strong evidence" in repr(result)
+    truth = 1 - 0.09 / float(np.var(X))
+    # in the space of a Gaussian kernel, where large deviations count for less
+    assert abs(result.fit_quality["X"].r2 - truth) < 0.15
+    assert abs(result.fit_quality["X"].reachable - truth) < 0.15
+
+
+def test_fit_quality_is_that_of_leaving_one_row_out() -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(40, 1))
+    X = Z + 0.5 * rng.normal(size=(40, 1))
+    Y = rng.normal(size=(40, 1))
+    arguments = {"kernel_z": Gaussian(1.0), "regularization": 0.01, "rng": 0}
+    result = conditional_independence_test(X, Y, Z, Linear(), Linear(), **arguments)
+    K, left = Gaussian(1.0)(Z), []
+    for i in range(40):
+        rest = np.delete(np.arange(40), i)
+        # λ is relative to n rows, and the constant is that of the rows that are left
+        H = (
+            K
+            - K[rest].mean(axis=0)
+            - K[:, rest].mean(axis=1)[:, None]
+            + K[np.ix_(rest, rest)].mean()
+        )
+        mean = X[rest].mean()
+        weights = np.linalg.solve(H[np.ix_(rest, rest)] + 40 * 0.01 * np.eye(39), X[rest] - mean)
+        left.append(float((X[i] - mean - H[i, rest] @ weights)[0]) ** 2)
+    expected = 1 - np.mean(left) / X.var()
+    assert result.fit_quality["X"].r2 == pytest.approx(expected, abs=0.02)
+
+
+def test_regressions_on_labels_and_repeated_rows() -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.choice(["a", "b", "c"], 120)
+    X, Y = ((Z == "a")[:, None] + 0.3 * rng.normal(size=(120, 1)) for _ in range(2))
+    result = conditional_independence_test(X, Y, Z, rng=0)
+    assert result.learned
+    assert result.fit_quality["X"].r2 == pytest.approx(result.fit_quality["X"].reachable, abs=0.15)

@@ -5,6 +5,7 @@ from meanmap.comparison.conditional import (
     conditional_two_sample_test,
 )
 from meanmap.comparison.counterfactual import CounterfactualEffect, counterfactual_effect
+from meanmap.comparison.fit_quality import ConditionalTestResult, FitQuality
 from meanmap.comparison.goodness import goodness_of_fit_test
 from meanmap.comparison.independence import independence_test
 from meanmap.comparison.joint import joint_independence_test
@@ -14,7 +15,9 @@ from meanmap.comparison.running import RunningIndependenceTest, RunningTwoSample
 from meanmap.comparison.two_sample import two_sample_test
 
 __all__ = [
+    "ConditionalTestResult",
     "CounterfactualEffect",
+    "FitQuality",
     "PowerAnalysis",
     "RunningIndependenceTest",
     "RunningTwoSampleTest",

@@ -10,6 +10,7 @@ import numpy as np
 
 from meanmap import checks, plots
 from meanmap.arrays import Points, concatenate, count, take
+from meanmap.comparison.fit_quality import ConditionalTestResult, FitQuality, quality_notes
 from meanmap.comparison.nulls import how_many
 from meanmap.comparison.quadratic import Hadamard
 from meanmap.comparison.residuals import (
@@ -90,9 +91,11 @@ def conditional_independence_test(
 
     Returns
     -------
-    TestResult
-        `.witness(x, y, z)` says where X and Y go together given Z, `.plot()` draws the null and
-        the most dependent directions of the residuals.
+    ConditionalTestResult
+        `.fit_quality["X"]` and `["Y"]` say how well each was regressed on Z, beside what near
+        neighbours in Z say was there to learn; `.learned` is False, and a rejection warns, where
+        both regressions missed much of it. `.witness(x, y, z)` says where X and Y go together
+        given Z, `.plot()` draws the null and the most dependent directions of the residuals.
 
     Examples
     --------
@@ -133,15 +136,18 @@ def conditional_independence_test(
             note = f"Z determines {name}, and nothing is left of it to depend."
             return nothing_to_see(note, kernels, method, hypothesis, {"n": count(X)})
     like = tuple(take(points, slice(0, 1)) for points in (X, Y, Z))
-    return TestResult(
+    quality = {name: FitQuality.of(side) for name, side in zip("XY", sides, strict=True)}
+    pvalue = found.pvalue(statistic)
+    return ConditionalTestResult(
         statistic=statistic,
-        pvalue=found.pvalue(statistic),
+        pvalue=pvalue,
         null=found,
         kernel=kernels,
         method=f"{method}, {describe(found)}",
         hypothesis=hypothesis,
         sizes={"n": count(X)},
-        notes=remarks(sides, (space_x, space_y)),
+        notes=(*quality_notes(quality, pvalue), *remarks(sides, (space_x, space_y))),
+        fit_quality=quality,
         explanation=ConditionalDependence(kernels, like, pair, (space_x, space_y), sides),
     )
 

@@ -163,6 +163,8 @@ class Conditioned:
 
     ridge: Ridge
     targets: np.ndarray
+    guide: np.ndarray  # rows of the variable itself, which the metric was learned from
+    where: np.ndarray  # the conditioning variable, as rows whose distances say what is near
     place: Callable[[Points], np.ndarray]
 
     def residuals(self) -> np.ndarray:
@@ -220,12 +222,21 @@ class Conditioning:
             if not self.adaptive:
                 space, rows, spectrum = self._plain
                 ridge = Ridge.of(rows, targets, given, spectrum)
-                return Conditioned(ridge, targets, space._transform)
+                return Conditioned(ridge, targets, guide, self._near(rows), space._transform)
             metric = learned_metric(self.points, guide)
             points = self.points @ metric
             space, rows = placed(learned_width(points, guide), points, self.basis)
             ridge = Ridge.of(rows, targets, given, None)
-            return Conditioned(ridge, targets, lambda z: space._transform(z @ metric))
+            near = self._near(rows)  # not in the metric, which was learned from the same rows
+            return Conditioned(ridge, targets, guide, near, lambda z: space._transform(z @ metric))
+
+    def _near(self, rows: np.ndarray) -> np.ndarray:
+        """Rows whose distances say what is near: numbers in units of their spread, or features."""
+        numbers = not isinstance(self.points, tuple) and self.points.ndim == 2
+        if not numbers or self.points.dtype.kind != "f":
+            return rows
+        spread = self.points.std(axis=0)
+        return self.points / np.where(spread > 0, spread, 1.0)
 
 
 def learned_width(Z: np.ndarray, targets: np.ndarray) -> Kernel:

@@ -242,8 +242,8 @@ class TestResult:
         at = np.linspace(min(low, self.statistic), max(high, self.statistic), 300)
         return at, self.null.density(at)
 
-    def __repr__(self) -> str:
-        sizes = ", ".join(f"{name} = {value:,}" for name, value in self.sizes.items())
+    def _verdict(self) -> str:
+        """What the p-value says, in words."""
         strength = (
             "strong evidence"
             if self.pvalue <= 0.01
@@ -251,9 +251,13 @@ class TestResult:
             if self.pvalue <= 0.05
             else "no evidence"
         )
+        return f"{strength} that {self.hypothesis}"
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} = {value:,}" for name, value in self.sizes.items())
         text = (
             f"{self.method} ({sizes}): statistic {self.statistic:.4g}, p-value "
-            f"{show_pvalue(self.pvalue)}: {strength} that {self.hypothesis}."
+            f"{show_pvalue(self.pvalue)}: {self._verdict()}."
         )
         if self.kernel is not None:
             kernels = self.kernel if isinstance(self.kernel, tuple) else (self.kernel,)

@@ -1,0 +1,129 @@
+"""How well regressions on a conditioning variable did, and what more there was to learn.
+
+Points that are near in Z share what Z explains, whatever the shape of it: half the mean squared
+difference of near neighbours estimates the noise (Devroye, Schäfer, Györfi and Walk 2003). Where a
+regression leaves clearly more than that on both sides, its leftovers look like dependence.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from meanmap.comparison.residuals import Conditioned
+from meanmap.comparison.results import TestResult
+
+QUERIES = 2000  # points whose neighbours are looked up, at most
+MISSED = 3.0  # standard errors of what both regressions left, above which they missed something
+
+
+@dataclass(frozen=True)
+class FitQuality:
+    """How well a variable was regressed on Z, in the space of its kernel.
+
+    Attributes
+    ----------
+    r2 : float
+        The share of its variance that the regression explains, leaving one row out.
+    reachable : float
+        The share that differences of nearest neighbours in Z leave to be explained: a lower bound,
+        too low where neighbours are far, as with many columns.
+    missed : float
+        What the regression left above the neighbours' noise, in standard errors.
+
+    Examples
+    --------
+    >>> from meanmap.comparison import FitQuality
+    >>> FitQuality(r2=0.45, reachable=0.84, missed=6.0).reachable
+    0.84
+    """
+
+    r2: float
+    reachable: float
+    missed: float
+
+    @classmethod
+    def of(cls, side: Conditioned) -> FitQuality:
+        """That of one side of a conditional test."""
+        rows = side.guide
+        n = len(rows)
+        variance = float(np.mean(np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)))
+        left = np.sum((side.ridge.residuals(rows) / side.ridge.kept) ** 2, axis=1)
+        some = np.linspace(0, n - 1, min(n, QUERIES)).astype(int)
+        found = cKDTree(side.where).query(side.where[some], k=2)[1]
+        nearest = np.where(found[:, 0] == some, found[:, 1], found[:, 0])  # not itself
+        noise = np.sum((rows[some] - rows[nearest]) ** 2, axis=1) / 2
+        gap = left[some] - noise
+        error = max(float(gap.std()) / len(gap) ** 0.5, 1e-300)
+        return cls(
+            r2=1 - float(left.mean()) / variance,
+            reachable=1 - float(noise.mean()) / variance,
+            missed=float(gap.mean()) / error,
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ConditionalTestResult(TestResult):
+    """What a test of conditional independence found, and how far it can be trusted.
+
+    Attributes
+    ----------
+    fit_quality : dict of str to FitQuality
+        How well X and Y were regressed on Z: `result.fit_quality["X"].r2`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import conditional_independence_test
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.normal(size=(200, 1))
+    >>> X, Y = (Z + 0.5 * rng.normal(size=(200, 1)) for _ in range(2))
+    >>> result = conditional_independence_test(X, Y, Z, rng=0)
+    >>> result.learned, bool(result.fit_quality["X"].r2 > 0.5)
+    (True, True)
+    """
+
+    fit_quality: dict[str, FitQuality]
+
+    @property
+    def learned(self) -> bool:
+        """Whether the regressions explain about as much as near neighbours say is there."""
+        return learned(self.fit_quality)
+
+    def _verdict(self) -> str:
+        if self.learned or self.pvalue > 0.05:
+            return super()._verdict()
+        return (
+            f"no evidence that {self.hypothesis}, since the regressions on Z did not learn all "
+            "that X and Y owe to it"
+        )
+
+
+def learned(quality: dict[str, FitQuality]) -> bool:
+    """Whether no two regressions left clearly more than noise.
+
+    Both must, as leftovers of one variable alone go with nothing.
+    """
+    missed = [each.missed for each in quality.values()]
+    return min(missed) <= 0 or sum(missed) / len(missed) ** 0.5 <= MISSED
+
+
+def quality_notes(quality: dict[str, FitQuality], pvalue: float) -> list[str]:
+    """What a reader should know of the regressions; a warning where a rejection rests on them."""
+    notes = [
+        f"Z explains {each.r2:.0%} of {name} (near neighbours: {each.reachable:.0%})."
+        for name, each in quality.items()
+    ]
+    if learned(quality):
+        return notes
+    note = (
+        "Near neighbours in Z share more than the regressions found, in X and in Y: what they left "
+        "looks like dependence. A small p-value may say no more than that; use more rows, or a "
+        "kernel_z that follows finer steps of Z."
+    )
+    if pvalue <= 0.05:
+        warnings.warn(f"conditional_independence_test: {note}", stacklevel=3)
+    return [*notes, note]
