@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import oracles as o
 from meanmap import ConditionalEmbedding, ConflictWarning, bayes_rule, embed
 from meanmap.kernels import Delta, Gaussian, Laplace, Polynomial
-from meanmap.priors import column_scales, narrowed_kernel, nonnegative_weights
+from meanmap.priors import fine_scales, narrowed_kernel, nonnegative_weights
 from meanmap.spaces import PivotedCholesky
 from oracles import Array
 
@@ -104,9 +104,9 @@ def test_the_scale_of_narrow_parts_is_that_of_a_part():
     rng = np.random.default_rng(0)
     parts = rng.choice([-2.0, 2.0], size=(2000, 1)) + 0.1 * rng.normal(size=(2000, 1))
     w = np.full(2000, 1 / 2000)
-    one = column_scales(0.1 * rng.normal(size=(2000, 1)), w)
-    assert column_scales(parts, w) == pytest.approx(2 * one, rel=0.3)
-    assert column_scales(np.ones((5, 1)), w[:5]) == 0
+    one = fine_scales(0.1 * rng.normal(size=(2000, 1)), w)
+    assert fine_scales(parts, w) == pytest.approx(2 * one, rel=0.3)
+    assert fine_scales(np.ones((5, 1)), w[:5]) == 0
 
 
 # --------------------------------------------------------------------------------------

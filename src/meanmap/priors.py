@@ -153,7 +153,7 @@ def least_ratio(psi: Array, w: Array, m: Array, regularization: float) -> Array:
 # --- the kernel in which a prior is matched -------------------------------------------------------
 
 
-def column_scales(points: Any, weights: Any) -> np.ndarray:
+def fine_scales(points: Any, weights: Any) -> np.ndarray:
     """The lower quartile of the distances of two points, for each column; 0 if all are equal.
 
     Of a mixture of two narrow parts it is the scale of a part; a standard deviation is that of
@@ -177,7 +177,7 @@ def narrowed_kernel(
     """The kernel with bandwidths that a narrow prior asks for; None where it is narrow enough."""
     if not kernel.on_vectors or "bandwidth" not in kernel.get_params(deep=False):
         return None
-    wide, fine = column_scales(points, w), column_scales(atoms, alpha)
+    wide, fine = fine_scales(points, w), fine_scales(atoms, alpha)
     asked = np.divide(WIDTH * fine, wide, out=np.ones_like(wide), where=wide > 0)
     factor = np.clip(asked, LEAST, 1.0)
     if factor.min() >= NARROW:
