@@ -191,6 +191,19 @@ def test_new_rows_of_the_same_law_hardly_warn(d: int, centered: bool | None) -> 
     assert not told or int(told[0].split(" of ")[0]) <= 20  # of 400
 
 
+@pytest.mark.parametrize("noise", [0.1, 1.0, 10.0])
+def test_noise_does_not_hide_that_a_query_is_outside(noise: float) -> None:
+    """With much noise λ is large, and the variance of an answer has no room to grow."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 1))
+    model = ConditionalEmbedding().fit(X, X + noise * rng.normal(size=(1000, 1)))
+    with pytest.warns(ConflictWarning, match="outside the data"):
+        model.given([7.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConflictWarning)
+        model.given(np.linspace(-2, 2, 50)[:, None])
+
+
 def test_answers_between_are_consistent_with_each_other() -> None:
     X, Y = line(500)
     model = ConditionalEmbedding().fit(X, Y)

@@ -67,7 +67,9 @@ COMPUTED = (
 )
 FAR = 0.05  # a query whose support is below this lies far from the data
 OUTSIDE = 4.0  # times the variance of answers at training points: beyond them
+HALF = 0.5  # of its mass: a posterior that has less is completed by the prior
 UNSURE = 0.05  # what the mass of weights differs from one by, at least, outside the data
+LITTLE = 1 / 3  # of the usual mass: outside the data
 LOOKED = 2000  # training rows at most that the largest variance is taken from
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which a posterior's weights cancel
 ALONE = 1e-6  # 1 - hᵢ of a row that alone decides the answer at its own point
@@ -208,34 +210,40 @@ class ConditionalOperator:
         one = xp.ones_like(coordinates[..., :1])
         return xp.concat([coordinates, one if mass is None else one * mass[..., None]], axis=-1)
 
-    def _beyond(self, points: Points, features: Array, bar: float) -> np.ndarray:
-        """Where the variance of an answer, in units of the noise, is larger than a number.
+    def _beyond(
+        self, points: Points, features: Array, variance: float, usual_mass: float
+    ) -> np.ndarray:
+        """Where the variance of an answer, in units of the noise, is unusually large.
 
         `ψᵀHψ + (k(x, x) - ‖ψ‖²)/λ` is that of a Gaussian process with noise λ: small among the
         data, up to k(x, x)/λ far away. The mass of the weights, which is about one among the data
-        and costs far less, says where it has to be computed.
+        and costs far less, says where it has to be computed; where λ is so large that the variance
+        has no room to grow, a third of the usual mass says enough.
         """
-        xp = namespace(features)
+        xp, bar = namespace(features), OUTSIDE * variance
         missed = xp.zeros_like(features[:, 0])
         if self.source._coordinates.projects and self._regularization:
             psi = features[:, : self.source.rank_]
             missed = self.source.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1)
             missed = missed / self._regularization
         found = to_numpy(missed)
-        looked = np.ones(len(found), dtype=bool)
+        looked, little = np.ones(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
         if not self._intercept:
-            looked = (abs(to_numpy(features @ self._mass) - 1) > UNSURE) & (found <= bar)
+            mass = to_numpy(features @ self._mass)
+            little = mass < LITTLE * usual_mass
+            looked = (abs(mass - 1) > UNSURE) & (found <= bar)
         if looked.any():
             f = take(features, looked)
             found = np.maximum(found, 0.0)
             found[looked] += to_numpy(xp.sum((f @ self._inverse) * f, axis=1))
-        return found > bar
+        return (found > bar) | little
 
     @cached_property
-    def _widest(self) -> float | None:
-        """The variance that 99 of 100 training points have at most, None where it is not known.
+    def _widest(self) -> tuple[float, float] | None:
+        """The variance that 99 of 100 training points have at most, and their median mass.
 
         Each by the other rows: `v/(1 - wv)` is what is left of H when one of them is taken away.
+        None where it is not known.
         """
         if self._regularization is None:
             return None
@@ -253,12 +261,13 @@ class ConditionalOperator:
             rows = take(known, some)
         v = to_numpy(namespace(rows).sum((rows @ self._inverse) * rows, axis=1))
         left = np.maximum(1 - to_numpy(take(self._scale, some)) * v, ALONE)
-        return float(np.quantile(v / left, 0.99))
+        mass = np.ones(1) if self._intercept else to_numpy(rows @ self._mass)
+        return float(np.quantile(v / left, 0.99)), float(np.median(mass))
 
     def _warn_if_far(self, points: Points, features: Array) -> None:
         far = None
         if self._widest is not None:
-            far = self._beyond(points, features, OUTSIDE * self._widest)
+            far = self._beyond(points, features, *self._widest)
         if self._regularization in (None, 0.0) and self.source._coordinates.projects:
             psi = features[:, : self.source.rank_]
             size = namespace(psi).sum(psi * psi, axis=1)
@@ -293,7 +302,7 @@ class ConditionalOperator:
 
     def _answer(self, features: Array) -> Embedding:
         if not bool(namespace(features).any(self._suspicious(features))):
-            return self._embedding(features)
+            return self._embedding(self._normalized(features))
         weights = self._settled(features)
         exact = self._known_coordinates is not None
         coordinates = weights @ self._coordinates if exact else None
@@ -329,6 +338,17 @@ class ConditionalOperator:
             suspicious = suspicious | (features @ self._typical < UNLIKELY)
         return suspicious
 
+    def _normalized(self, features: Array) -> Array:
+        """Features of queries to a posterior over their mass, as long as that is more than a half.
+
+        Bayes' rule divides by the evidence. Where little mass is left the prior makes up the rest.
+        """
+        if self._rest is None or self._marginal is None or not self._has_mass:
+            return features
+        xp = namespace(features)
+        mass = features @ self._mass
+        return features / xp.where(mass > HALF, mass, 0 * mass + HALF)[..., None]
+
     def _factored(self, features: Array, mass: Array) -> FactoredWeights:
         """The weights on the atoms for features of the source, whose mass is 1 for a point."""
         missing = None if self._rest is None else mass - features @ self._mass
@@ -338,7 +358,8 @@ class ConditionalOperator:
     def _settled(self, features: Array) -> Array:
         """Weights, replaced by their normalised positive part where they cancel."""
         xp = namespace(features)
-        weights = self._factored(features, xp.ones_like(features[..., 0])).dense()
+        known = self._normalized(features)
+        weights = self._factored(known, xp.ones_like(known[..., 0])).dense()
         clipped, conflict = settle(weights, self._evidence(features))
         return xp.where(conflict[..., None], clipped, weights)
 
@@ -506,7 +527,7 @@ class Functional:
     def of(self, features: Array) -> Array:
         """The value at rows of features; where weights cancel, what is left of them says it."""
         operator, xp = self._operator, namespace(features)
-        values = features @ self._image.T
+        values = operator._normalized(features) @ self._image.T
         values = values if self._middle is None else values + self._middle
         suspicious = to_numpy(operator._suspicious(features))
         if suspicious.any():

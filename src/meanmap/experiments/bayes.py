@@ -215,7 +215,7 @@ def kernel_means(
     kernels = Gaussian(), Gaussian()
     if method in (CHOSEN, CHOSEN_N):
         kernels = cross_validated(X, Y, epsilon, delta, folds)
-    model = ConditionalEmbedding(*kernels, regularization=epsilon).fit(X, Y)
+    model = ConditionalEmbedding(*kernels, regularization=epsilon, centered=False).fit(X, Y)
     return np.asarray(model.posterior(U, "squared", delta).predict(y))  # raw weights, as printed
 
 
@@ -227,7 +227,7 @@ def cross_validated(
     reference = Gaussian(wide_x)
 
     def discrepancy(sigma_x: float, sigma_y: float) -> float:
-        model = ConditionalEmbedding(Gaussian(sigma_x), Gaussian(sigma_y), epsilon)
+        model = ConditionalEmbedding(Gaussian(sigma_x), Gaussian(sigma_y), epsilon, centered=False)
         total = 0.0
         for fold in range(folds):
             held = np.arange(len(X)) % folds == fold
