@@ -107,6 +107,7 @@ def shift_answer(found: Any, tables: Sequence[Table], rows: Sequence[Rows], seed
     ]
     values: dict[str, Any] = {
         "kind": found.kind,
+        "candidates": list(found.candidates),
         "verdict": found.verdict,
         "remedy": found.remedy,
         "statistic": found.rows.statistic,
