@@ -105,6 +105,10 @@ class ConditionalOperator:
     True
     """
 
+    # what operators in files of earlier versions do not say
+    _regularization: float | None = None
+    _rest: Array | None = None
+
     def __init__(
         self,
         source: Space,
@@ -503,6 +507,8 @@ class ConditionalOperator:
 class Functional:
     """`x ↦ E[f | x]`, linear in ψ(x): one inner product a query."""
 
+    _middle: Array | None = None
+
     def __init__(
         self,
         operator: ConditionalOperator,
@@ -541,6 +547,8 @@ class StreamedOperator(ConditionalOperator):
 
     Where they are gone its atoms span the target's space; the means come from sums of their own.
     """
+
+    _middles: list[Array] | None = None
 
     def __init__(
         self,

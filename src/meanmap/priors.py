@@ -54,7 +54,7 @@ HALVINGS = 30
 FAITHFUL = 1.5  # how far the spread of what represents a prior may be from the prior's, a factor
 OFFSET = 0.75  # ... and its mean, in standard deviations
 LEAST = 0.05  # of the sample's spread: no finer prior is asked for
-RESIDUAL = 0.5  # the relative distance of embeddings that is too much, where there are no columns
+RESIDUAL = 0.5**0.5  # the relative distance of embeddings that is too much, without columns
 
 
 def nonnegative_weights(

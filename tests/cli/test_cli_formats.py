@@ -70,7 +70,8 @@ def test_every_format_gives_pythons_answer(
     else:
         both = np.concatenate([one.to_numpy(), other.to_numpy()])
         space = meanmap.spaces.Space(
-            meanmap.kernels.Gaussian(), meanmap.spaces.PivotedCholesky(1e-6, max_rank=500)
+            meanmap.kernels.default_kernel(both),
+            meanmap.spaces.PivotedCholesky(1e-6, max_rank=500),
         ).fit(both)
         stream = meanmap.comparison.RunningTwoSampleTest(basis=space)
         expected = stream.partial_fit(one.to_numpy(), other.to_numpy()).result()

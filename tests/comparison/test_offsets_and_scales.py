@@ -304,8 +304,10 @@ def test_conditional_statistics_far_away(kernel: str) -> None:
         halves = z[:30], Y[:30], z[30:], Y[30:] + 1
         return [hscic(X, Y, z, None, k, k), conditional_mmd(*halves, None, None, k)]
 
+    # 1 - k is 1e-10 under the very wide kernel, known to six digits, and sums cancel
+    precision = 1e-2 if kernel == "very wide" else 1e-3
     for offset in OFFSETS[1:]:
-        assert_allclose(both(offset), both(OFFSETS[0]), rtol=1e-3)
+        assert_allclose(both(offset), both(OFFSETS[0]), rtol=precision)
     # weights of a conditional embedding need not sum to one, so that the mean plays a part
     assert_allclose(both(0.0), both(OFFSETS[0]), rtol=1.0)
 
@@ -317,7 +319,10 @@ def test_polynomial_kernels_far_away(degree: int) -> None:
     for offset in (0.0, 30.0, 300.0):
         assert two_sample_test(x + offset, y + 1.5 + offset, k, rng=0).pvalue <= 0.005
         for null in ("permutation", "full", "wild", "gamma"):
-            found = independence_test(x + offset, y + offset, k, k, null=null, rng=0)
+            length = 1 if null == "wild" else None  # the rows are independent
+            found = independence_test(
+                x + offset, y + offset, k, k, null=null, block_length=length, rng=0
+            )
             assert found.pvalue <= 0.01
 
 

@@ -317,7 +317,8 @@ def test_a_list_of_one_kernel_is_that_kernel() -> None:
 def test_the_default_collection() -> None:
     X, Y = samples()
     pooled = np.vstack([X, Y])
-    kernels = Candidates((Gaussian(),), "collection").resolved(pooled, np.random.default_rng(0))
+    default = Gaussian("scaled median")
+    kernels = Candidates((default,), "collection").resolved(pooled, np.random.default_rng(0))
     by_hand = two_sample_test(X, Y, kernels, rng=0, n_permutations=99)
     results = [two_sample_test(X, Y, k, rng=0, n_permutations=99) for k in (None, "collection")]
     for result in results:
@@ -326,7 +327,7 @@ def test_the_default_collection() -> None:
         # a handicap can only lower the largest of several
         assert result.statistic <= by_hand.statistic
     assert results[0].pvalue == results[1].pvalue
-    assert two_sample_test(X, Y, "median", rng=0).kernel == Gaussian().resolve(pooled)
+    assert two_sample_test(X, Y, "median", rng=0).kernel == default.resolve(pooled)
 
 
 def test_nested_widths_are_squared_exactly() -> None:

@@ -14,6 +14,7 @@ from meanmap import AdditiveFilter, KernelBayesFilter
 from meanmap.dynamics import Validation
 from meanmap.experiments.systems import ROTATION
 from meanmap.kernels import Chordal, Delta, Gaussian, Laplace, Trace
+from meanmap.kernels.bandwidths import column_scales
 
 STATES, OBSERVATIONS = ROTATION.simulate(120, rng=0)
 FILTERS = [KernelBayesFilter, AdditiveFilter]
@@ -42,8 +43,15 @@ def by_hand(learner: Any, states: Any, observations: Any, candidate: dict[str, A
         again = type(learner)(**(learner.get_params(deep=False) | candidate | {"grid": None}))
         again.set_params(validation=None)
         mean = again.fit(states[train], observations[train]).filter(observations[test]).mean
-        errors.append(((mean - states[test]) ** 2).sum(axis=1).mean())
+        gaps = (mean - states[test]) / scales(states[train])
+        errors.append((gaps**2).sum(axis=1).mean())
     return float(np.mean(errors))
+
+
+def scales(states: Any) -> Any:
+    """What errors of each column are measured by: a scale of its own, one on average."""
+    found = column_scales(states)
+    return found / np.sqrt(np.mean(found**2))
 
 
 @both
@@ -136,7 +144,8 @@ def test_several_sequences_are_dealt_out(kind: Any) -> None:
         model = kind(**(candidate | {"validation": None}))
         model.fit([states[j] for j in train], [observations[j] for j in train])
         gaps = [model.filter(observations[j]).mean - states[j] for j in test]
-        errors.append((np.concatenate(gaps) ** 2).sum(axis=1).mean())
+        by = scales(np.concatenate([states[j] for j in train]))
+        errors.append(((np.concatenate(gaps) / by) ** 2).sum(axis=1).mean())
     assert_allclose(learner.validation_.errors[i], np.mean(errors), rtol=1e-6)
 
 

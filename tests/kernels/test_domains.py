@@ -167,7 +167,13 @@ def mixed(x: dict[str, Any], y: dict[str, Any]) -> float:
 
 
 COLUMNS = Columns(
-    {"size": Delta(), "age": Gaussian(10.0), "height": Laplace(0.2), "city": None, "smoker": None}
+    {
+        "size": Delta(),
+        "age": Gaussian(10.0),
+        "height": Laplace(0.2),
+        "city": Delta(),
+        "smoker": Delta(),
+    }
 )
 
 
@@ -731,7 +737,10 @@ def test_default_kernels_by_dtype() -> None:
     kernel = embed(table).kernel
     assert isinstance(kernel, Columns) and isinstance(kernel, TensorProduct)
     assert [type(k) for k in kernel.kernels] == [Gaussian, Gaussian, Delta, Delta, Delta]
-    assert kernel.kernels[0] == Gaussian().resolve(table[["age"]].to_numpy(float))
+    assert (
+        kernel.kernels[0].bandwidth > Gaussian().resolve(table[["age"]].to_numpy(float)).bandwidth
+    )
+    assert all(0 < k.other < 1 for k in kernel.kernels[2:])
     assert kernel == embed(table, kernel=Columns()).kernel
     assert isinstance(embed(table[["age", "height"]]).kernel, Gaussian)  # all are numbers
     nullable = table.astype({"age": "Int64", "city": "string", "smoker": "boolean"})

@@ -460,7 +460,7 @@ def test_conditional_mean_is_ridge_on_nystroem_features() -> None:
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=400)
     kernel, P, lam = Laplace(1.0), X[:40], 1e-4
     model = ConditionalEmbedding(
-        kernel, Linear(), regularization=lam, basis=(Nystroem(landmarks=P), None)
+        kernel, Linear(), lam, basis=(Nystroem(landmarks=P), None), centered=False
     )
     ours = model.fit(X, y).predict(Q)
     # subset of regressors: k_QP (k_PX k_XP + nλ k_PP)⁻¹ k_PX y

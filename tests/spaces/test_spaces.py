@@ -429,7 +429,7 @@ def test_fitted_attributes() -> None:
     X = sample(25, 50)
     space = Space().fit(X)
     assert isinstance(space.kernel_, Gaussian)
-    assert isinstance(space.kernel_.bandwidth, float)
+    assert len(space.kernel_.bandwidth) == 2  # one for each column
     assert space.kernel is None  # parameters are never changed
     assert space.n_features_in_ == 2
     assert f"rank {space.rank_}" in repr(space)

@@ -13,7 +13,17 @@ from numpy.testing import assert_allclose
 
 import oracles as o
 from meanmap import embed, hsic, joint_hsic
-from meanmap.kernels import Delta, Energy, Gaussian, Laplace, Linear, Precomputed, Spectrum, Trace
+from meanmap.kernels import (
+    Columns,
+    Delta,
+    Energy,
+    Gaussian,
+    Laplace,
+    Linear,
+    Precomputed,
+    Spectrum,
+    Trace,
+)
 from meanmap.spaces import Explicit, PivotedCholesky
 from meanmap.statistics import dependence, joint, tiles
 
@@ -234,7 +244,8 @@ def test_kinds_of_points() -> None:
 
     mixed = pd.DataFrame({"x": X[:, 0], "c": np.where(X[:, 1] > 0, "u", "v")})
     tuples = (X[:, :1], mixed["c"].to_numpy().astype(str))
-    assert_allclose(hsic(mixed, Y), hsic(tuples, Y), rtol=1e-12)
+    columns = Columns({"x": Gaussian(), "c": Delta()})
+    assert_allclose(hsic(mixed, Y, columns), hsic(tuples, Y), rtol=1e-12)
     assert hsic(mixed, Y, estimator="normalized") <= 1
 
     turns = np.stack([[[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]] for a in X[:, 0]])

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 import oracles as o
 from meanmap import embed, mmd
 from meanmap.kernels import (
+    Columns,
     Delta,
     Energy,
     Gaussian,
@@ -91,7 +92,7 @@ def test_v_is_the_squared_distance_of_the_embeddings() -> None:
 
 def test_the_bandwidth_is_resolved_on_both_samples_together() -> None:
     X, Y = samples()
-    pooled = Gaussian().resolve(np.vstack([X, Y]))
+    pooled = Gaussian("scaled median").resolve(np.vstack([X, Y]))
     assert mmd(X, Y) == mmd(X, Y, pooled)
     assert_allclose(mmd(X, Y), mmd(Y, X), rtol=1e-12)
 
@@ -252,7 +253,8 @@ def test_frames_labels_strings_matrices_tuples_indices() -> None:
         (table["x"].to_numpy()[:, None], table["c"].to_numpy().astype(str))
         for table in (mixed, other)
     )
-    assert_allclose(mmd(mixed, other), mmd(*pairs), rtol=1e-12)
+    columns = Columns({"x": Gaussian(), "c": Delta()})
+    assert_allclose(mmd(mixed, other, columns), mmd(*pairs), rtol=1e-12)
 
     turns = np.stack([[[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]] for a in X[:, 0]])
     assert_allclose(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -63,7 +63,7 @@ class Tally:
     cross: Array  # Σ of `described` successors times ωᵀ
     moves: float
     #: What numbers are taken about; None is 0.
-    reference: Array | None = field(default=None, metadata={"added": True})
+    reference: Array | None = None
 
     def __add__(self, other: Tally) -> Tally:
         other = other.about(self.reference)

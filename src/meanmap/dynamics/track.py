@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -63,7 +63,7 @@ class Track:
     support_: np.ndarray | None
     lengths: tuple[int, ...]
     single: bool
-    spread: Any = field(default=None, metadata={"added": True})  # the variances, like `first`
+    spread: Any = None  # the variances, like `first`
 
     # --- one sequence or several --------------------------------------------------------------
 

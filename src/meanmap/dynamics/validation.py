@@ -75,10 +75,10 @@ def _short(value: Any) -> str:
 class Contest:
     """What candidates do on the half that they have not seen, and what they are judged by.
 
-    States that are numbers are compared as they are, those of several columns in units of a scale
-    of each (`column_scales`), rotations after the mean is turned into the
-    nearest one, and others by their coordinates in a fixed reference kernel, so that no candidate
-    is judged by a measure of its own.
+    States that are numbers are compared as they are, those of several columns each on a scale of
+    its own (`column_scales`, over their root mean square), rotations after the mean is turned into
+    the nearest one, and others by their coordinates in a fixed reference kernel, so that no
+    candidate is judged by a measure of its own.
     """
 
     steps: Steps
@@ -106,6 +106,7 @@ class Contest:
         scale = np.ones(values.shape[1])
         if not isinstance(states, tuple) and states.ndim == 2 and states.shape[1] > 1:
             scale = column_scales(to_numpy(values).astype(np.float64))
+            scale = scale / np.mean(scale**2) ** 0.5
         side = states.shape[-1] if rotations else 0
         return cls(steps, controls, values, truth, asarray(scale, values), side)
 

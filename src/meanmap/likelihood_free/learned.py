@@ -66,7 +66,9 @@ class Learned:
             basis: Any = coarse
             if len(theta) > LARGE:
                 basis = (Nystroem(LANDMARKS, random_state=0), coarse)
-            model = ConditionalEmbedding(on_outputs, on_theta, regularization, basis)
+            model = ConditionalEmbedding(
+                on_outputs, on_theta, regularization, basis, centered=False
+            )
             model.fit(outputs, theta, weights)
             ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
             regression = Regression.of(model.operator_, theta, outputs, weights, support, ends)
@@ -119,7 +121,8 @@ class Learned:
                 width = standard_kernel(draws, None, 1.0).bandwidth
                 kernel = Gaussian(tuple(map(min, zip(kernel.bandwidth, width, strict=True))))
                 basis = (PivotedCholesky(TOLERANCE, LANDMARKS), space_y)
-            forward = ConditionalEmbedding(kernel, basis=basis).fit(theta, outputs, weights)
+            forward = ConditionalEmbedding(kernel, basis=basis, centered=False)
+            forward.fit(theta, outputs, weights)
             embedded = prior if isinstance(prior, Embedding) else embed(draws, kernel=kernel)
             operator = forward.posterior(embedded, method, regularization)
             # positive weights that make the simulations those of the other prior
@@ -147,7 +150,7 @@ def chosen_kernel(
     best: tuple[float, Kernel] | None = None
     for factor in FACTORS:
         kernel = standard_kernel(outputs, weights, factor)
-        model = ConditionalEmbedding(kernel, on_theta, basis=bases)
+        model = ConditionalEmbedding(kernel, on_theta, basis=bases, centered=False)
         model.fit(outputs[some], theta[some], weights[some])
         error = cast(LeaveOneOut, model.leave_one_out_).least
         if best is None or error < best[0]:

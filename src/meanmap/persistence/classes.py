@@ -8,10 +8,10 @@ import sys
 import types
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property
-from inspect import getattr_static
+from inspect import Parameter, getattr_static, signature
 from typing import Any, cast
 
 import numpy as np
@@ -160,9 +160,22 @@ def state_of(obj: Any) -> dict[str, Any]:
 
 def required(cls: type) -> Iterable[str]:
     """Attributes without which an object of the class is none."""
-    if is_dataclass(cls):  # files of versions before a field was added have its default
-        return [field.name for field in fields(cls) if "added" not in field.metadata]
-    return cast(Any, cls)._get_param_names() if issubclass(cls, BaseEstimator) else ()
+    names: Iterable[str] = ()
+    if is_dataclass(cls):
+        names = [field.name for field in fields(cls)]
+    elif issubclass(cls, BaseEstimator):
+        names = cast(Any, cls)._get_param_names()
+    return [name for name in names if name not in defaults(cls)]
+
+
+def defaults(cls: type) -> dict[str, Any]:
+    """What files of versions before a field or a parameter was added have in its place."""
+    if is_dataclass(cls):
+        return {field.name: field.default for field in fields(cls) if field.default is not MISSING}
+    if not issubclass(cls, BaseEstimator):
+        return {}
+    found = {name: item.default for name, item in signature(cls).parameters.items()}
+    return {name: value for name, value in found.items() if value is not Parameter.empty}
 
 
 def check_attribute(cls: type, name: str) -> None:

@@ -30,6 +30,7 @@ from meanmap.persistence.classes import (
     check_attribute,
     check_foreign,
     class_of,
+    defaults,
     is_key,
     is_ours,
     own_version,
@@ -218,6 +219,9 @@ class Reader:
                 "it. Load it with the version that wrote it."
             )
         made: Any = object.__new__(cls)  # no __init__: nothing runs
+        for name, value in defaults(cls).items():
+            if name not in state:
+                object.__setattr__(made, name, value)
         for name, value in state.items():
             check_attribute(cls, name)
             object.__setattr__(made, name, self._value(value))

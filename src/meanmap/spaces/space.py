@@ -42,7 +42,7 @@ class Space(TransformerMixin, BaseEstimator):
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> space = Space().fit(X)
     >>> space.kernel_
-    Gaussian(bandwidth=1.64915)
+    Gaussian(bandwidth=(1.62213, 1.67812))
     >>> space.transform(X[:5]).shape == (5, space.rank_)
     True
     """

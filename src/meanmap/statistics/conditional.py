@@ -186,7 +186,7 @@ def covariance_norms(weights: np.ndarray, phi_x: np.ndarray, phi_y: np.ndarray) 
     mean_x, mean_y = weights @ phi_x, weights @ phi_y
     out = np.empty(len(weights))
     p, q = phi_x.shape[1], phi_y.shape[1]
-    for block in spans(len(weights), max(1, 8 * TILE // (p * max(q, len(phi_x))))):
+    for block in spans(len(weights), max(1, 8 * TILE // max(1, p * max(q, len(phi_x))))):
         scaled = weights[block][:, None, :] * phi_x.T
         joint = scaled @ phi_y
         joint -= mean_x[block][:, :, None] * mean_y[block][:, None, :]
