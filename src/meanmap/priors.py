@@ -202,7 +202,7 @@ def joint_coordinates(
 ) -> tuple[Array, Array]:
     """Coordinates of rows, and of the prior, in a space fitted to both of them."""
     both = concatenate([points, atoms])
-    space = Space(kernel, PivotedCholesky(1e-8, max_rank=min(RANK, count(both))))
+    space = Space(kernel, PivotedCholesky(1e-11, max_rank=min(RANK, count(both))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)
         psi = space._place(kernel, both, checks.weights(None, both, float_like(both)))
