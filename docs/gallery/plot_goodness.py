@@ -87,8 +87,8 @@ plt.show()
 
 # %%
 # How many independent points would show the same flaw? A pilot answers: rows two hundred steps
-# apart hardly depend on each other. Among few points the largest scores outweigh all others, and random
-# weights do not hold the level. This target can be sampled, and with ``sampler=`` the test
+# apart hardly depend on each other. Among few points the largest scores outweigh all others, and
+# random weights do not hold the level. This target can be sampled, and with ``sampler=`` the test
 # simulates its null instead, which does.
 
 
