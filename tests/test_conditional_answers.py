@@ -191,6 +191,24 @@ def test_new_rows_of_the_same_law_hardly_warn(d: int, centered: bool | None) -> 
     assert not told or int(told[0].split(" of ")[0]) <= 20  # of 400
 
 
+@pytest.mark.parametrize("n", [1000, 30_000])  # coordinates kept, and computed when needed
+@pytest.mark.parametrize("landmarks", [20, 50, 300])
+def test_a_coarse_basis_does_not_put_rows_of_the_same_law_outside(n: int, landmarks: int) -> None:
+    """Landmarks miss as much of the training rows as of new ones; far away they miss all."""
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(-2, 2, size=(n, 3)), rng.uniform(-2, 2, size=(1000, 3))
+    Y = np.sin(2 * X[:, :1]) + 0.5 * rng.normal(size=(n, 1))
+    basis = (Nystroem(landmarks, random_state=0), PivotedCholesky(1e-6))
+    model = ConditionalEmbedding(basis=basis, regularization=1e-7).fit(X, Y)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model.predict(new)
+    told = [str(w.message) for w in found if w.category is ConflictWarning]
+    assert not told or int(told[0].split(" of ")[0]) <= 20  # of 1000; it was nearly all
+    with pytest.warns(ConflictWarning, match="1 of 1 query points lie outside the data"):
+        model.given([9.0, 9.0, 9.0])
+
+
 @pytest.mark.parametrize("noise", [0.1, 1.0, 10.0])
 def test_noise_does_not_hide_that_a_query_is_outside(noise: float) -> None:
     """With much noise λ is large, and the variance of an answer has no room to grow."""

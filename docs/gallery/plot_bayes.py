@@ -94,7 +94,7 @@ plt.show()
 
 posterior = model.posterior(prior)
 exceeds = posterior.functional(lambda x: x[:, 0] > 1)
-ys = rng.normal(1, 1.4, size=(20_000, 1))
+ys = rng.uniform(-2, 4, size=(20_000, 1))
 
 start = time.perf_counter()
 probabilities = exceeds(ys)

@@ -86,11 +86,20 @@ axes[0].set_ylabel("$x_2$")
 plt.show()
 
 # %%
-# How many independent points would show the same flaw? A pilot answers: rows a hundred steps apart
-# hardly depend on each other.
+# How many independent points would show the same flaw? A pilot answers: rows two hundred steps
+# apart hardly depend on each other. Among few points the largest scores outweigh all others, and
+# random weights do not hold the level. This target can be sampled, and with ``sampler=`` the test
+# simulates its null instead, which does.
 
-pilot = langevin(2000, 0.08, False, rng)[::100]
-answer = power_analysis(goodness_of_fit_test, pilot, score=score, n_simulations=50, rng=0)
+
+def draw(n, generator):
+    x = generator.normal(size=n)
+    return np.column_stack([x, x**2 - 1 + np.sqrt(VARIANCE) * generator.normal(size=n)])
+
+
+pilot = langevin(2000, 0.08, False, rng)[::200]
+settings = {"score": score, "sampler": draw, "n_permutations": 99}
+answer = power_analysis(goodness_of_fit_test, pilot, **settings, n_simulations=50, rng=0)
 print(answer)
 answer.plot()
 plt.show()

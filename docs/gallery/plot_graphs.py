@@ -99,7 +99,7 @@ grid = np.linspace(0, 0.8, 201)[:, None]
 ax.plot(grid, prior.density(grid), ":", color=GREY, linewidth=2, label="prior near 0.2")
 ax.plot(
     grid,
-    flat.project().density(grid),
+    flat.density(grid),
     "--",
     color=BLUE,
     linewidth=2,
@@ -107,7 +107,7 @@ ax.plot(
 )
 ax.plot(
     grid,
-    informed.project().density(grid),
+    informed.density(grid),
     color=ORANGE,
     linewidth=2,
     label="posterior, prior near 0.2",

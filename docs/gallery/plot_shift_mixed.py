@@ -149,9 +149,8 @@ plt.show()
 # turn is the one not seen. Beside them are kernel principal components, which is what is left
 # without targets and a trade-off, and a vote of neighbours in all columns.
 #
-# The kernel of a table is a product over its columns, in which rows with another grease have
-# nothing in common at all. With one added to each factor there are functions that leave a column
-# out, and these are what is looked for.
+# The kernel of a table is a product over its columns. With one added to each factor there are
+# functions that leave a column out, and these are what is looked for.
 
 PLANTS, EACH = 8, 50
 plant = np.repeat(np.arange(PLANTS), EACH)

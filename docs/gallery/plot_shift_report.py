@@ -17,9 +17,11 @@ from meanmap import shift_report
 
 data = load_breast_cancer(as_frame=True)
 chosen = ["mean radius", "mean texture", "mean smoothness", "mean symmetry", "radius error"]
-table = data.data[chosen]
-tumour = data.target.map({0: "malignant", 1: "benign"})
 rng = np.random.default_rng(0)
+# neighbouring rows of the file are alike, of which a warning would tell
+order = np.random.default_rng(1).permutation(len(data.data))
+table = data.data[chosen].iloc[order]
+tumour = data.target.map({0: "malignant", 1: "benign"}).iloc[order]
 
 
 def split(probability):
@@ -55,8 +57,9 @@ plt.show()
 # %%
 # **By class.** The test rows have more malignant tumours. All columns that have to do with the
 # class differ, which looks worse than it is: one number, the share of malignant tumours, explains
-# most of it, and what is left could be chance. Weights on rows would explain it too, so that
-# without targets of test rows the report cannot tell; it says what the share would be.
+# it, and what is left could be chance. Weights on rows would explain it too, and so might another
+# location and scale. Without targets of test rows the report cannot tell; it says what the share
+# would be.
 
 train, test, y, y_test = split(np.where(tumour == "malignant", 0.75, 0.3))
 report = shift_report(train, test, y, rng=0)

@@ -9,6 +9,8 @@ changed: a mean, a spread, how two measures go together. This page shows how to 
 anything has, where, and how many parts you should have measured.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy import stats
@@ -91,7 +93,7 @@ assert long_and_narrow > 0 > long_and_wide
 # discrepancy. ``mmd`` estimates it without bias, so that it is zero on average if nothing has
 # changed, and then half of the time below.
 
-kernel = embed(before).kernel  # one for all: a Gaussian at the median distance of two parts
+kernel = embed(before).kernel  # one for all: a Gaussian with a bandwidth for each column
 changed = mmd(before, after, kernel)
 unchanged = [mmd(before, parts(300, 0.0), kernel) for _ in range(20)]
 print(f"after the service:   {changed:.4f}")
@@ -141,16 +143,22 @@ def drift(n=400, memory=0.95):
 
 
 plain, blocks, runs = 0, 0, 40
-for seed in range(runs):
-    series = drift()
-    options = {"kernel": "median", "n_permutations": 199, "rng": seed}
-    plain += two_sample_test(series[:200], series[200:], **options).rejects()
-    options |= {"null": "block", "block_length": 40}
-    blocks += two_sample_test(series[:200], series[200:], **options).rejects()
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for seed in range(runs):
+        series = drift()
+        options = {"kernel": "median", "n_permutations": 199, "rng": seed}
+        plain += two_sample_test(series[:200], series[200:], **options).rejects()
+        options |= {"null": "block", "block_length": 40}
+        blocks += two_sample_test(series[:200], series[200:], **options).rejects()
 print(f"false alarms in {runs} runs at level 5%: {plain} plain, {blocks} with blocks of 40")
+print(f"{caught[0].category.__name__}: {caught[0].message}")
 assert plain > runs / 2 > blocks
+assert len(caught) >= plain  # every false alarm of the plain test came with this warning
 
 # %%
+# The plain test notices that neighbouring rows are alike, and says so. Heed it.
+#
 # The memory here is 1/(1 - 0.95) = 20 rows, and 400 rows hold ten blocks of 40: a compromise, and
 # the level is only approximate. With ``block_length="auto"`` a warning says that the series is
 # short for its memory.

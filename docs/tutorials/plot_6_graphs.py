@@ -109,13 +109,19 @@ assert scores["learned tree"] > scores["star"] > scores["no edges"]
 #
 # A quarter of all cells of the new patients is lost. ``impute`` fills each by its mean given what
 # is left of the row (a label by its mode). Beside it: the column's mean, and a linear regression
-# for each column on all others, scikit-learn's ``IterativeImputer``.
+# for each column on all others, scikit-learn's ``IterativeImputer``. One of the new patients has
+# less cholesterol than anybody in the training rows, and a warning says so.
 
 numbers = [name for name in patients if name != "sex"]
 holes = rng.random(test.shape) < 0.25
 broken = test.astype(object).mask(holes)
 broken[numbers] = broken[numbers].astype(float)
-filled = model.impute(broken)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    filled = model.impute(broken)
+for message in {str(warning.message) for warning in caught}:
+    print(message)
+assert test["cholesterol"].min() < train["cholesterol"].min()
 linear = IterativeImputer(random_state=0).fit(train[numbers]).transform(broken[numbers])
 
 error = {}
@@ -182,9 +188,9 @@ for warning in caught:
 assert caught
 
 # %%
-# Evidence on several nodes that is possible one by one and impossible together is noticed only
-# where no row at all suits it. Ask ``log_density`` of a whole row, if you want to know how usual
-# it is.
+# Evidence on several nodes that is possible one by one and impossible together is noticed where it
+# reaches the node that you ask about from different sides. Ask ``log_density`` of a whole row, if
+# you want to know how usual it is.
 #
 # **A name that is none** is told apart from a missing value:
 

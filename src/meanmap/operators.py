@@ -227,9 +227,7 @@ class ConditionalOperator:
         xp, bar = namespace(features), OUTSIDE * variance
         missed = xp.zeros_like(features[:, 0])
         if self.source._coordinates.projects and self._regularization:
-            psi = features[:, : self.source.rank_]
-            missed = self.source.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1)
-            missed = missed / self._regularization
+            missed = self._missed(features, self.source.kernel_._diagonal(points))
         found = to_numpy(missed)
         looked, little = np.ones(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
         if not self._intercept:
@@ -242,12 +240,19 @@ class ConditionalOperator:
             found[looked] += to_numpy(xp.sum((f @ self._inverse) * f, axis=1))
         return (found > bar) | little
 
+    def _missed(self, features: Array, diagonal: Array) -> Array:
+        """`(k(x, x) - ‖ψ‖²)/λ`: what the coordinates do not show of a variance."""
+        psi = features[:, : self.source.rank_]
+        missed = diagonal - namespace(psi).sum(psi * psi, axis=1)
+        return missed / self._regularization if self._regularization else missed
+
     @cached_property
     def _widest(self) -> tuple[float, float] | None:
         """The variance that 99 of 100 training points have at most, and their median mass.
 
-        Each by the other rows: `v/(1 - wv)` is what is left of H when one of them is taken away.
-        None where it is not known.
+        Each by the other rows: `v/(1 - wv)` is what is left of H when one of them is taken away. A
+        basis that is coarse misses as much of them as of new points; so that points without any
+        support still stand out, this counts up to what those have. None where it is not known.
         """
         if self._regularization is None:
             return None
@@ -266,7 +271,27 @@ class ConditionalOperator:
         v = to_numpy(namespace(rows).sum((rows @ self._inverse) * rows, axis=1))
         left = np.maximum(1 - to_numpy(take(self._scale, some)) * v, ALONE)
         mass = np.ones(1) if self._intercept else to_numpy(rows @ self._mass)
-        return float(np.quantile(v / left, 0.99)), float(np.median(mass))
+        widest = float(np.quantile(v / left, 0.99))
+        if self.source._coordinates.projects and self._regularization:
+            missed, alone = self._missed_at(some, rows)
+            coarse = float(np.quantile(v / left + missed, 0.99))
+            widest = max(widest, min(coarse, alone / OUTSIDE))
+        return widest, float(np.median(mass))
+
+    def _missed_at(self, some: np.ndarray, rows: Array) -> tuple[np.ndarray, float]:
+        """What coordinates miss of training rows, and of a point that has no support."""
+        kernel, known = self.source.kernel_, self._known_rows
+        if isinstance(known, Deferred):
+            diagonal = kernel._diagonal(take(known.points, some))
+        elif kernel.bounded:  # only coordinates are kept; nearly all of these have one value
+            diagonal = kernel._diagonal(self.source._sample) + 0 * rows[:, 0]
+        else:
+            psi = rows[:, : self.source.rank_]
+            size = namespace(psi).sum(psi * psi, axis=1)
+            diagonal = size / (1 - min(self.source.residual_, 0.5))
+        missed = np.maximum(to_numpy(self._missed(rows, diagonal)), 0.0)
+        usual = float(np.median(to_numpy(diagonal)))
+        return missed, (1 - FAR) * usual / (self._regularization or 1.0)
 
     def _warn_if_far(self, points: Points, features: Array) -> None:
         far = None
