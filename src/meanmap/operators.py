@@ -232,7 +232,8 @@ class ConditionalOperator:
         looked, little = np.ones(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
         if not self._intercept:
             mass = to_numpy(features @ self._mass)
-            little = mass < LITTLE * usual_mass
+            if self.source.kernel_.bounded:  # else mass is not determined
+                little = mass < LITTLE * usual_mass
             looked = (abs(mass - 1) > UNSURE) & (found <= bar)
         if looked.any():
             f = take(features, looked)
