@@ -258,14 +258,15 @@ def test_ctrl_c_in_mid_run(start: Caller, here: Path) -> None:
     for name in ("one.csv", "other.csv"):
         pd.DataFrame(rng.normal(size=(9000, 3)), columns=list("abc")).to_csv(name, index=False)
     before = {path.name for path in here.iterdir()}
-    long = ("--permutations", "1000000", "--no-stream", "--report", "page.html")
+    # minutes of work: a file that is read between two looks must not let it end by itself
+    long = ("--permutations", "4000000", "--no-stream", "--report", "page.html")
     process = start("two-sample", "one.csv", "other.csv", *long, cwd=here)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 30
     # the file is open once the work has begun: before, Python itself would be interrupted
     while time.monotonic() < deadline and process.poll() is None:
         if any("one.csv" in link for link in links(process.pid)):
             break
-        time.sleep(0.01)
+        time.sleep(0.001)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
