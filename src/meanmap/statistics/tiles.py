@@ -96,17 +96,21 @@ class Family:
 
     def _plan(self) -> list[tuple[int, int]]:
         """Kernels in an order that squares, with how often the tile before is to be squared."""
-        ladders: dict[tuple[type, float], list[tuple[float, int]]] = {}
+        ladders: dict[tuple[Any, ...], list[tuple[float, int]]] = {}
         plan: list[tuple[int, int]] = []
         for i, given in enumerate(self.kernels):
             kernel = given.kernel if hasattr(given, "centre") else given
             power = {Gaussian: 2.0, Laplace: 1.0}.get(type(kernel))
             bandwidth = getattr(kernel, "bandwidth", None)
-            if power is None or not isinstance(bandwidth, Real):
+            widths = (bandwidth,) if isinstance(bandwidth, Real) else bandwidth
+            if power is None or not isinstance(widths, tuple):
                 plan.append((i, 0))
                 continue
-            level = -power * math.log2(float(bandwidth))
-            ladders.setdefault((type(kernel), round(level % 1.0, 9) % 1.0), []).append((level, i))
+            level = -power * math.log2(float(widths[0]))
+            # one per column: in the same proportions
+            shape = tuple(float(f"{width / widths[0]:.9g}") for width in widths)
+            key = (type(kernel), round(level % 1.0, 9) % 1.0, shape)
+            ladders.setdefault(key, []).append((level, i))
         for ladder in ladders.values():
             ladder.sort()
             befores = [level for level, _ in ladder]
