@@ -65,8 +65,7 @@ def gram(model: ColoredUnfolding) -> np.ndarray:
 @pytest.mark.parametrize("stiffness", [10.0, None])
 def test_the_papers_programme(coloured: bool, solver: str, stiffness: float | None) -> None:
     X, y = small()
-    # distances that are all kept leave the programme without an interior, which costs digits
-    tol = {"cvxpy": 1e-6 if stiffness else 1e-5, "factors": 1e-4 if stiffness else 1e-3}[solver]
+    tol = 1e-6 if solver == "cvxpy" else 1e-4 if stiffness else 1e-3
     model = ColoredUnfolding(
         2, 4, Gaussian(1.0), stiffness=stiffness, solver=solver, tol=tol, max_iter=20000
     )

@@ -206,7 +206,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         rows = to_numpy(take(points, some))
         best, score = kernel, -np.inf
         for factor in FACTORS:
-            candidate = Gaussian(scaled(kernel.bandwidth, factor))
+            candidate = kernel.rescaled(factor)
             found = HSICClustering(k, candidate, n_init=STARTS, random_state=0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -282,13 +282,6 @@ class HSICClustering(ClusterMixin, BaseEstimator):
 
     def _assigned(self, Z: np.ndarray) -> np.ndarray:
         return np.argmax((Z - self._mean) @ self._slopes.T + self._levels, axis=1)
-
-
-def scaled(bandwidth: Any, factor: float) -> Any:
-    """A bandwidth, or one a column, times a factor."""
-    if isinstance(bandwidth, tuple | list | np.ndarray):
-        return tuple(float(factor * width) for width in bandwidth)
-    return factor * bandwidth
 
 
 __all__ = ["HSICClustering"]

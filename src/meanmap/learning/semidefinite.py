@@ -25,6 +25,7 @@ from scipy.optimize import minimize
 
 SMALL = 25  # up to this size an interior-point method is fast
 CHUNK = 250  # steps between two looks at the certificate
+PROJECTIONS = 200  # of a matrix, to keep distances
 ROUNDS = 100  # of tensions, for distances kept exactly
 
 
@@ -117,13 +118,30 @@ class Programme:
                 raise RuntimeError(_no_answer("solver_error")) from error
         if A.value is None:
             raise RuntimeError(_no_answer(problem.status))
-        s, Q = np.linalg.eigh((A.value + A.value.T) / 2)
-        V = Q * np.sqrt(np.maximum(s, 0.0))
+        V = _factor((A.value + A.value.T) / 2)
+        if nu is None:
+            V = self._keep_distances(V, M, upper, tol)
         if nu is None:
             tension = np.ravel(kept[0].dual_value)
         else:
             tension = 2 * nu * (np.sum((b @ V) ** 2, axis=1) - d2)
         return self.certified(V, tension, problem.status, tol, problem.solver_stats.num_iters or 0)
+
+    def _keep_distances(self, V: np.ndarray, M: np.ndarray, upper: Any, tol: float) -> np.ndarray:
+        """A factor near V whose distances are kept to a tenth of tol, by alternating projections.
+
+        A programme without an interior leaves an interior-point method a few digits short.
+        """
+        inverse = scipy.linalg.pinv(M)
+        for _ in range(PROJECTIONS):
+            K = V @ V.T
+            off = self.squares - M @ K[upper]
+            if abs(off).max() <= tol / 10:
+                break
+            K[upper] += inverse @ off
+            K.T[upper] = K[upper]
+            V = _factor(K)
+        return V
 
     # --- factors ----------------------------------------------------------------------------------
 
@@ -164,6 +182,12 @@ class Programme:
         options = {"maxiter": most, "maxfun": 2 * most, "ftol": 1e-14, "gtol": 1e-9, "maxcor": 20}
         found = minimize(loss, V.ravel(), jac=True, method="L-BFGS-B", options=options)
         return found.x.reshape(shape), int(found.nit)
+
+
+def _factor(K: np.ndarray) -> np.ndarray:
+    """V with VVᵀ the nearest positive semidefinite matrix."""
+    s, Q = np.linalg.eigh(K)
+    return Q * np.sqrt(np.maximum(s, 0.0))
 
 
 def _no_answer(status: str) -> str:
