@@ -41,7 +41,7 @@ def column_order(
 ) -> list[int] | None:
     """Where each of the known columns stands among those that came; None if they are in order.
 
-    Numbers (0, 1, … where nobody gave names) are matched if they are the same, and else ignored.
+    Numbers (0, 1, …, the default names) are matched if both frames have the same ones.
     """
     if known is None or found is None or known == found:
         return None

@@ -46,7 +46,7 @@ NARROW = 0.8  # of a bandwidth: a prior that asks for more than this is matched 
 RANK = (
     300  # coordinates of a kernel that is narrowed, or of a sample that has more than twice these
 )
-NEAR = 1e-4  # of the prior's largest value: rows of less are no part of it
+NEAR = 1e-4  # of the prior's largest value: rows with less are left out
 PAIRS = 4000  # distances from which a scale is estimated
 STEPS = 100
 ARMIJO = 1e-4

@@ -19,7 +19,7 @@ from meanmap.spaces import Space
 GRID = np.logspace(-8, 1, 28)  # times the mean of k(x, x)
 NESTED = 512  # up to this rank all coordinates take part in choosing a regularisation
 FALLING = 1e-2  # of an error: what it falls by from one λ to the next if it has not settled
-DISTINCT = 0.1  # share of different rows below which equal ones are no copies
+DISTINCT = 0.1  # share of different rows below which equal rows are not taken for copies
 DIFFERENT = 0.05  # equal rows with different targets, for one pair of copies, that are too many
 BUDGET = 5e10  # floating-point operations that the grid may cost before rows are sampled
 

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 import oracles
 from meanmap import stein_discrepancy
-from meanmap.comparison.goodness import autocorrelation_time, goodness_of_fit_test
+from meanmap.comparison.goodness import goodness_of_fit_test, series_memory
 from meanmap.comparison.results import TestResult
 from meanmap.kernels import Gaussian, Laplace, RationalQuadratic
 
@@ -205,13 +205,13 @@ def test_results_unpack_and_read(rng: np.random.Generator) -> None:
 # --- dependent rows ------------------------------------------------------------------------------
 
 
-def test_autocorrelation_times() -> None:
+def test_series_memorys() -> None:
     """(1 + φ)/(1 - φ) for an autoregression; the bar is six standard deviations at φ = 0.9."""
     rng = np.random.default_rng(0)
     for phi in (0.0, 0.5, 0.9):
-        time = autocorrelation_time(chain(20_000, phi, rng)[:, 0])
+        time = series_memory(chain(20_000, phi, rng)[:, 0])
         assert time == pytest.approx((1 + phi) / (1 - phi), rel=0.5)
-    assert autocorrelation_time(np.ones(50)) == 1.0
+    assert series_memory(np.ones(50)) == 1.0
 
 
 def test_dependent_rows_are_noticed(rng: np.random.Generator) -> None:

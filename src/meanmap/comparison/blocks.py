@@ -107,7 +107,7 @@ def _chosen(time: float, total: int, most: int) -> tuple[int, list[str]]:
 def _components(kernel: Kernel, samples: list[Points]) -> list[np.ndarray]:
     """The samples on the first principal components of the kernel, one row per component.
 
-    Each sample has its own mean taken off, so that a difference between them is no memory.
+    Each sample is centred by itself: a difference between the samples does not count as memory.
     """
     sizes = [count(points) for points in samples]
     points = on_host(concatenate(samples) if len(samples) > 1 else samples[0])

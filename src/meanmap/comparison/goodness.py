@@ -15,6 +15,7 @@ import scipy.fft
 from meanmap import checks, plots
 from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy
 from meanmap.comparison import nulls
+from meanmap.comparison.blocks import autocorrelation_time
 from meanmap.comparison.results import Draws, TestResult
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, RationalQuadratic
@@ -333,7 +334,7 @@ def _length(value: Any, S: np.ndarray) -> int:
     n = len(S)
     if isinstance(value, str):
         checks.option(value, "block_length", ("auto",))
-        time = max(autocorrelation_time(column) for column in S.T)
+        time = max(series_memory(column) for column in S.T)
         length = max(1, int(np.ceil((n * (time - 1) ** 2) ** (1 / 3))))
         if n < 40 * time:
             warnings.warn(
@@ -352,11 +353,8 @@ def _length(value: Any, S: np.ndarray) -> int:
     return length
 
 
-def autocorrelation_time(series: np.ndarray) -> float:
-    """1 + 2 Σ of a series' autocorrelations, as long as pairs of them are positive and fall.
-
-    Geyer's (1992) initial monotone sequence.
-    """
+def series_memory(series: np.ndarray) -> float:
+    """The autocorrelation time of a series."""
     n = len(series)
     centred = series - series.mean()
     if n < 4 or not np.any(centred):
@@ -364,9 +362,7 @@ def autocorrelation_time(series: np.ndarray) -> float:
     size = scipy.fft.next_fast_len(2 * n, real=True)
     power = np.abs(scipy.fft.rfft(centred, size)) ** 2
     correlation = scipy.fft.irfft(power, size)[: n // 4 * 2]
-    pairs = (correlation / correlation[0]).reshape(-1, 2).sum(axis=1)
-    falling = np.maximum(np.minimum.accumulate(pairs), 0.0)
-    return max(1.0, float(2 * falling.sum() - 1))
+    return autocorrelation_time(correlation / correlation[0])
 
 
 def _few_points(S: np.ndarray) -> list[str]:

@@ -67,7 +67,7 @@ class Looks:
     _looked_at: tuple[int, ...] = ()
 
     def _look(self, sizes: tuple[int, ...]) -> list[str]:
-        """A warning, and a note, from the second look on; the same rows again are no new look."""
+        """A warning and a note from the second look on; looking again at the same rows is free."""
         if sizes != self._looked_at:
             self._looks, self._looked_at = self._looks + 1, sizes
             if self._looks > 1:

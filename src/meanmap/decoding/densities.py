@@ -55,7 +55,7 @@ def widths(values: np.ndarray, p: np.ndarray) -> np.ndarray:
     more = (4 / ((d + 2) * n)) ** (1 / (d + 4)) / (4 / (3 * n)) ** 0.2
     there = p > NOTHING * p.max()
     found = [likeliest_width(column[there], p[there]) for column in values.T]
-    if min(found) == 0:  # a belief on one point has no scale of its own: then the sample's
+    if min(found) == 0:  # a belief on one point has no scale: the sample's is used
         alike = np.full(len(p), 1 / len(p))
         found = [
             own or likeliest_width(column, alike)

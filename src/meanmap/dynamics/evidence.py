@@ -187,7 +187,7 @@ def flat(points: Any) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class PendingEvidence:
-    """log D of the steps of sequences, computed when somebody asks for it."""
+    """log D of the steps of sequences, computed on first use."""
 
     evidence: Evidence
     predicted: Array  # (b, steps, r), before each step

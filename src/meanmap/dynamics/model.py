@@ -44,7 +44,7 @@ class Model:
     sample: Sample
     motion: Motion
     observations: Space
-    evidence: Evidence | None  # None while settings are tried, where nobody asks for it
+    evidence: Evidence | None  # None while settings are compared, which does not need it
 
     #: Whether the first belief is about the state before the first observation.
     begins_before = False

@@ -244,7 +244,7 @@ def _attempt(runner: Runner, theta: np.ndarray, seeds: Seeds, key: tuple[int, ..
     try:
         raw = runner.simulator(theta.copy(), seeds.generator(*key, 0))
         output = np.atleast_1d(_numbers(raw if runner.summary is None else runner.summary(raw)))
-    except Exception as error:  # whatever somebody's simulator may raise
+    except Exception as error:  # a simulator may raise anything
         return None, f"raised {type(error).__name__}: {str(error)[:100]}"
     if output.size and np.isfinite(output).all():
         return output, ""
