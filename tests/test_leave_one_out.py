@@ -157,6 +157,14 @@ def test_of_any_small_sample(
     assert_allclose(model.operator_.leave_one_out(Y), expected, atol=1e-6)
 
 
+def test_of_a_single_row() -> None:
+    """No other row is there: the answer is finite."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ConditionalEmbedding(Gaussian(1.0), Gaussian(1.0), 1e-2).fit([[0.0]], [[3.0]])
+    assert np.isfinite(model.operator_.leave_one_out(np.array([[3.0]]))).all()
+
+
 def test_rows_without_weight_change_nothing() -> None:
     X, Y, w = pairs(30)
     model = ConditionalEmbedding(Gaussian(1.0), Gaussian(1.0), 1e-2, FULL).fit(X, Y, w)

@@ -64,6 +64,7 @@ COMPUTED = (
     "_typical",
     "_widest",
     "_usual_leverage",
+    "_rest_coordinates",
 )
 FAR = 0.05  # a query whose support is below this lies far from the data
 OUTSIDE = 4.0  # times the variance of answers at training points: beyond them
@@ -307,8 +308,8 @@ class ConditionalOperator:
             back = "" if self._rest is None else ", and returns to the marginal distribution"
             warnings.warn(
                 f"{int(far.sum())} of {len(far)} query points lie outside the data: the answer "
-                f"there is extrapolated{back}. Its variance is more than {OUTSIDE:.0f} times what "
-                "99% of the training points have.",
+                f"there is extrapolated{back}. Training rows say little about it: the variance of "
+                "the answer is far larger than at training points, or hardly any weight is left.",
                 ConflictWarning,
                 stacklevel=5,
             )
@@ -464,8 +465,8 @@ class ConditionalOperator:
         if self._regularization is None:
             raise TypeError(
                 "leave_one_out is known for conditionals fitted to rows, and for posteriors by "
-                '"nonnegative" or "importance"; this one is no ridge regression on rows that are '
-                "kept."
+                '"nonnegative" or "importance"; this one is not a ridge regression on rows that '
+                "are kept."
             )
         centre = self._middle(values)
         image = self.image(values if centre is None else values - centre)
@@ -479,7 +480,8 @@ class ConditionalOperator:
             error = f - fitted
             if self._rest is not None:  # the mean that is restored loses row i too
                 p, missing = self._rest[block], 1 - rows @ self._mass
-                error = error + (missing * p / (1 - p))[:, None] * (f - centre)
+                others = 1 - namespace(p).where(p < 1, p, 0 * p)  # a row alone has none
+                error = error + (missing * p / others)[:, None] * (f - centre)
             parts.append(f - error / left)
         return namespace(parts[0]).concat(parts)
 
