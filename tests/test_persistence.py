@@ -931,7 +931,7 @@ def test_classes_of_another_version(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["__class__", "__dict__", "__init__", "__x", "resolve", "a b", "", "1", "a.b", "_against"],
+    ["__class__", "__dict__", "__init__", "__x", "resolve", "a b", "", "1", "a.b", "against"],
 )
 def test_attributes_that_are_none(name: str, tmp_path: Path) -> None:
     node = {"object": "meanmap.kernels:Gaussian", "state": {"bandwidth": 1.0, name: 2}}

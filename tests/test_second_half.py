@@ -590,7 +590,7 @@ def test_streams_of_different_coordinates_do_not_merge(name: str) -> None:
 
 def sample_of(space: Space) -> Any:
     """A point that the space was fitted to."""
-    return space._sample
+    return space.example_
 
 
 @pytest.mark.parametrize("options", [{"regularization": 1.0}, {"centered": True}])

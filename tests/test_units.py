@@ -302,7 +302,7 @@ def test_the_energy_kernel_takes_a_scale_per_column() -> None:
     for j in range(3):
         moved = X[:3] + step * np.eye(3)[j]
         slope = (Energy(0.5, UNITS)(moved, Y) - Energy(0.5, UNITS)(X[:3], Y)) / step
-        found = Energy(0.5, UNITS)._gradient(X[:3], Y)[:, :, j]
+        found = Energy(0.5, UNITS).gradients(X[:3], Y)[:, :, j]
         assert_allclose(found, slope, rtol=1e-3, atol=1e-6)
 
 

@@ -157,7 +157,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         centered = centering(self.centered, kernel_x)
         kernel_y = kernel_y.resolve(points_y, w)
         space_y, psi_y = placed(kernel_y, bases[1], points_y, w)
-        norms = kernel_y._diagonal(points_y)
+        norms = kernel_y.squared_norms(points_y)
 
         def solve(
             kernel: Kernel, rows: Any, search: bool
@@ -165,7 +165,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             X, phi, k, v = (take(part, rows) for part in (points_x, psi_y, norms, w))
             v = v / namespace(v).sum(v)
             space, psi = placed(kernel.resolve(X, v), bases[0], X, v)
-            nested = isinstance(space._coordinates, Pivots)
+            nested = isinstance(space.map_, Pivots)
             with one_blas_thread(psi.shape[1] < SMALL):
                 solved = regularized_inverse(psi, phi, k, v, given, centered, nested, search)
             return space, psi, *solved
@@ -260,9 +260,9 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         nu = w @ psi_y
         size = min(count(points_x), 2000 if isinstance(given, str) else 1)
         some = np.linspace(0, count(points_x) - 1, size).astype(int)
-        rows = space._transform(take(points_x, some))
+        rows = space.coordinates(take(points_x, some))
         sample = (rows, *(take(part, some) for part in (psi_y, w, norms)))
-        nested = isinstance(space._coordinates, Pivots)
+        nested = isinstance(space.map_, Pivots)
         solved = inverse_from_moments(C, cross, mu, nu, sample, given, centered, nested)
         moments = [B[i:j] for i, j in pairwise(ends[1:])]
         if centered is False:
@@ -354,8 +354,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         x, y = self._sides
         points_x, points_y = self._seen.rows.points
         self._sides = (
-            Side(x.space, points_x, x.space._transform(points_x)),
-            Side(y.space, points_y, y.space._transform(points_y)),
+            Side(x.space, points_x, x.space.coordinates(points_x)),
+            Side(y.space, points_y, y.space.coordinates(points_y)),
         )
         self.weights_ = checks.weights(None, points_x, float_like(points_x))
 
@@ -525,7 +525,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             w = self.weights_
             with one_blas_thread(y.coordinates.shape[1] < SMALL):
                 spectrum = Spectrum.of(y.coordinates.T @ (w[:, None] * y.coordinates))
-                targets, norms, mu = x.coordinates, self.kernel_x_._diagonal(x.points), None
+                targets, norms, mu = x.coordinates, self.kernel_x_.squared_norms(x.points), None
                 if self.centered is not False:
                     targets, norms = centre_targets(targets, norms, w @ targets)
                     mu = w @ y.coordinates
@@ -576,13 +576,13 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         kernel = kernel.resolve(trained, self.weights_)
         points = kernel.check(target, "y", trained)
         space = Space(kernel)
-        psi = space._place(kernel, trained, self.weights_)
+        psi = space.place(kernel, trained, self.weights_)
         answers = operator.functional(lambda _: psi)(operator.source.kernel_.check(X, "X"))
         checks.same_length([("X", answers), ("y", points)])
         xp = namespace(answers)
         losses = (
-            kernel._diagonal(points)
-            - 2 * xp.sum(space._transform(points) * answers, axis=1)
+            kernel.squared_norms(points)
+            - 2 * xp.sum(space.coordinates(points) * answers, axis=1)
             + xp.sum(answers * answers, axis=1)
         )
         return float(checks.sample_weights(sample_weight, points, losses) @ losses)

@@ -150,7 +150,7 @@ class ConditionalOperator:
     @cached_property
     def _coordinates(self) -> Array:
         known = self._known_coordinates
-        return self.target._transform(self.atoms) if known is None else known
+        return self.target.coordinates(self.atoms) if known is None else known
 
     @property
     def _rows(self) -> Array:
@@ -200,7 +200,7 @@ class ConditionalOperator:
     # --- queries ------------------------------------------------------------------------------
 
     def _features(self, points: Points) -> Array:
-        features = self._with_intercept(self.source._transform(points), None)
+        features = self._with_intercept(self.source.coordinates(points), None)
         self._warn_if_far(points, features)
         return self._limited(features)
 
@@ -227,8 +227,8 @@ class ConditionalOperator:
         """
         xp, bar = namespace(features), OUTSIDE * variance
         missed = xp.zeros_like(features[:, 0])
-        if self.source._coordinates.projects and self._regularization:
-            missed = self._missed(features, self.source.kernel_._diagonal(points))
+        if self.source.map_.projects and self._regularization:
+            missed = self._missed(features, self.source.kernel_.squared_norms(points))
         found = to_numpy(missed)
         looked, little = np.ones(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
         if not self._intercept:
@@ -266,7 +266,7 @@ class ConditionalOperator:
             return None
         known = self._known_rows
         if isinstance(known, Deferred):
-            psi = self.source._transform(take(known.points, some))
+            psi = self.source.coordinates(take(known.points, some))
             rows = self._with_intercept(psi, None)
         else:
             rows = take(known, some)
@@ -274,7 +274,7 @@ class ConditionalOperator:
         left = np.maximum(1 - to_numpy(take(self._scale, some)) * v, ALONE)
         mass = np.ones(1) if self._intercept else to_numpy(rows @ self._mass)
         widest = float(np.quantile(v / left, 0.99))
-        if self.source._coordinates.projects and self._regularization:
+        if self.source.map_.projects and self._regularization:
             missed, alone = self._missed_at(some, rows)
             coarse = float(np.quantile(v / left + missed, 0.99))
             widest = max(widest, min(coarse, alone / OUTSIDE))
@@ -284,9 +284,9 @@ class ConditionalOperator:
         """What coordinates miss of training rows, and of a point that has no support."""
         kernel, known = self.source.kernel_, self._known_rows
         if isinstance(known, Deferred):
-            diagonal = kernel._diagonal(take(known.points, some))
+            diagonal = kernel.squared_norms(take(known.points, some))
         elif kernel.bounded:  # only coordinates are kept; nearly all of these have one value
-            diagonal = kernel._diagonal(self.source._sample) + 0 * rows[:, 0]
+            diagonal = kernel.squared_norms(self.source.example_) + 0 * rows[:, 0]
         else:
             psi = rows[:, : self.source.rank_]
             size = namespace(psi).sum(psi * psi, axis=1)
@@ -299,10 +299,10 @@ class ConditionalOperator:
         far = None
         if self._widest is not None:
             far = self._beyond(points, features, *self._widest)
-        if self._regularization in (None, 0.0) and self.source._coordinates.projects:
+        if self._regularization in (None, 0.0) and self.source.map_.projects:
             psi = features[:, : self.source.rank_]
             size = namespace(psi).sum(psi * psi, axis=1)
-            alone = to_numpy(size < FAR * self.source.kernel_._diagonal(points))
+            alone = to_numpy(size < FAR * self.source.kernel_.squared_norms(points))
             far = alone if far is None else far | alone
         if far is not None and far.any():
             back = "" if self._rest is None else ", and returns to the marginal distribution"
@@ -315,18 +315,18 @@ class ConditionalOperator:
             )
 
     def _rows_of(self, x: Any) -> tuple[Array, bool]:
-        points, single = self.source.kernel_.rows(x, self.source._sample)
+        points, single = self.source.kernel_.rows(x, self.source.example_)
         return self._features(points), single
 
     def _points_of(self, x: Any) -> Array:
-        return self._features(self.source.kernel_.check(x, "X", self.source._sample))
+        return self._features(self.source.kernel_.check(x, "X", self.source.example_))
 
     def given(self, x: Any) -> Embedding:
         """The embedding of the conditional distribution at x.
 
         Rows of points give a batch of embeddings, a single point gives one.
         """
-        points, single = self.source.kernel_.rows(x, self.source._sample)
+        points, single = self.source.kernel_.rows(x, self.source.example_)
         with one_blas_thread(not single):
             features = self._features(points)
             return self._answer(features[0] if single else features)
@@ -512,9 +512,11 @@ class ConditionalOperator:
         if prior._space is self.source:
             coordinates = prior.coordinates
         else:
-            like = self.source._sample
+            like = self.source.example_
             atoms = prior.atoms_for(self.source.kernel_, "the prior's atoms", like)
-            coordinates = self.source._mean(atoms, asarray(prior.weights, float_like(like)))
+            coordinates = self.source.mean_coordinates(
+                atoms, asarray(prior.weights, float_like(like))
+            )
         mass = asarray(prior.mass, coordinates) if self._intercept else None
         return self._with_intercept(coordinates, mass)
 
@@ -693,9 +695,9 @@ class PosteriorOperator(ConditionalOperator):
     def source_coordinates(self, prior: Any) -> Array:
         """A mixture of observations, those that ask for too much replaced as in `given`."""
         prior = as_embedding(prior, self.source)
-        like = self.source._sample
+        like = self.source.example_
         atoms = self.source.kernel_.check(prior.atoms, "the prior's atoms", like)
-        features = self._with_less_leverage(self.source._transform(atoms))[0]
+        features = self._with_less_leverage(self.source.coordinates(atoms))[0]
         return asarray(prior.weights, features) @ features
 
 
@@ -739,7 +741,7 @@ class ReweightedOperator(ConditionalOperator):
 
     def push(self, prior: Any) -> Embedding:
         prior = as_embedding(prior, self.source)
-        like = self.source._sample
+        like = self.source.example_
         atoms = prior.atoms_for(self.source.kernel_, "the prior's atoms", like)
         answers = self._answer(self._features(atoms))
         alpha = asarray(prior.weights, answers.weights)
@@ -786,4 +788,4 @@ def as_embedding(prior: Any, space: Space) -> Embedding:
     if isinstance(prior, Embedding):
         return prior
     kernel: Kernel = space.kernel_
-    return embed(kernel.check(prior, "prior", space._sample), basis=space)
+    return embed(kernel.check(prior, "prior", space.example_), basis=space)

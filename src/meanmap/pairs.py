@@ -30,7 +30,7 @@ def gate(points: Any, kernel: Any, basis: Any, name: str) -> tuple[Points, Kerne
     if isinstance(basis, Space) and hasattr(basis, "kernel_") and kernel is None:
         kernel = basis.kernel_
     kernel = as_kernel(kernel, points, name)
-    like = basis._sample if isinstance(basis, Space) and hasattr(basis, "kernel_") else None
+    like = basis.example_ if isinstance(basis, Space) and hasattr(basis, "kernel_") else None
     return kernel.check(points, name, like, "the fitted space"), kernel
 
 
@@ -111,9 +111,9 @@ def placed(kernel: Kernel, basis: Any, points: Points, w: Array) -> tuple[Space,
     """A fitted space and the points' coordinates in it."""
     if isinstance(basis, Space) and hasattr(basis, "kernel_"):
         same_kernel(basis.kernel_, kernel)
-        return basis, basis._transform(points)
+        return basis, basis.coordinates(points)
     space = Space(kernel, basis)
-    return space, space._place(kernel, points, w)
+    return space, space.place(kernel, points, w)
 
 
 def known_rank(basis: Any) -> int:
@@ -131,9 +131,9 @@ def placed_moments(
     """A fitted space, `Σ wψψᵀ` and `Σ w v ψᵀ`, without ψ of every point."""
     if isinstance(basis, Space):
         same_kernel(basis.kernel_, kernel)
-        return basis, *basis._coordinates.moments(points, w, values)
+        return basis, *basis.map_.moments(points, w, values)
     space = Space(kernel, basis)
-    return space, *space._place_moments(kernel, points, w, values)
+    return space, *space.place_moments(kernel, points, w, values)
 
 
 def looks_like_classes(y: Any) -> bool:

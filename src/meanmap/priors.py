@@ -74,7 +74,7 @@ def nonnegative_weights(
     some = None if narrow is None else near_rows(narrow, points, atoms, alpha)
     if some is None and rows.shape[1] <= 2 * RANK:
         some, psi = np.arange(count(points)), rows
-        m = prior.coordinates if prior.space is space else space._mean(atoms, alpha)
+        m = prior.coordinates if prior.space is space else space.mean_coordinates(atoms, alpha)
     else:
         kernel = space.kernel_ if some is None or narrow is None else narrow
         some = np.arange(count(points)) if some is None else some
@@ -191,7 +191,7 @@ def near_rows(kernel: Kernel, points: Points, atoms: Points, alpha: Array) -> np
     """Which rows have a part in the prior; None where it lies outside of all of them."""
     some = np.linspace(0, count(atoms) - 1, min(count(atoms), 2000)).astype(int)
     size = abs(take(alpha, some))
-    values = to_numpy(kernel._matmul(points, take(atoms, some), size))
+    values = to_numpy(kernel.gram_times(points, take(atoms, some), size))
     near = np.flatnonzero(values > NEAR * values.max())
     total = float(namespace(size).sum(size))
     return near if values.max() > NEAR * total and len(near) > 1 else None
@@ -205,7 +205,7 @@ def joint_coordinates(
     space = Space(kernel, PivotedCholesky(1e-11, max_rank=min(RANK, count(both))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)
-        psi = space._place(kernel, both, checks.weights(None, both, float_like(both)))
+        psi = space.place(kernel, both, checks.weights(None, both, float_like(both)))
     n = count(points)
     return psi[:n], alpha @ psi[n:]
 

@@ -79,7 +79,7 @@ def one_prior(prior: Any, x: Side) -> Embedding:
         raise ValueError(
             f"expected one prior, got a batch of {len(prior)}; apply the rule to each of them."
         )
-    return prior.moved_to(x.space.kernel_, x.space._sample)
+    return prior.moved_to(x.space.kernel_, x.space.example_)
 
 
 def prior_weights(conditional: ConditionalEmbedding, prior: Any) -> Array:

@@ -308,7 +308,7 @@ def marginal_consistency(
     """
     reference = reference_kernel(x.space.kernel_, x.points).resolve(x.points, w)
     points = reference.check(x.points, "X")
-    psi = Space(reference)._place(reference, points, w)
+    psi = Space(reference).place(reference, points, w)
     squared = method == "squared"
     scale = float(namespace(w).sum(w[:, None] * y.coordinates * y.coordinates))
     grid = scale * GRID if not squared else scale**2 * GRID**2

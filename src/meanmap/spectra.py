@@ -43,8 +43,8 @@ class OperatorSpectrum:
 
     def functions(self, x: Any) -> Array:
         """The eigenfunctions at rows of points, one a column, of mean square one on the sample."""
-        points = self._space.kernel_.check(x, "x", self._space._sample)
-        psi = self._space._transform(points)
+        points = self._space.kernel_.check(x, "x", self._space.example_)
+        psi = self._space.coordinates(points)
         return like(to_numpy(psi) @ self._vectors, psi)
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
@@ -68,21 +68,21 @@ def operator_spectrum(
     lag = checks.positive(lag, "lag", "It is the time between x and y.")
     space = operator.source
     atoms: Array = space.kernel_.check(
-        operator.atoms, "the atoms of Y", space._sample, "the space of X"
+        operator.atoms, "the atoms of Y", space.example_, "the space of X"
     )
-    A = to_numpy(operator.image(space._transform(atoms)))[:, : space.rank_]
+    A = to_numpy(operator.image(space.coordinates(atoms)))[:, : space.rank_]
     values, vectors = np.linalg.eig(A.T)
     order = np.argsort(-abs(values))[: len(values) if n is None else n]
     values, vectors = values[order], vectors[:, order]
     if abs(values.imag).max(initial=0.0) <= 1e-12 * abs(values).max(initial=1.0):
         values, vectors = values.real, vectors.real
-    seen = to_numpy(space._transform(sample)) @ vectors
+    seen = to_numpy(space.coordinates(sample)) @ vectors
     size = np.sqrt((abs(seen) ** 2).sum(axis=0) / count(sample))
     vectors = vectors / np.where(size > 0, size, 1.0)
     magnitude = np.clip(abs(values), 1e-300, None)
     with np.errstate(divide="ignore"):
         timescales = np.where(magnitude < 1, -lag / np.log(np.minimum(magnitude, 1.0)), np.inf)
-    numbers = float_like(space._sample)
+    numbers = float_like(space.example_)
     return OperatorSpectrum(like(values, numbers), like(timescales, numbers), space, vectors)
 
 

@@ -162,11 +162,11 @@ def _fed(model: Any, batch: Any, number: int) -> None:
 def sum_over(spaces: tuple[Space, ...], points: Points, w: Array) -> Array:
     """`Σ w ψ(x)`, or `Σ w ψ(x) ψ(y)ᵀ` for pairs, a block at a time."""
     if len(spaces) == 1:
-        return spaces[0]._mean(points, w)
+        return spaces[0].mean_coordinates(points, w)
     sums = []
     for block in spans(count(points), BLOCK):
         pairs = zip(spaces, take(points, block), strict=True)
-        left, right = (space._transform(part) for space, part in pairs)
+        left, right = (space.coordinates(part) for space, part in pairs)
         sums.append(left.T @ (w[block][:, None] * right))
     return sum(sums[1:], sums[0])
 
@@ -191,7 +191,7 @@ def _total_of_chunk(
     number: int, rows: tuple[Any, ...], kernel: Kernel, spaces: tuple[Space, ...], paired: bool
 ) -> Total:
     parts, w = rows[: len(spaces)], rows[len(spaces) :]
-    like = tuple(space._sample for space in spaces)
+    like = tuple(space.example_ for space in spaces)
     points = kernel.check(parts if paired else parts[0], "X", like if paired else like[0])
     given = w[0] if w else None
     weights = checks.sample_weights(given, points, float_like(points))
@@ -328,11 +328,11 @@ class RunningEmbedding(BaseEstimator):
             if isinstance(basis, Space):
                 check_is_fitted(basis)
                 same_kernel(basis.kernel_, k)
-                k.check(part, "X", basis._sample, "the given space")
+                k.check(part, "X", basis.example_, "the given space")
                 spaces.append(basis)
                 continue
             space = Space(k, basis)
-            space._place(k, part, w)
+            space.place(k, part, w)
             spaces.append(space)
         return tuple(spaces)
 

@@ -72,7 +72,7 @@ class Sums:
         parts = []
         for block in spans(n, BLOCK):
             x, y = take(X, block), take(Y, block)
-            psi_x, psi_y = space_x._transform(x), space_y._transform(y)
+            psi_x, psi_y = space_x.coordinates(x), space_y.coordinates(y)
             w = np.ones(count(x)) if weights is None else weights[block]
             w = asarray(w, psi_x)
             weighted = w[:, None] * psi_x
@@ -111,10 +111,10 @@ class Frame:
     @classmethod
     def of(cls, space: Space, points: Points) -> Frame:
         """The pivots of a space; for other coordinates, as many of the points as it takes."""
-        fitted = space._coordinates
+        fitted = space.map_
         if isinstance(fitted, Pivots):
             return cls(fitted.points, fitted.factor)
-        return cls._spanning(points, space._transform(points))
+        return cls._spanning(points, space.coordinates(points))
 
     @classmethod
     def _spanning(cls, points: Points, psi: Array) -> Frame:
@@ -128,7 +128,7 @@ class Frame:
         """This frame, with some of the points added while it does not span the whole space."""
         if self.coordinates.shape[0] >= space.rank_:
             return self
-        psi = namespace(self.coordinates).concat([self.coordinates, space._transform(points)])
+        psi = namespace(self.coordinates).concat([self.coordinates, space.coordinates(points)])
         return self._spanning(concatenate([self.points, points]), psi)
 
     def weights(self, coordinates: Array) -> Array:
@@ -190,8 +190,8 @@ def seen_of(
     X: Any, Y: Any, sample_weight: Any, space_x: Space, space_y: Space, kernel_y: Any, seed: int
 ) -> Seen:
     """What is kept of a batch of rows, of the kind that the spaces were fitted to."""
-    points_x = space_x.kernel_.check(X, "X", space_x._sample)
-    points_y = space_y.kernel_.check(as_target(Y, kernel_y)[0], "y", space_y._sample)
+    points_x = space_x.kernel_.check(X, "X", space_x.example_)
+    points_y = space_y.kernel_.check(as_target(Y, kernel_y)[0], "y", space_y.example_)
     checks.same_length([("X", points_x), ("y", points_y)])
     checks.sample_weights(sample_weight, points_x, float_like(points_x))
     w = None if sample_weight is None else to_numpy(to_float(checks.plain(sample_weight, "w")))
@@ -214,7 +214,7 @@ def _fingerprint(points: Points) -> int:
 
 def same_space(a: Space, b: Space) -> bool:
     """Whether two spaces have the same kernel and the same coordinates."""
-    return a is b or (a.kernel_ == b.kernel_ and same_state(a._coordinates, b._coordinates))
+    return a is b or (a.kernel_ == b.kernel_ and same_state(a.map_, b.map_))
 
 
 def same_state(a: Any, b: Any) -> bool:

@@ -64,7 +64,7 @@ def test_nystroem_is_the_projection_on_its_landmarks(kernel: Kernel, sampling: s
     X, Q = sample(0, 300), sample(1, 40)
     space = Space(kernel, Nystroem(30, sampling, random_state=0))
     Z = space.fit_transform(X)
-    P = space._coordinates.points
+    P = space.map_.points
     assert Z.shape == (300, space.rank_) and space.rank_ == len(P) <= 30
     # k(x, P) k(P, P)⁺ k(P, x'), in the obvious way
     inverse = np.linalg.pinv(kernel(P), rcond=1e-13, hermitian=True)
@@ -215,7 +215,7 @@ def test_uniform_landmarks_follow_the_weights() -> None:
     X = np.concatenate([sample(0, 500), sample(1, 500) + 20])
     w = np.repeat([1.0, 1e-9], 500)
     space = Space(Gaussian(1.0), Nystroem(40, random_state=0)).fit(X, sample_weight=w)
-    assert (space._coordinates.points < 10).all()
+    assert (space.map_.points < 10).all()
 
 
 # --- landmarks, seeds, refusals ------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_given_landmarks_are_honoured() -> None:
     X, P = sample(0, 100), np.array([[0.0, 0.0], [1.0, 1.0], [-2.0, 0.5]])
     space = Space(Gaussian(1.0), Nystroem(landmarks=P)).fit(X)
     assert space.rank_ == 3
-    found = space._coordinates.points
+    found = space.map_.points
     assert_array_equal(found[np.lexsort(found.T)], P[np.lexsort(P.T)])
     at = space.transform(P)
     assert_allclose(at @ at.T, Gaussian(1.0)(P), atol=1e-12)
@@ -414,8 +414,8 @@ def test_moments_are_those_of_the_coordinates(basis: Any, even: bool) -> None:
     w = np.ones(50_000) if even else np.random.default_rng(2).exponential(size=50_000)
     w /= w.sum()
     stored, streamed = Space(kernel, basis), Space(kernel, basis)
-    Z = stored._place(kernel, X, w)
-    C, B = streamed._place_moments(kernel, X, w, V)
+    Z = stored.place(kernel, X, w)
+    C, B = streamed.place_moments(kernel, X, w, V)
     assert_allclose(C, Z.T @ (w[:, None] * Z), atol=1e-12)
     assert_allclose(B, V.T @ (w[:, None] * Z), atol=1e-12)
     assert streamed.rank_ == stored.rank_
@@ -440,8 +440,8 @@ def test_moments_put_off_a_solve_only_where_it_costs_no_digits(
 ) -> None:
     X, w = sample(1, 3_000, landmarks.shape[1]), np.full(3_000, 1 / 3_000)
     space = Space(kernel, Nystroem(landmarks=landmarks))
-    Z = space._place(kernel, X, w)
-    fitted = space._coordinates
+    Z = space.place(kernel, X, w)
+    fitted = space.map_
     C, B = fitted.moments(X, w, X)
     assert space.rank_ > 500
     assert (fitted._must_solve < space.rank_) == delayed
@@ -527,7 +527,7 @@ def test_torch_in_torch_out(basis: Any) -> None:
     assert single.transform(torch.asarray(Q, dtype=torch.float32)).dtype == torch.float32
     V = torch.asarray(sample(2, 60, 1))
     w = torch.full((60,), 1 / 60, dtype=torch.float64)
-    C, B = Space(Gaussian(1.0), basis)._place_moments(Gaussian(1.0), torch.asarray(X), w, V)
+    C, B = Space(Gaussian(1.0), basis).place_moments(Gaussian(1.0), torch.asarray(X), w, V)
     own = there.transform(torch.asarray(X))
     assert_allclose(C.numpy(), (own.T @ own / 60).numpy(), atol=1e-12)
     assert_allclose(B.numpy(), (V.T @ own / 60).numpy(), atol=1e-12)
@@ -562,6 +562,6 @@ def test_in_single_precision_pivots_stay_pivots(seed: int) -> None:
     rng = np.random.default_rng(seed)
     y = np.minimum(np.exp(rng.normal(0.8, 0.6, size=(1500, 1))), 4.4).astype(np.float32)
     space = Space(Gaussian("0.5*median")).fit(y)
-    assert (np.diagonal(space._coordinates.factor) > 0).all()
+    assert (np.diagonal(space.map_.factor) > 0).all()
     psi = space.transform(y[:200])
     assert np.abs(psi @ psi.T - space.kernel_(y[:200])).max() < 1e-3

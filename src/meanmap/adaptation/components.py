@@ -180,8 +180,8 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         check_is_fitted(self, "components_")
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
             X = seen_columns(self, X)
-        points = self.kernel_.check(X, "X", self.space_._sample)
-        psi = to_numpy(self.space_._transform(points))
+        points = self.kernel_.check(X, "X", self.space_.example_)
+        psi = to_numpy(self.space_.coordinates(points))
         return in_kind((psi - self.mean_) @ self.components_.T, points)
 
     def plot(self, X: Any, y: Any = None, ax: Any = None) -> Any:

@@ -232,7 +232,7 @@ class KernelMeanMatching(BaseEstimator):
     def weights(self, X: Any) -> Array:
         """β of other rows: the estimated ratio of the densities of test and training there."""
         if is_chunked(X):
-            return answered(X, self.weights, self._ratio(take(self.space_._sample, slice(0, 1))))
+            return answered(X, self.weights, self._ratio(take(self.space_.example_, slice(0, 1))))
         return in_kind(self._ratio(X), X)
 
     def _ratio(self, X: Any) -> np.ndarray:
@@ -242,7 +242,7 @@ class KernelMeanMatching(BaseEstimator):
                 "with ridge=0 weights belong to training rows alone and are no function. Fit with "
                 'ridge="auto" or a positive number.'
             )
-        psi = to_numpy(self.space_._transform(self.kernel_.check(X, "X", self.space_._sample)))
+        psi = to_numpy(self.space_.coordinates(self.kernel_.check(X, "X", self.space_.example_)))
         return self._scaled(self._programme.elsewhere(self._solution, psi))
 
     def _scaled(self, beta: np.ndarray) -> np.ndarray:
@@ -273,7 +273,7 @@ def placed(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndar
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)
         uniform = checks.weights(None, points, float_like(points))
-        return space, to_numpy(space._place(kernel, points, uniform))
+        return space, to_numpy(space.place(kernel, points, uniform))
 
 
 def stated(

@@ -296,7 +296,7 @@ class LocationScaleShift(BaseEstimator):
                     f"y: {values[new].tolist()[0]!r} is no class of the training rows, so that it "
                     f"has no scale and location. Known are {known}."
                 )
-        scale, location = self._line(with_constant(to_numpy(self._space._transform(points))))
+        scale, location = self._line(with_constant(to_numpy(self._space.coordinates(points))))
         return in_kind(table * scale + location, X)
 
     def plot(self, ax: Any = None) -> Any:

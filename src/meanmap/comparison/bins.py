@@ -258,7 +258,7 @@ class BinnedGram:
             diagonal += np.bincount(here, weights=np.sum(psi * psi, axis=1), minlength=s)
             second += psi.T @ psi
 
-        space._coordinates.for_each_block(arranged, work)
+        space.map_.for_each_block(arranged, work)
         bins, diagonal, second = sums.total()
         return cls((bins @ bins.T)[None], diagonal[None], np.array([np.sum(second**2)]))
 

@@ -113,7 +113,7 @@ def _components(kernel: Kernel, samples: list[Points]) -> list[np.ndarray]:
     points = on_host(concatenate(samples) if len(samples) > 1 else samples[0])
     rows = np.linspace(0, sum(sizes) - 1, min(sum(sizes), LANDMARKS)).astype(int)
     landmarks = take(points, rows)
-    psi = kernel._matmul(points, landmarks, orthonormal_functions(kernel, landmarks))
+    psi = kernel.gram_times(points, landmarks, orthonormal_functions(kernel, landmarks))
     parts = [part - part.mean(axis=0) for part in np.split(psi, np.cumsum(sizes)[:-1])]
     spectrum = Spectrum.of(sum(psi.T @ psi for psi in parts))
     strong = spectrum.values > WEAK * spectrum.values.max(initial=0.0)

@@ -115,11 +115,11 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
     root = orthonormal_functions(kernel, P)
     if not root.size:
         return kernel
-    psi = kernel._matmul(points, P, root)  # the coordinates of all points
+    psi = kernel.gram_times(points, P, root)  # the coordinates of all points
     mean = psi.mean(axis=0)
     centred = psi - mean
     covariance = Spectrum.of(centred.T @ centred / n)
-    trace = float(np.mean(kernel._diagonal(points))) - mean @ mean
+    trace = float(np.mean(kernel.squared_norms(points))) - mean @ mean
     ridge = SHARE * trace
     strong = covariance.values > SHARE * ridge  # what is weaker is hardly changed
     if trace <= 0 or not strong.any():
@@ -130,7 +130,7 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
 
 def orthonormal_functions(kernel: Kernel, P: Points) -> np.ndarray:
     """Weights on the functions k(p, ·) that make them orthonormal, a column per function."""
-    gram = Spectrum.of(kernel._gram(P, P))
+    gram = Spectrum.of(kernel.gram_matrix(P, P))
     kept = gram.values > max(gram.cutoff, 0.0)
     return gram.vectors[:, kept] / np.sqrt(gram.values[kept])
 
@@ -165,8 +165,8 @@ def optimized(X: Points, Y: Points, rng: np.random.Generator) -> tuple[Kernel, P
     ratios = []
     grid = [wide.rescaled(2.0**power) for power in np.arange(-5, 2.01, 0.5)]
     for kernel in grid:
-        H = kernel._gram(A, A) + kernel._gram(B, B)
-        cross = kernel._gram(A, B)
+        H = kernel.gram_matrix(A, A) + kernel.gram_matrix(B, B)
+        cross = kernel.gram_matrix(A, B)
         H -= cross + cross.T
         ratios.append(_power_ratio(H))
     return grid[int(np.argmax(ratios))], X, Y

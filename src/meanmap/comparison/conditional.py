@@ -156,7 +156,7 @@ def remarks(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[
     """What a reader should know of the regressions."""
     x, y = (f"{side.ridge.regularization:.2g}" for side in sides)
     notes = [f"Regularisation {x} and {y}."]
-    missing = max(space.residual_ * space._coordinates.projects for space in spaces)
+    missing = max(space.residual_ * space.map_.projects for space in spaces)
     if missing > VISIBLE:
         notes.append(f"The coordinates miss up to {missing:.1%} of a kernel's trace.")
     return tuple(notes)
@@ -271,8 +271,8 @@ class ConditionalDependence:
         named = zip(self.kernels, (x, y, z), self.like, "xyz", strict=True)
         (x, single), (y, _), (z, _) = (k.rows(p, like, name) for k, p, like, name in named)
         checks.same_length([("x", x), ("y", y), ("z", z)])
-        a = self.sides[0].left(z, self.spaces[0]._transform(self.pair(x, z)))
-        b = self.sides[1].left(z, self.spaces[1]._transform(y))
+        a = self.sides[0].left(z, self.spaces[0].coordinates(self.pair(x, z)))
+        b = self.sides[1].left(z, self.spaces[1].coordinates(y))
         R_x, R_y = self._residuals
         value = np.einsum("ij,ij->i", a @ (R_x.T @ R_y / len(R_x)), b)
         return value[0] if single else value
@@ -398,7 +398,7 @@ class ConditionalDifference:
         y, _ = ky.rows(y, self.first[1], "y")
         checks.same_length([("x", x), ("y", y)])
         values = [
-            np.einsum("ij,ij->i", np.asarray(model.weights(x)), ky._gram(y, Y))
+            np.einsum("ij,ij->i", np.asarray(model.weights(x)), ky.gram_matrix(y, Y))
             for model, (_, Y) in zip(self._models, (self.first, self.second), strict=True)
         ]
         value = values[0] - values[1]

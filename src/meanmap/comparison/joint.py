@@ -171,7 +171,7 @@ class LandmarkProducts(Products):
             )
         self._factor = fitted.factor
         self._parts = [
-            k._gram(p, at) for k, p, at in zip(kernels, samples, fitted.points, strict=True)
+            k.gram_matrix(p, at) for k, p, at in zip(kernels, samples, fitted.points, strict=True)
         ]
         self._product = np.prod([part.mean(axis=0) for part in self._parts], axis=0)
         # a square whose root is exact to some epsilons of the embedding of the marginals' product

@@ -162,7 +162,7 @@ def eigenvalues(kernel: Kernel, points: Points, basis: Basis | None) -> np.ndarr
         kernel, basis = Centred.at_mean(kernel, points), PivotedCholesky(tol=SMALLEST)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)
-        psi = Space(kernel, basis)._place(kernel, points, np.full(n, 1 / n))
+        psi = Space(kernel, basis).place(kernel, points, np.full(n, 1 / n))
     psi = psi - psi.mean(axis=0)
     values = Spectrum.of(psi.T @ psi / n).values[::-1]
     return np.maximum(values, 0.0)

@@ -87,7 +87,7 @@ class Permutations(Source):
         self._kept = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
         if self._kept:
             self._grams = [
-                [kernel._gram(points, points) for kernel in family.kernels]
+                [kernel.gram_matrix(points, points) for kernel in family.kernels]
                 for family, points in ((families[0], X), (families[1], Y))
             ]
 
@@ -202,7 +202,7 @@ class Signs(Source):
         U-centred (Székely and Rizzo 2014): with the usual centring the products off the diagonal
         have a mean that signs would not reproduce.
         """
-        compare_x, compare_y = kx._against(X), ky._against(Y)
+        compare_x, compare_y = kx.against(X), ky.against(Y)
         room_x, room_y = Buffers(X), Buffers(Y)
         total = Sums((bins[-1] + 1, bins[-1] + 1))
         centres = [

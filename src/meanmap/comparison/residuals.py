@@ -50,7 +50,7 @@ def placed(
     n = count(points)
     if basis is not None or not isinstance(choose_basis(kernel, points), PivotedCholesky):
         space = Space(kernel, basis)
-        return space, np.asarray(space._place(kernel, points, np.full(n, 1 / n)), dtype=np.float64)
+        return space, np.asarray(space.place(kernel, points, np.full(n, 1 / n)), dtype=np.float64)
     kernel = centring.centred(kernel, points) if centred else kernel
     return _coarse(kernel, points, PivotedCholesky(tol=TOLERANCE, max_rank=MAX_RANK))
 
@@ -60,7 +60,7 @@ def _coarse(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.nda
     space = Space(kernel, basis)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)
-        rows = space._place(kernel, points, np.full(count(points), 1 / count(points)))
+        rows = space.place(kernel, points, np.full(count(points), 1 / count(points)))
     return space, np.asarray(rows, dtype=np.float64)
 
 
@@ -222,13 +222,13 @@ class Conditioning:
             if not self.adaptive:
                 space, rows, spectrum = self._plain
                 ridge = Ridge.of(rows, targets, given, spectrum)
-                return Conditioned(ridge, targets, guide, self._near(rows), space._transform)
+                return Conditioned(ridge, targets, guide, self._near(rows), space.coordinates)
             metric = learned_metric(self.points, guide)
             points = self.points @ metric
             space, rows = placed(learned_width(points, guide), points, self.basis)
             ridge = Ridge.of(rows, targets, given, None)
             near = self._near(rows)  # not in the metric, which was learned from the same rows
-            return Conditioned(ridge, targets, guide, near, lambda z: space._transform(z @ metric))
+            return Conditioned(ridge, targets, guide, near, lambda z: space.coordinates(z @ metric))
 
     def _near(self, rows: np.ndarray) -> np.ndarray:
         """Rows whose distances say what is near: numbers in units of their spread, or features."""
@@ -299,11 +299,11 @@ def _metric_step(Z: np.ndarray, targets: np.ndarray, more: bool) -> tuple[float,
     d = Z.shape[1]
     if not more:
         return ridge.error, np.zeros((d, d))
-    pivots = space._coordinates
+    pivots = space.map_
     assert isinstance(pivots, Pivots)
     # f(z) = Σ k(z, p) a_p over pivots p, and ∇k(z, p) = -k(z, p) (z - p)/σ²
     a = solve_triangular(pivots.factor, ridge.slopes(targets), transpose=True)
-    P, K = pivots.points, kernel._gram(Z, pivots.points)
+    P, K = pivots.points, kernel.gram_matrix(Z, pivots.points)
     values = K @ a
     slopes = np.stack([Z[:, [j]] * values - K @ (P[:, [j]] * a) for j in range(d)])
     flat = slopes.reshape(d, -1)

@@ -260,7 +260,7 @@ def _source(
     if basis is not None:
         n = count(pooled)
         space = Space(kernels[0], basis)
-        space._place_moments(kernels[0], pooled, np.full(n, 1 / n), np.ones((n, 1)))
+        space.place_moments(kernels[0], pooled, np.full(n, 1 / n), np.ones((n, 1)))
         gram = bins.BinnedGram.in_coordinates(space, pooled, layout).centred(layout)
     elif layout.bins > bins.MOST and null != "wild":
         return StreamedExchange(family, pooled, layout, estimator, kind, memory, progress)

@@ -77,7 +77,7 @@ class Dependence:
         kx, ky = self.kernels
         x, single = kx.rows(x, self.X)
         y, _ = ky.rows(y, self.Y, "y")
-        a, b = kx._gram(x, self.X), ky._gram(y, self.Y)
+        a, b = kx.gram_matrix(x, self.X), ky.gram_matrix(y, self.Y)
         mean = partial(namespace(a).mean, axis=1)
         value = mean(a * b) - mean(a) * mean(b)
         return value[0] if single else value

@@ -31,7 +31,7 @@ def density(atoms: Array, p: np.ndarray, x: Array, bandwidth: Any = None) -> Arr
     """`Σ pᵢ N(x; xᵢ, diag(h²))` at the points x, for one row of probabilities p."""
     h = scales(atoms, p) if bandwidth is None else given(bandwidth, atoms.shape[1])
     total = prod(width * (2 * pi) ** 0.5 for width in h)
-    return Gaussian(tuple(h))._matmul(x, atoms, asarray(p, atoms)) / total
+    return Gaussian(tuple(h)).gram_times(x, atoms, asarray(p, atoms)) / total
 
 
 def scales(atoms: Array, p: np.ndarray) -> list[float]:

@@ -59,7 +59,7 @@ def preimage(kernel: Kernel, atoms: Points, weights: Array) -> Points:
             return asarray(chordal_mode(kernel, atoms, weights), atoms)
         if kernel.smooth and kernel.on_vectors:
             return smooth_mode(kernel, atoms, weights)
-    return best(kernel, atoms, transposed(kernel._matmul(atoms, atoms, weights.T)))
+    return best(kernel, atoms, transposed(kernel.gram_times(atoms, atoms, weights.T)))
 
 
 def core(kernel: Kernel) -> Kernel:
@@ -77,7 +77,7 @@ def core(kernel: Kernel) -> Kernel:
 
 def best(kernel: Kernel, points: Points, values: Array) -> Points:
     """The points that decode each embedding best, given its values (b, m) at all of them."""
-    score = 2 * values - kernel._diagonal(points)[None, :]
+    score = 2 * values - kernel.squared_norms(points)[None, :]
     return take(points, to_numpy(namespace(score).argmax(score, axis=1)))
 
 
@@ -129,7 +129,7 @@ def chordal_mode(kernel: Chordal, atoms: Array, weights: Array) -> np.ndarray:
     never loses; where negative weights make it lose, a start stays.
     """
     A, w = to_numpy(atoms), to_numpy(weights)
-    compare = kernel._against(atoms)
+    compare = kernel.against(atoms)
     starts = [rotation_mode(A, w)[:, None], to_numpy(_best_atoms(kernel, atoms, weights))]
     x = np.concatenate(starts, axis=1)
     owner = np.repeat(np.arange(len(w)), x.shape[1])
@@ -181,7 +181,7 @@ def _fixed_point(kernel: Radial, atoms: Array, weights: Array) -> Array:
     b, d = weights.shape[0], atoms.shape[1]
     starts = _starts(kernel, atoms, weights)  # (b, starts, d)
     owner = np.repeat(np.arange(b), starts.shape[1])
-    compare = kernel._against(atoms)
+    compare = kernel.against(atoms)
     slopes = None if isinstance(kernel, Gaussian) else kernel.slopes(atoms)
     tiny = 1e-12 * to_numpy(xp.sum(abs(weights), axis=1))
 
@@ -232,16 +232,16 @@ def _best_atoms(kernel: Kernel, atoms: Array, weights: Array) -> Array:
     chosen = []
     for row, w in zip(heavy, weights, strict=True):
         points = take(atoms, row)
-        score = 2 * kernel._matmul(points, atoms, w) - kernel._diagonal(points)
+        score = 2 * kernel.gram_times(points, atoms, w) - kernel.squared_norms(points)
         chosen.append(take(points, np.argsort(-to_numpy(score))[: STARTS - 1]))
     return namespace(atoms).stack(chosen)
 
 
 def smooth_mode(kernel: VectorKernel, atoms: Array, weights: Array) -> Array:
     """L-BFGS on eq. 26 from several starts, with the kernel's gradient."""
-    atom = best(kernel, atoms, transposed(kernel._matmul(atoms, atoms, weights.T)))
+    atom = best(kernel, atoms, transposed(kernel.gram_times(atoms, atoms, weights.T)))
     starts = namespace(atoms).concat([atom[:, None, :], _starts(kernel, atoms, weights)], axis=1)
-    compare = kernel._against(atoms)
+    compare = kernel.against(atoms)
     found = []
     for w, places in zip(weights, to_numpy(starts).astype(np.float64), strict=True):
         look = partial(_objective, kernel, compare, atoms, w)
@@ -257,7 +257,7 @@ def _objective(
 ) -> tuple[float, np.ndarray]:
     """Eq. 26 and its gradient at x."""
     at = asarray(x[None, :], atoms)
-    value = kernel._diagonal(at)[0] - 2 * (compare(at, ALL, None)[0] @ w)
+    value = kernel.squared_norms(at)[0] - 2 * (compare(at, ALL, None)[0] @ w)
     # k is symmetric: the derivative of k(x, x) is twice that in its first argument
-    slope = kernel._gradient(at, at)[0, 0] - w @ kernel._gradient(at, atoms)[0]
+    slope = kernel.gradients(at, at)[0, 0] - w @ kernel.gradients(at, atoms)[0]
     return float(value), 2 * to_numpy(slope).astype(np.float64)

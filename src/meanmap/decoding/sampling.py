@@ -28,8 +28,8 @@ def herd(kernel: Kernel, atoms: Points, values: Array, n: int) -> np.ndarray:
     constant that is kernel herding (Chen, Welling and Smola 2010). `values` is e at the atoms.
     """
     e = to_numpy(values).astype(np.float64)
-    compare = kernel._against(atoms)
-    taken = np.broadcast_to(to_numpy(kernel._diagonal(atoms)) / 2, e.shape).copy()
+    compare = kernel.against(atoms)
+    taken = np.broadcast_to(to_numpy(kernel.squared_norms(atoms)) / 2, e.shape).copy()
     out = np.empty((len(e), n), dtype=int)
     for t in range(n):
         out[:, t] = (((t + 1) * e) - taken).argmax(axis=1)

@@ -38,7 +38,7 @@ def thinned(
     order = compressed(kernel, points, order, rounds - last, rng)
     coresets = split(kernel, points, order, last, rng)[:, :n]
     choice = _choice(order, coresets, np.flatnonzero(weights > 0), rng)
-    values = to_numpy(kernel._matmul(take(points, choice), points, weights)).astype(np.float64)
+    values = to_numpy(kernel.gram_times(take(points, choice), points, weights)).astype(np.float64)
     place = np.searchsorted(choice, coresets)
     best = _nearest(kernel, take(points, choice), values, place)
     return choice[swapped(kernel, take(points, choice), values, best)]
@@ -114,7 +114,7 @@ def halved(
 def differences(kernel: Kernel, points: Points) -> np.ndarray:
     """`⟨fᵢ, fⱼ⟩` of fᵢ = k(x₂ᵢ, ·) - k(x₂ᵢ₊₁, ·)."""
     size = count(points)
-    compare = kernel._against(points)
+    compare = kernel.against(points)
     F = np.empty((size // 2, size // 2))
     for rows in spans(size, 512):
         K = to_numpy(compare(take(points, rows), ALL, None)).astype(np.float64)
@@ -165,7 +165,7 @@ def _nearest(
     far = []
     for row in coresets:
         own = take(points, row)
-        inside = to_numpy(kernel._matmul(own, own, np.full(m, 1 / m))).mean()
+        inside = to_numpy(kernel.gram_times(own, own, np.full(m, 1 / m))).mean()
         far.append(inside - 2 * values[row].mean())
     return coresets[int(np.argmin(far))]
 
@@ -177,14 +177,14 @@ def swapped(kernel: Kernel, points: Points, values: np.ndarray, coreset: np.ndar
     `values` are e at the points. Until a pass changes nothing, or `PASSES` of them are done.
     """
     m, chosen = len(coreset), coreset.copy()
-    compare = kernel._against(points)
+    compare = kernel.against(points)
 
     def row(i: int) -> np.ndarray:
         return to_numpy(compare(take(points, np.array([i])), ALL, None))[0].astype(np.float64)
 
     own = take(points, chosen)
-    taken = to_numpy(kernel._matmul(points, own, np.ones(m))).astype(np.float64)
-    constant = to_numpy(kernel._diagonal(points)).astype(np.float64) / 2 - m * values
+    taken = to_numpy(kernel.gram_times(points, own, np.ones(m))).astype(np.float64)
+    constant = to_numpy(kernel.squared_norms(points)).astype(np.float64) / 2 - m * values
     for _ in range(PASSES):
         before = chosen.copy()
         for i in range(m):

@@ -115,5 +115,5 @@ def expected(
     """`E k(a + u, b)` for u ~ N(0, variance), a matrix; times weights of the b where given."""
     wide = np.sqrt(sigma**2 + variance)
     kernel = Gaussian(tuple(float(w) for w in wide))
-    values = kernel._gram(A, B) if weights is None else kernel._matmul(A, B, weights)
+    values = kernel.gram_matrix(A, B) if weights is None else kernel.gram_times(A, B, weights)
     return float(np.prod(sigma / wide)) * values

@@ -63,5 +63,5 @@ def round_kernel(frame: Frame, sigma: np.ndarray | None, Z: np.ndarray) -> Gauss
 def herded(sample: Sample, frame: Frame, sigma: np.ndarray | None, n: int) -> np.ndarray:
     """Which points herding takes, with repetition."""
     kernel = round_kernel(frame, sigma, sample.points)
-    values = kernel._matmul(sample.points, sample.points, sample.target)
+    values = kernel.gram_times(sample.points, sample.points, sample.target)
     return decoding.herd(kernel, sample.points, values[None, :], n)[0]

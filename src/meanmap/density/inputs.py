@@ -97,7 +97,7 @@ def nearest(points: np.ndarray, w: np.ndarray, sigma: np.ndarray | None) -> np.n
 def square(sample: Sample, sigma: np.ndarray) -> float:
     """`‖μ̂‖²`."""
     kernel = Gaussian(tuple(float(s) for s in sigma))
-    return float(sample.target @ kernel._matmul(sample.points, sample.points, sample.target))
+    return float(sample.target @ kernel.gram_times(sample.points, sample.points, sample.target))
 
 
 def distance(

@@ -186,7 +186,7 @@ class AdditiveFilter(StateFilter):
             fitted = "without" if controls is not None else "with"
             raise ValueError(f"controls: the filter was fitted {fitted} them; go on likewise.")
         given = None if stream.control is None else stream.control.like
-        like = stream.states._sample, stream.observations._sample, given
+        like = stream.states.example_, stream.observations.example_, given
         kernels = self.kernel_state_, self.kernel_observation_, self._control
         training, _ = self._training(states, observations, controls, kernels, like)
         placed = training.placed(*kernels[:2], (stream.states, stream.observations))
@@ -194,7 +194,7 @@ class AdditiveFilter(StateFilter):
         before: Points = take(placed.sample.atoms, first)
         if training.controls is not None:
             before = (before, take(training.controls[0].points, first))
-            source = stream.conditional.space_x_._transform(before)
+            source = stream.conditional.space_x_.coordinates(before)
         else:
             source = take(placed.sample.psi, first)
         xp, features = namespace(source), take(placed.phi, second)
@@ -261,7 +261,7 @@ class AdditiveFilter(StateFilter):
         source = operator._rows[:, :-1] if centered else operator._rows
         xp = namespace(source)
         plain = xp.concat([source, take(placed.phi, motion.second)], axis=1)
-        norms = sample.kernel._diagonal(take(sample.atoms, motion.second))
+        norms = sample.kernel.squared_norms(take(sample.atoms, motion.second))
         inverse, regularization, _ = regularized_inverse(
             plain, after, norms, w, given, centered, nested=False
         )

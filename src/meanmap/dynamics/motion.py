@@ -86,7 +86,7 @@ class Sample:
     @cached_property
     def largest(self) -> float:
         """The largest k(s, s), which no probability's ‖m‖² exceeds."""
-        return float(namespace(self.psi).max(self.kernel._diagonal(self.atoms)))
+        return float(namespace(self.psi).max(self.kernel.squared_norms(self.atoms)))
 
     def bounded(self, belief: Belief, usable: Array | None = None) -> Belief:
         """Beliefs, those replaced by their positive part that no probability can be near to.
@@ -107,10 +107,10 @@ class Sample:
 
     def belief(self, prior: Any) -> Belief:
         """A prior of the state as weights on the training states."""
-        given = as_embedding(prior, self.space).moved_to(self.kernel, self.space._sample)
+        given = as_embedding(prior, self.space).moved_to(self.kernel, self.space.example_)
         given = given.normalized()
         shared = given._space is self.space
-        m = given.coordinates if shared else self.space._mean(given.atoms, given.weights)
+        m = given.coordinates if shared else self.space.mean_coordinates(given.atoms, given.weights)
         m = m if m.ndim == 2 else m[None, :]
         n = self.psi.shape[0]
         C = self.psi.T @ self.psi / n
@@ -143,28 +143,28 @@ class Control:
     @classmethod
     def of(cls, space: Space, sample: Sample, kernel: Kernel, controls: Points) -> Control:
         """From a space of pairs that pivots were chosen for."""
-        pivots = space._coordinates
+        pivots = space.map_
         assert isinstance(pivots, Pivots)
         states, at = pivots.points
         uniform = checks.weights(None, controls, float_like(controls))
-        typical = kernel._matmul(at, controls, asarray(uniform, sample.psi))
-        return cls(space, kernel, sample.space._transform(states), typical)
+        typical = kernel.gram_times(at, controls, asarray(uniform, sample.psi))
+        return cls(space, kernel, sample.space.coordinates(states), typical)
 
     @property
     def like(self) -> Points:
         """What a control looks like."""
-        return self.space._sample[1]
+        return self.space.example_[1]
 
     def source(self, m: Array, controls: Points | None) -> Array:
         """Belief b beside control b in coordinates, a row each; None is the training's average."""
-        pivots = self.space._coordinates
+        pivots = self.space.map_
         assert isinstance(pivots, Pivots)
         if controls is None:
             compared = self.typical[None, :]
         else:
-            compared = self.kernel._against(pivots.points[1])(controls, ALL, None)
+            compared = self.kernel.against(pivots.points[1])(controls, ALL, None)
             xp = namespace(compared)
-            own = self.kernel._diagonal(controls)
+            own = self.kernel.squared_norms(controls)
             far = xp.max(abs(compared), axis=1) < FAR * own
             if bool(xp.any(far)):
                 warnings.warn(

@@ -63,7 +63,7 @@ class Stream:
         space = model.observations
         points: Points | None = None
         if not _is_missing(observation):
-            points, _ = space.kernel_.rows(observation, space._sample, "observation")
+            points, _ = space.kernel_.rows(observation, space.example_, "observation")
             if count(points) != 1:
                 raise ValueError(
                     f"observation: expected one, got {count(points)} rows. A stream takes them one "

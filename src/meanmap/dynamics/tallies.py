@@ -237,7 +237,7 @@ class Stream:
         centered = bool(self.conditional.centered)
         before, after = (side.points for side in self.conditional.sides())
         atoms = concatenate([after, before if self.control is None else before[0]])
-        psi = self.states._transform(atoms)
+        psi = self.states.coordinates(atoms)
         reference = self.tally.reference
         reference = middle(numbers(atoms, psi)) if reference is None else reference
         tally = self.tally.about(reference)

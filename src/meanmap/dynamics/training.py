@@ -118,7 +118,7 @@ class Training:
         reference = reference_kernel(kernel, points).resolve(points)
         space = Space(reference)
         uniform = checks.weights(None, points, float_like(points))
-        return space._place(reference, points, uniform), space
+        return space.place(reference, points, uniform), space
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class Placed:
         """`(C_SS + εI)⁻¹` and ε, chosen by leave-one-out for P(o|s) where it is "auto"."""
         psi, points = self.sample.psi, self.training.observations.points
         w = checks.weights(None, points, psi)
-        norms = self.observations.kernel_._diagonal(points)
-        nested = isinstance(self.sample.space._coordinates, Pivots)
+        norms = self.observations.kernel_.squared_norms(points)
+        nested = isinstance(self.sample.space.map_, Pivots)
         return regularized_inverse(psi, self.phi, norms, w, regularization, False, nested)[:2]
 
     def evidence(self, epsilon: float, delta: float) -> Evidence:
@@ -186,7 +186,7 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
     """
     lengths = tuple(len(seen) for _, seen in parts)
     b, length = len(parts), max(lengths)
-    like = float_like(space._sample)
+    like = float_like(space.example_)
     xp = namespace(like)
     seen = np.zeros((b, length), dtype=bool)
     for i, (_, there) in enumerate(parts):
@@ -197,11 +197,11 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
     values = None
     if points:
         everything = concatenate(points) if len(points) > 1 else points[0]
-        psi = space._transform(everything)
+        psi = space.coordinates(everything)
         features = assign(features, np.flatnonzero(seen.ravel()), psi)
         near: Any = 1.0
-        if space._coordinates.projects:
-            near = to_numpy(space._support(everything, psi))
+        if space.map_.projects:
+            near = to_numpy(space.support_of(everything, psi))
         support[seen] = near
         if space.kernel_.on_vectors:
             rows = flat(everything)
@@ -213,7 +213,7 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
 
 def read_steps(space: Space, observations: Any) -> Steps:
     """What a user passed to be filtered, through the gate and in coordinates."""
-    kernel, like = space.kernel_, space._sample
+    kernel, like = space.kernel_, space.example_
     raw, single = listed(observations, kernel, "observations", like)
     if not raw:
         raise ValueError("observations: the list holds no sequence; at least one is needed.")
@@ -237,4 +237,4 @@ def compared(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Ar
     """Functions of the training states, (n, q), and their values at the test states."""
     values, space = train.targets(kernel)
     there = test.states.points
-    return values, test.targets(kernel)[0] if space is None else space._transform(there)
+    return values, test.targets(kernel)[0] if space is None else space.coordinates(there)

@@ -91,11 +91,11 @@ class JointEmbedding(Embedding):
                 spaces = tuple(Space(kernel, basis) for kernel in self.kernels)
                 uniform = checks.weights(None, self.atoms, float_like(self.atoms))
                 triples = zip(spaces, self.kernels, self.atoms, strict=True)
-                self._parts = tuple(space._place(k, part, uniform) for space, k, part in triples)
+                self._parts = tuple(space.place(k, part, uniform) for space, k, part in triples)
                 self._spaces = spaces
             else:
                 pairs = zip(self._spaces, self.atoms, strict=True)
-                self._parts = tuple(space._transform(part) for space, part in pairs)
+                self._parts = tuple(space.coordinates(part) for space, part in pairs)
         return self._parts
 
     def _shares_coordinates(self, other: Embedding) -> bool:
@@ -240,13 +240,13 @@ class GridEmbedding(JointEmbedding):
     @cached_property
     def _parts(self) -> tuple[Array, ...]:  # type: ignore[override]
         return tuple(
-            space._transform(part) for space, part in zip(self._spaces, self._atoms, strict=True)
+            space.coordinates(part) for space, part in zip(self._spaces, self._atoms, strict=True)
         )
 
     def operator(self, centered: bool = False) -> Array:
         if centered:
             return super().operator(centered=True)
-        return self._spaces[0]._transform(self._first.atoms).T @ self._rows
+        return self._spaces[0].coordinates(self._first.atoms).T @ self._rows
 
     @cached_property
     def _rows(self) -> Array:
@@ -255,8 +255,8 @@ class GridEmbedding(JointEmbedding):
 
     def _evaluate(self, points: Points) -> Array:
         # exact in x̃, whose features need not lie in the span of the sample's
-        rows = self.kernels[0]._matmul(points[0], self._first.atoms, self._rows)
-        return namespace(rows).sum(rows * self._spaces[1]._transform(points[1]), axis=1)
+        rows = self.kernels[0].gram_times(points[0], self._first.atoms, self._rows)
+        return namespace(rows).sum(rows * self._spaces[1].coordinates(points[1]), axis=1)
 
     def sample(self, n: int, rng: Any = None) -> Points:
         """Draw n pairs: atoms of the first variable, and for each an atom of the second given it.
@@ -276,7 +276,7 @@ class GridEmbedding(JointEmbedding):
     def inner(self, other: Embedding) -> Array:
         if not isinstance(other, GridEmbedding) or other._spaces[1] is not self._spaces[1]:
             return super().inner(other)
-        rows = self.kernels[0]._matmul(self._first.atoms, other._first.atoms, other._rows)
+        rows = self.kernels[0].gram_times(self._first.atoms, other._first.atoms, other._rows)
         return namespace(rows).sum(rows * self._rows)[()]
 
     def _shares_coordinates(self, other: Embedding) -> bool:

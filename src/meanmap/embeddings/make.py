@@ -56,7 +56,7 @@ def embed(
     if kernel is None and space is not None:
         kernel = space.kernel_
     kernel = as_kernel(kernel, points, "points")
-    like_space = None if space is None else space._sample
+    like_space = None if space is None else space.example_
     points = kernel.check(points, "points", like_space, "the space")
     if isinstance(points, tuple):
         points = to_library(points, points)  # all variables in the library of the first

@@ -137,13 +137,13 @@ class Embedding:
             self._coordinates = self._coordinates()
         if self._coordinates is None:
             if hasattr(self._space, "kernel_"):
-                self._coordinates = self._space._mean(self.atoms, self.weights)
+                self._coordinates = self._space.mean_coordinates(self.atoms, self.weights)
             else:
                 self._coordinates = self.weights @ self._place()
         return self._coordinates
 
     def _place(self) -> Array:
-        return self._space._place(self.kernel, *_uniform(self.atoms))
+        return self._space.place(self.kernel, *_uniform(self.atoms))
 
     @property
     def is_batch(self) -> bool:
@@ -275,11 +275,11 @@ class Embedding:
         if self._by_coordinates:
             blocks = list(spans(count(points), 1 << 14))
             parts = [
-                self.coordinates @ self.space._transform(take(points, block)).T for block in blocks
+                self.coordinates @ self.space.coordinates(take(points, block)).T for block in blocks
             ]
             return namespace(parts[0]).concat(parts, axis=-1)
         if count(points) * count(self.atoms) <= EXACT or self._evaluator is None:
-            return transposed(self.kernel._matmul(points, self.atoms, transposed(self.weights)))
+            return transposed(self.kernel.gram_times(points, self.atoms, transposed(self.weights)))
         return self._certified(points)
 
     def _certified(self, points: Points) -> Array:
@@ -300,7 +300,7 @@ class Embedding:
             doubtful = to_numpy(missed * rest > CERTAIN * scale)
             if doubtful.any():
                 far = take(part, doubtful)
-                exact = self.kernel._matmul(far, self.atoms, transposed(self.weights))
+                exact = self.kernel.gram_times(far, self.atoms, transposed(self.weights))
                 value = assign(value, (..., doubtful), transposed(exact))
             values.append(value)
         return xp.concat(values, axis=-1)
@@ -308,7 +308,7 @@ class Embedding:
     @cached_property
     def _peak(self) -> float:
         """The largest k(xᵢ, xᵢ)."""
-        return float(namespace(self.weights).max(self.kernel._diagonal(self.atoms)))
+        return float(namespace(self.weights).max(self.kernel.squared_norms(self.atoms)))
 
     @cached_property
     def _evaluator(self) -> tuple[Space, Array, float] | None:
@@ -325,7 +325,7 @@ class Embedding:
         space = Space(self.kernel, PivotedCholesky(CERTAIN / 100, rank))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ApproximationWarning)
-            space._place(self.kernel, *_uniform(take(self.atoms, chosen)))
+            space.place(self.kernel, *_uniform(take(self.atoms, chosen)))
         if space.residual_ > CERTAIN / 100:
             return None
         missed = 0.0
@@ -333,7 +333,11 @@ class Embedding:
             rest = _coordinates_and_rest(space, take(self.atoms, block))[1]
             total = abs(self.weights[..., block]) @ rest
             missed = missed + total
-        return space, space._mean(self.atoms, self.weights), float(namespace(total).max(missed))
+        return (
+            space,
+            space.mean_coordinates(self.atoms, self.weights),
+            float(namespace(total).max(missed)),
+        )
 
     def inner(self, other: Embedding) -> Array:
         """`⟨e, other⟩`, one number for each pair of a batch."""
@@ -609,12 +613,12 @@ class Embedding:
     def _placed(self) -> tuple[Array, Array]:
         """ψ of the atoms, and the elements (b, r), in coordinates that know these atoms."""
         space = self.space
-        rows = space._transform(self.atoms)
+        rows = space.coordinates(self.atoms)
         xp = namespace(rows)
-        size = self.kernel._diagonal(self.atoms)
+        size = self.kernel.squared_norms(self.atoms)
         missed = float(xp.sum(size - xp.sum(rows * rows, axis=1)) / xp.sum(size))
         if missed > max(1e-6, 10 * space.residual_):  # coordinates of some other sample
-            rows = Space(self.kernel, space.basis_)._place(self.kernel, *_uniform(self.atoms))
+            rows = Space(self.kernel, space.basis_).place(self.kernel, *_uniform(self.atoms))
         elif self._by_coordinates:
             return rows, self.coordinates if self.is_batch else self.coordinates[None, :]
         return rows, self._weight_rows @ rows
@@ -713,7 +717,7 @@ class Embedding:
             )
         if self.is_batch:
             raise TypeError("this is a batch of embeddings; ask one of them: e[0].error_bound().")
-        w, diagonal = to_numpy(self.weights), to_numpy(self.kernel._diagonal(self.atoms))
+        w, diagonal = to_numpy(self.weights), to_numpy(self.kernel.squared_norms(self.atoms))
         spread = 0.5 * float(diagonal.max()) * float(w @ w) * np.log(2 / delta)
         return float(2 * np.sqrt((w * w) @ diagonal) + np.sqrt(spread))
 
@@ -777,9 +781,9 @@ def _uniform(points: Points) -> tuple[Points, Array]:
 
 def _coordinates_and_rest(space: Space, points: Points) -> tuple[Array, Array]:
     """ψ(x), and the length √(k(x, x) - ‖ψ(x)‖²) of what it misses."""
-    psi = space._transform(points)
+    psi = space.coordinates(points)
     xp = namespace(psi)
-    return psi, root(space.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1))
+    return psi, root(space.kernel_.squared_norms(points) - xp.sum(psi * psi, axis=1))
 
 
 def _scaled(embedding: Embedding, factor: Array) -> Array:

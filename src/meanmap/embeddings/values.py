@@ -43,7 +43,7 @@ class Deferred:
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """Stretches of the sample and their coordinates."""
         for block in spans(count(self.points), 1 << 12):
-            psi = self.space._transform(take(self.points, block))
+            psi = self.space.coordinates(take(self.points, block))
             if self.intercept:
                 xp = namespace(psi)
                 psi = xp.concat([psi, xp.ones_like(psi[:, :1])], axis=1)

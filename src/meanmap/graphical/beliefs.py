@@ -195,10 +195,10 @@ class Beliefs:
         learned = self._node(kind)
         kernel = learned.space.kernel_
         x = x if np.isscalar(x) else checks.plain(in_order(x, kernel.names, "x"), "x")
-        flat = kernel.on_vectors and np.ndim(x) == 1 and learned.space._sample.shape[1] == 1
+        flat = kernel.on_vectors and np.ndim(x) == 1 and learned.space.example_.shape[1] == 1
         if flat:
             x = to_numpy(checks.numbers(x, "x")).reshape(-1, 1)
-        points = kernel.check(x, "x", learned.space._sample)
+        points = kernel.check(x, "x", learned.space.example_)
         top = namespace(learned.weights).max(self.products[kind][self._local(kind, v)])
         weights = to_numpy(learned.weights)
 
@@ -232,7 +232,7 @@ class Beliefs:
         """
         kind = int(self._field.kind[v])
         i, node, potentials = self._local(kind, v), self._node(kind), self.known.potentials
-        psi = asarray(node.space._transform(points), node.coordinates)
+        psi = asarray(node.space.coordinates(points), node.coordinates)
         xp = namespace(psi)
         slots = np.flatnonzero(self.passing.wiring.link[kind][i] >= 0)
         beta, power = self.known.heard(v)

@@ -24,7 +24,7 @@ def by_name(node: Node, name: Any, value: Any) -> Any:
 
 def points_of(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
     """A point of a node, or several, and whether it was one."""
-    kernel, like = node.space.kernel_, node.space._sample
+    kernel, like = node.space.kernel_, node.space.example_
     if not np.isscalar(value):
         value = checks.plain(by_name(node, name, value), f"evidence[{name!r}]")
     if kernel.on_vectors and (np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1):
@@ -51,8 +51,8 @@ def informative(
     evidence says nothing: the node's own distribution stands in its place.
     """
     kernel, xp = node.space.kernel_, namespace(psi)
-    share = xp.sum(psi * psi, axis=1) / kernel._diagonal(points)
-    projects = node.space._coordinates.projects
+    share = xp.sum(psi * psi, axis=1) / kernel.squared_norms(points)
+    projects = node.space.map_.projects
     far = to_numpy(share) < FAR if projects else np.zeros(count(points), dtype=bool)
     if kernel.on_vectors and regularization > 0:
         far = far | node.reach(regularization).is_outside(node, points, psi)

@@ -179,7 +179,7 @@ def placed(found: Variable, weights: np.ndarray, basis: Any) -> Node:
     w = checks.sample_weights(weights, found.points, float_like(found.points))
     kernel = found.kernel
     space = Space(kernel, basis)
-    coordinates = space._place(kernel, found.points, w)
+    coordinates = space.place(kernel, found.points, w)
     return Node(space, found.points, coordinates, w)
 
 

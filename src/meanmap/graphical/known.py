@@ -157,7 +157,7 @@ def observations(
     nodes = np.array([v for v, _ in pairs])
     names = [field.nodes[v] for v in nodes]
     values = [by_name(node, name, value) for name, (_, value) in zip(names, pairs, strict=True)]
-    kernel, like = node.space.kernel_, node.space._sample
+    kernel, like = node.space.kernel_, node.space.example_
     if kernel.on_vectors and all(finite(value, like.shape[1]) for value in values):
         stacked = np.array([np.ravel(to_numpy(value)) for value in values])
         points = kernel.check(stacked, f"evidence[{names[0]!r}]", like)
@@ -169,7 +169,7 @@ def observations(
                 raise ValueError(f"evidence[{name!r}]: expected one point, got {count(found)}.")
             each.append(found)
         points = concatenate(each)
-    psi = asarray(node.space._transform(points), node.coordinates)
+    psi = asarray(node.space.coordinates(points), node.coordinates)
     return nodes, points, informative(node, names, points, psi, usual(potentials, kind))
 
 
@@ -217,11 +217,11 @@ def believed(potentials: Potentials, kind: int, name: Any, belief: Embedding) ->
     if belief.is_batch:
         raise ValueError(f"evidence[{name!r}]: expected one embedding, got {len(belief)}.")
     node = potentials.nodes[kind]
-    atoms = belief.atoms_for(node.space.kernel_, f"evidence[{name!r}]", node.space._sample)
+    atoms = belief.atoms_for(node.space.kernel_, f"evidence[{name!r}]", node.space.example_)
     weights = asarray(belief.normalized().weights, node.coordinates)
-    m = node.space._mean(atoms, weights)
-    if node.space._coordinates.projects:
-        whole = weights @ node.space.kernel_._matmul(atoms, atoms, weights)
+    m = node.space.mean_coordinates(atoms, weights)
+    if node.space.map_.projects:
+        whole = weights @ node.space.kernel_.gram_times(atoms, atoms, weights)
         if float(m @ m) < FAR * float(whole):
             outside(name)
     lam = usual(potentials, kind)

@@ -107,7 +107,7 @@ def view_rows(one: Variable, n: int) -> np.ndarray:
     """Centred coordinates of a view, (n, r), zero where it is missing."""
     kernel = one.kernel.resolve(one.points)
     weights = checks.weights(None, one.points, float_like(one.points))
-    psi = to_numpy(Space(kernel, PivotedCholesky(1e-3, 100))._place(kernel, one.points, weights))
+    psi = to_numpy(Space(kernel, PivotedCholesky(1e-3, 100)).place(kernel, one.points, weights))
     rows = np.zeros((n, psi.shape[1]))
     rows[one.rows] = psi - psi.mean(axis=0)
     return rows
@@ -123,7 +123,7 @@ def labels_of(one: Variable) -> np.ndarray:
     """Coordinates of values that are no numbers: those of labels are equal or orthogonal."""
     kernel = one.kernel.resolve(one.points)
     weights = checks.weights(None, one.points, float_like(one.points))
-    return to_numpy(Space(kernel)._place(kernel, one.points, weights))
+    return to_numpy(Space(kernel).place(kernel, one.points, weights))
 
 
 def components(one: Variable, R: np.ndarray, psi: np.ndarray | None) -> np.ndarray:

@@ -99,8 +99,8 @@ class Reach:
     def is_outside(self, node: Node, points: Points, psi: Array) -> np.ndarray:
         """Whether each point lies outside the data."""
         xp = namespace(psi)
-        missed = node.space.kernel_._diagonal(points) - xp.sum(psi * psi, axis=1)
-        missed = np.maximum(to_numpy(missed), 0.0) if node.space._coordinates.projects else 0.0
+        missed = node.space.kernel_.squared_norms(points) - xp.sum(psi * psi, axis=1)
+        missed = np.maximum(to_numpy(missed), 0.0) if node.space.map_.projects else 0.0
         variance = to_numpy(xp.sum((psi @ self.inverse) * psi, axis=1))
         far = variance + missed / self.regularization > OUTSIDE * self.widest
         if node.space.kernel_.bounded and self.usual > 0.5:  # else mass is not determined
@@ -311,4 +311,4 @@ def depth_of_caller() -> int:
 
 def as_coordinates(node: Node, points: Points) -> Array:
     """ψ of points, one row each."""
-    return asarray(node.space._transform(points), node.coordinates)
+    return asarray(node.space.coordinates(points), node.coordinates)

@@ -420,7 +420,7 @@ class KernelGraphicalModel(BaseEstimator):
         array = np.asarray(values) if not hasattr(values, "ndim") else values
         if kernel.on_vectors and np.ndim(array) == 1:
             array = array[:, None]
-        return kernel.check(array, f"data[{name!r}]", node.space._sample)
+        return kernel.check(array, f"data[{name!r}]", node.space.example_)
 
     def _inference(self, evidence: Mapping[Any, Any] | None) -> tuple[Inference, int, bool]:
         """Evidence checked and in coordinates, how many queries it is, and whether it is one."""

@@ -193,7 +193,7 @@ class FieldLearner:
         whole = placed(cells, weights[cells.rows % len(weights)], self.basis)
         points = take(values.points, chosen)
         w = weights[values.rows[chosen] % len(weights)]
-        rows = whole.space._transform(points)
+        rows = whole.space.coordinates(points)
         w = asarray(w / w.sum(), whole.weights)
         found = replace(whole, points=points, coordinates=rows, weights=w)
         warn_without_constant(found)

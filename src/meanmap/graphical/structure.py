@@ -56,7 +56,7 @@ def chow_liu_tree(data: Any, kernel: Any = None, sample_weight: Any = None) -> n
         resolved = one.kernel.resolve(one.points, w)
         share = asarray(w / w.sum(), float_like(one.points))
         found[name] = one
-        coordinates[name] = to_numpy(Space(resolved)._place(resolved, one.points, share))
+        coordinates[name] = to_numpy(Space(resolved).place(resolved, one.points, share))
     graph = nx.Graph()
     graph.add_nodes_from(table)
     for a, b in combinations(table, 2):

@@ -95,15 +95,15 @@ class Kernel(BaseEstimator):
 
     # --- what a kernel must say ---------------------------------------------------------------
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         """Points of this kernel's domain, or an error."""
         raise TypeError(f"{type(self).__name__} does not say what its points are.")
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         """A function that compares any points with B, prepared once."""
         raise TypeError(f"{type(self).__name__} does not say how to compare points.")
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         """k(a, a) for every point."""
         raise TypeError(f"{type(self).__name__} does not say what k(x, x) is.")
 
@@ -146,7 +146,7 @@ class Kernel(BaseEstimator):
         like_name: str = "the sample",
     ) -> Points:
         """The gate: points of this kernel's domain (and of the kind of `like`), or an error."""
-        points = self._check(frames.in_order(points, self.names, name, like_name), name)
+        points = self.read_points(frames.in_order(points, self.names, name, like_name), name)
         return points if like is None else checks.same_kind(points, like, name, like_name)
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
@@ -164,14 +164,14 @@ class Kernel(BaseEstimator):
         kernel = self.bind(A, "A")
         A = kernel.check(A, "A")
         B = A if B is None else kernel.check(B, "B", A, "A")
-        return self._gram(A, B)
+        return self.gram_matrix(A, B)
 
-    def _gram(self, A: Points, B: Points) -> Array:
-        return self._against(B)(A, ALL, None)
+    def gram_matrix(self, A: Points, B: Points) -> Array:
+        return self.against(B)(A, ALL, None)
 
     def diagonal(self, A: Any) -> Array:
         """k(a, a) for every point, without a Gram matrix."""
-        return self._diagonal(self.check(A, "A"))
+        return self.squared_norms(self.check(A, "A"))
 
     def matmul(self, A: Any, B: Any, V: Array) -> Array:
         """The Gram matrix of A against B times V, computed tile by tile and never stored.
@@ -198,10 +198,10 @@ class Kernel(BaseEstimator):
                 f"V: expected shape ({count(B)},) or ({count(B)}, q), one row a point of B; "
                 f"got {tuple(V.shape)}."
             )
-        return self._matmul(A, B, V)
+        return self.gram_times(A, B, V)
 
-    def _matmul(self, A: Points, B: Points, V: Array) -> Array:
-        compare, n, m = self._against(B), count(A), count(B)
+    def gram_times(self, A: Points, B: Points, V: Array) -> Array:
+        compare, n, m = self.against(B), count(A), count(B)
         if on_accelerator(V):
             return in_blocks(lambda side: _in_tiles(compare, A, m, V, side, side), DEVICE_SIDE)
         width = min(m, 1024)
@@ -241,10 +241,10 @@ class Kernel(BaseEstimator):
         kernel = self.bind(B, "B")
         B = kernel.check(B, "B")
         points, single = kernel.rows(x, B)
-        gradient = self._gradient(points, B)
+        gradient = self.gradients(points, B)
         return gradient[0] if single else gradient
 
-    def _gradient(self, A: Points, B: Points) -> Array:
+    def gradients(self, A: Points, B: Points) -> Array:
         """∇ₐ k(a, b), shape (m, n, d)."""
         raise TypeError(
             f"{type(self).__name__} has no gradient; modes are found over the atoms instead."
@@ -270,9 +270,9 @@ class Kernel(BaseEstimator):
         A = kernel.check(A, "A")
         S = self._scores(scores, A, "scores")
         if B is None:
-            return self._stein_against(A, S)(A, S, ALL)
+            return self.stein_against(A, S)(A, S, ALL)
         B = kernel.check(B, "B", A, "A")
-        return self._stein_against(B, self._scores(scores_B, B, "scores_B"))(A, S, ALL)
+        return self.stein_against(B, self._scores(scores_B, B, "scores_B"))(A, S, ALL)
 
     @staticmethod
     def _scores(scores: Any, points: Points, name: str) -> Array:
@@ -284,7 +284,7 @@ class Kernel(BaseEstimator):
             )
         return scores
 
-    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+    def stein_against(self, B: Points, T: Array) -> SteinComparison:
         """A function that gives the Stein kernel of any points against B with scores T."""
         raise TypeError(
             f"{self!r} has no mixed second derivative ∇ₓ∇ₓ′k, which a Stein kernel is made of. Use "

@@ -125,9 +125,13 @@ class Columns(TensorProduct):
         parts = super()._parts(points, name)
         return [(k, part, label) for (k, part, _), label in zip(parts, labels, strict=True)]
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         kernel = self.bind(points, name)
-        return kernel._check(points, name) if kernel is not self else super()._check(points, name)
+        return (
+            kernel.read_points(points, name)
+            if kernel is not self
+            else super().read_points(points, name)
+        )
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         if not hasattr(x, "columns") and hasattr(x, "to_dict"):
@@ -136,7 +140,7 @@ class Columns(TensorProduct):
 
     def resolve(self, points: Points, weights: Array | None = None) -> Columns:
         kernel = self.bind(points)
-        points = points if isinstance(points, tuple) else kernel._check(points, "points")
+        points = points if isinstance(points, tuple) else kernel.read_points(points, "points")
         names, parts = list(kernel._named()), list(kernel.kernels)
         found = _common_scale(parts, points, weights)
         resolved = [found.get(i) or k.resolve(points[i], weights) for i, k in enumerate(parts)]

@@ -56,9 +56,9 @@ class Constant(Kernel):
     def __init__(self, value: float = 1.0) -> None:
         self.value = value
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         if isinstance(points, tuple) and points:
-            return tuple(self._check(part, f"{name}[{i}]") for i, part in enumerate(points))
+            return tuple(self.read_points(part, f"{name}[{i}]") for i, part in enumerate(points))
         return checks.any_points(points, name)
 
     translates = True
@@ -67,7 +67,7 @@ class Constant(Kernel):
         checks.positive(self.value, "a constant kernel's value", "Use kernel + 1, for example.")
         return super().resolve(points, weights)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         like, indices = float_like(B), np.arange(count(B))
         xp = namespace(like)
 
@@ -77,16 +77,16 @@ class Constant(Kernel):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         like = float_like(A)
         return filled(count(A), float(self.value), like)
 
     smooth = True
 
-    def _gradient(self, A: Points, B: Points) -> Array:
+    def gradients(self, A: Points, B: Points) -> Array:
         return filled((A.shape[0], *B.shape), 0.0, A)
 
-    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+    def stein_against(self, B: Points, T: Array) -> SteinComparison:
         return lambda A, S, columns: float(self.value) * (S @ T[columns].T)
 
     def feature_map(self, points: Points) -> FeatureMap:
@@ -123,9 +123,9 @@ class Pair(Kernel):
         """Whether points are vectors, rows of a 2-D array of numbers."""
         return self._strict.on_vectors
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         loose = self.left if self._strict is self.right else self.right
-        return loose._check(self._strict._check(points, name), name)
+        return loose.read_points(self._strict.read_points(points, name), name)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
         return type(self)(self.left.resolve(points, weights), self.right.resolve(points, weights))
@@ -138,7 +138,7 @@ class Pair(Kernel):
         like_name: str = "the sample",
     ) -> Points:
         loose = self.left if self._strict is self.right else self.right
-        points = loose._check(self._strict.check(points, name), name)
+        points = loose.read_points(self._strict.check(points, name), name)
         return self._strict.check(points, name, like, like_name)
 
     def bind(self, points: Any, name: str = "points") -> Kernel:
@@ -165,8 +165,8 @@ class Sum(Pair):
     Gaussian(bandwidth=1.0) + Laplace(bandwidth=2.0)
     """
 
-    def _against(self, B: Points) -> Comparison:
-        left, right = self.left._against(B), self.right._against(B)
+    def against(self, B: Points) -> Comparison:
+        left, right = self.left.against(B), self.right.against(B)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             total = left(A, columns, out)
@@ -195,14 +195,14 @@ class Sum(Pair):
     def __repr__(self) -> str:
         return f"{_term(self.left)} + {_term(self.right)}"
 
-    def _diagonal(self, A: Points) -> Array:
-        return self.left._diagonal(A) + self.right._diagonal(A)
+    def squared_norms(self, A: Points) -> Array:
+        return self.left.squared_norms(A) + self.right.squared_norms(A)
 
-    def _gradient(self, A: Points, B: Points) -> Array:
-        return self.left._gradient(A, B) + self.right._gradient(A, B)
+    def gradients(self, A: Points, B: Points) -> Array:
+        return self.left.gradients(A, B) + self.right.gradients(A, B)
 
-    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
-        left, right = self.left._stein_against(B, T), self.right._stein_against(B, T)
+    def stein_against(self, B: Points, T: Array) -> SteinComparison:
+        left, right = self.left.stein_against(B, T), self.right.stein_against(B, T)
         return lambda A, S, columns: left(A, S, columns) + right(A, S, columns)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
@@ -221,8 +221,8 @@ class Product(Pair):
     array([[1.]])
     """
 
-    def _against(self, B: Points) -> Comparison:
-        left, right = self.left._against(B), self.right._against(B)
+    def against(self, B: Points) -> Comparison:
+        left, right = self.left.against(B), self.right.against(B)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             product = left(A, columns, out)
@@ -251,16 +251,19 @@ class Product(Pair):
     def __repr__(self) -> str:
         return f"{_factor(self.left)} * {_factor(self.right)}"
 
-    def _diagonal(self, A: Points) -> Array:
-        return self.left._diagonal(A) * self.right._diagonal(A)
+    def squared_norms(self, A: Points) -> Array:
+        return self.left.squared_norms(A) * self.right.squared_norms(A)
 
-    def _gradient(self, A: Points, B: Points) -> Array:
-        left, right = self.left._gram(A, B)[:, :, None], self.right._gram(A, B)[:, :, None]
-        return left * self.right._gradient(A, B) + right * self.left._gradient(A, B)
+    def gradients(self, A: Points, B: Points) -> Array:
+        left, right = (
+            self.left.gram_matrix(A, B)[:, :, None],
+            self.right.gram_matrix(A, B)[:, :, None],
+        )
+        return left * self.right.gradients(A, B) + right * self.left.gradients(A, B)
 
-    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
-        steins = self.left._stein_against(B, T), self.right._stein_against(B, T)
-        grams = self.left._against(B), self.right._against(B)
+    def stein_against(self, B: Points, T: Array) -> SteinComparison:
+        steins = self.left.stein_against(B, T), self.right.stein_against(B, T)
+        grams = self.left.against(B), self.right.against(B)
 
         def compare(A: Points, S: Array, columns: Any) -> Array:
             b = B[columns]
@@ -272,8 +275,8 @@ class Product(Pair):
             few = max(1, TILE // (b.shape[0] * b.shape[1]))
             parts = []
             for a in (A[i] for i in spans(A.shape[0], few)):
-                ahead = [k._gradient(a, b) for k in (self.left, self.right)]
-                back = [k._gradient(b, a) for k in (self.right, self.left)]
+                ahead = [k.gradients(a, b) for k in (self.left, self.right)]
+                back = [k.gradients(b, a) for k in (self.right, self.left)]
                 first, second = (xp.permute_dims(gradient, (1, 0, 2)) for gradient in back)
                 parts.append(xp.sum(ahead[0] * first + ahead[1] * second, axis=2))
             out += xp.concat(parts)
@@ -311,8 +314,8 @@ class Around(Kernel):
         """Whether points are vectors, rows of a 2-D array of numbers."""
         return self.kernel.on_vectors
 
-    def _check(self, points: Any, name: str) -> Points:
-        return self.kernel._check(points, name)
+    def read_points(self, points: Any, name: str) -> Points:
+        return self.kernel.read_points(points, name)
 
     def check(
         self,
@@ -371,21 +374,21 @@ class Scaled(Around):
     def resolve(self, points: Points, weights: Array | None = None) -> Scaled:
         return Scaled(self.kernel.resolve(points, weights), self._factor())
 
-    def _against(self, B: Points) -> Comparison:
-        inner, factor = self.kernel._against(B), self._factor()
+    def against(self, B: Points) -> Comparison:
+        inner, factor = self.kernel.against(B), self._factor()
         return lambda A, columns, out: factor * inner(A, columns, out)
 
     def __repr__(self) -> str:
         return f"{show(self.factor)} * {_factor(self.kernel)}"
 
-    def _diagonal(self, A: Points) -> Array:
-        return self._factor() * self.kernel._diagonal(A)
+    def squared_norms(self, A: Points) -> Array:
+        return self._factor() * self.kernel.squared_norms(A)
 
-    def _gradient(self, A: Points, B: Points) -> Array:
-        return self._factor() * self.kernel._gradient(A, B)
+    def gradients(self, A: Points, B: Points) -> Array:
+        return self._factor() * self.kernel.gradients(A, B)
 
-    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
-        inner, factor = self.kernel._stein_against(B, T), self._factor()
+    def stein_against(self, B: Points, T: Array) -> SteinComparison:
+        inner, factor = self.kernel.stein_against(B, T), self._factor()
         return lambda A, S, columns: factor * inner(A, S, columns)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
@@ -482,7 +485,7 @@ class TensorProduct(Kernel):
             for i, (kernel, part) in enumerate(zip(self.kernels, points, strict=True))
         ]
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         parts = [
             (label, kernel.check(part, label)) for kernel, part, label in self._parts(points, name)
         ]
@@ -496,7 +499,7 @@ class TensorProduct(Kernel):
         like: Points | None = None,
         like_name: str = "the sample",
     ) -> Points:
-        points = self._check(points, name)
+        points = self.read_points(points, name)
         if like is None:
             return points
         return tuple(
@@ -524,8 +527,8 @@ class TensorProduct(Kernel):
         pairs = zip(self.kernels, points, strict=True)
         return TensorProduct(*(kernel.resolve(part, weights) for kernel, part in pairs))
 
-    def _against(self, B: Points) -> Comparison:
-        parts = [kernel._against(part) for kernel, part in zip(self.kernels, B, strict=True)]
+    def against(self, B: Points) -> Comparison:
+        parts = [kernel.against(part) for kernel, part in zip(self.kernels, B, strict=True)]
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             product = parts[0](A[0], columns, out)
@@ -535,10 +538,10 @@ class TensorProduct(Kernel):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
-        product = self.kernels[0]._diagonal(A[0])
+    def squared_norms(self, A: Points) -> Array:
+        product = self.kernels[0].squared_norms(A[0])
         for kernel, part in zip(self.kernels[1:], A[1:], strict=True):
-            product = product * kernel._diagonal(part)
+            product = product * kernel.squared_norms(part)
         return product
 
     def feature_map(self, points: Points) -> FeatureMap | None:

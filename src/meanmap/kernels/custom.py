@@ -47,10 +47,10 @@ class Function(Kernel):
         self.function = function
         self.vectorized = vectorized
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.any_points(points, name)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         like = float_like(B)
         return lambda A, columns, out: self._values(A, take(B, columns), like)
 
@@ -70,7 +70,7 @@ class Function(Kernel):
             raise ValueError("the kernel function returned NaN or infinity for some points.")
         return asarray(checks.numbers(values, "what the kernel function returned"), like)
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         like = float_like(A)
         rows = [take(A, slice(i, i + 1)) for i in range(count(A))]
         values = [float(self._values(row, row, like)[0, 0]) for row in rows]
@@ -111,14 +111,14 @@ class Precomputed(Kernel):
             )
         return gram
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.indices(points, len(self._square()), name)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         gram = asarray(checks.numbers(self.gram, "gram"), float_like(B))
         return lambda A, columns, out: gram[A][:, take(B, columns)]
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         return asarray(checks.numbers(self.gram, "gram"), float_like(A))[A, A]
 
 
@@ -171,11 +171,11 @@ class ScikitLearn(Kernel):
             )
         return self.kernel
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         check = checks.vectors if self.on_vectors else checks.any_points
         return check(points, name)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         kernel, like = self._inner(), float_like(B)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
@@ -183,5 +183,5 @@ class ScikitLearn(Kernel):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         return asarray(self._inner().diag(to_numpy(A)), float_like(A))

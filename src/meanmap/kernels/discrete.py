@@ -83,10 +83,10 @@ class Delta(Kernel):
             raise ValueError(f"other must be below 1, the value for equal labels; got {value!r}.")
         return value
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.labels(points, name)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         like = float_like(B)
         xp, other = namespace(like), self._value()
 
@@ -96,7 +96,7 @@ class Delta(Kernel):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         like = float_like(A)
         return filled(A.shape[0], 1.0, like)
 
@@ -167,7 +167,7 @@ class Hamming(Kernel):
     def _agreement(self) -> bool:
         return checks.option(self.form, "form", ["exponential", "agreement"]) == "agreement"
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.labels(points, name)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Hamming:
@@ -183,7 +183,7 @@ class Hamming(Kernel):
 
         return Hamming(count_bandwidth(self.bandwidth, median), self.form)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         b, like = _table(B), float_like(B)
         agreement, d = self._agreement(), b.shape[1]
         rate = 0.0 if agreement else -1 / count_bandwidth(self.bandwidth)
@@ -204,7 +204,7 @@ class Hamming(Kernel):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         like = float_like(A)
         return filled(A.shape[0], 1.0, like)
 

@@ -49,7 +49,7 @@ class WeisfeilerLehman(CountKernel):
         self.label = label
         self.normalized = normalized
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.graphs(points, name, self.label)
 
     def _is_point(self, x: Any, like: Points) -> bool:

@@ -35,14 +35,14 @@ class Trace(Kernel):
 
     bounded = False
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.matrices(points, name)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         b = _flat(B)
         return lambda A, columns, out: matmul_into(_flat(A), b[columns].T, out)
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         a = _flat(A)
         return namespace(a).sum(a * a, axis=1)
 
@@ -76,17 +76,17 @@ class Chordal(Kernel):
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.matrices(points, name)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Chordal:
         return Chordal(Gaussian(self.bandwidth).resolve(_flat(points), weights).bandwidth)
 
-    def _against(self, B: Points) -> Comparison:
-        compare = Gaussian(self.bandwidth)._against(_flat(B))
+    def against(self, B: Points) -> Comparison:
+        compare = Gaussian(self.bandwidth).against(_flat(B))
         return lambda A, columns, out: compare(_flat(A), columns, out)
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         return filled(A.shape[0], 1.0, A)
 
 
@@ -117,7 +117,7 @@ class Mallows(Kernel):
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.permutations(points, name)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Mallows:
@@ -127,7 +127,7 @@ class Mallows(Kernel):
 
         return Mallows(count_bandwidth(self.bandwidth, median))
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         b, sigma = _orders(B), count_bandwidth(self.bandwidth)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
@@ -139,7 +139,7 @@ class Mallows(Kernel):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         return filled(A.shape[0], 1.0, A)
 
 

@@ -196,7 +196,7 @@ def has_closed_form(kernel: Kernel) -> bool:
 def expectation(kernel: Kernel, a: Components, b: Components) -> np.ndarray:
     """E k(x, y) for every pair of components."""
     if a.spread is None and b.spread is None:
-        return to_numpy(kernel._gram(a.means, b.means))
+        return to_numpy(kernel.gram_matrix(a.means, b.means))
     if isinstance(kernel, Sum):
         return expectation(kernel.left, a, b) + expectation(kernel.right, a, b)
     if isinstance(kernel, Scaled):
@@ -206,7 +206,7 @@ def expectation(kernel: Kernel, a: Components, b: Components) -> np.ndarray:
     if isinstance(kernel, Polynomial):
         return polynomial(a, b, kernel._degree(), float(kernel.offset))
     # ⟨x, y⟩ and constants need the means alone
-    return to_numpy(kernel._gram(a.means, b.means))
+    return to_numpy(kernel.gram_matrix(a.means, b.means))
 
 
 # --- the Gaussian kernel --------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class CountKernel(ObjectKernel):
         """Whether k(x, x) stays bounded on the whole domain: where counts are normalised."""
         return bool(self.normalized)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         features = PartCounts.of(self, B)
         b = features.sparse(B)
 
@@ -55,7 +55,7 @@ class CountKernel(ObjectKernel):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         squares = [sum(c * c for c in self._parts(a).values()) for a in A]
         return np.array([float(s > 0 if self.normalized else s) for s in squares])
 

@@ -44,7 +44,7 @@ class GlobalAlignment(ObjectKernel):
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.series(points, name)
 
     def check(
@@ -89,7 +89,7 @@ class GlobalAlignment(ObjectKernel):
             padded.shape
         ), lengths
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         b, ends_b = self._padded(B)
         own_b = _own(b, ends_b)
 
@@ -110,7 +110,7 @@ class GlobalAlignment(ObjectKernel):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         return np.ones(len(A))
 
 

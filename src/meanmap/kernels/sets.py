@@ -47,7 +47,7 @@ class BagKernel(ObjectKernel):
             )
         return self.kernel
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return self.check(points, name)
 
     def bind(self, points: Any, name: str = "points") -> Kernel:
@@ -198,10 +198,10 @@ class Expected(BagKernel):
     def resolve(self, points: Points, weights: Array | None = None) -> Expected:
         return Expected(resolved_inner(self._inner, points, weights))
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         b = Pack(B)
         starts = np.cumsum(b.sizes) - b.sizes
-        inner = self._inner._against(b.points) if b.plain else None
+        inner = self._inner.against(b.points) if b.plain else None
         order = np.arange(len(B))
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
@@ -224,11 +224,11 @@ class Expected(BagKernel):
 
         return compare
 
-    def _gram(self, A: Points, B: Points) -> Array:
+    def gram_matrix(self, A: Points, B: Points) -> Array:
         if A is not B or len(A) < 2:
-            return super()._gram(A, B)
+            return super().gram_matrix(A, B)
         # half of a symmetric matrix, the other mirrored
-        compare, n = self._against(B), len(A)
+        compare, n = self.against(B), len(A)
         out = np.empty((n, n))
         rows = list(spans(n, -(-n // BLOCKS)))
 
@@ -242,14 +242,14 @@ class Expected(BagKernel):
             out[i, i] = (out[i, i] + out[i, i].T) / 2
         return out
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         if Pack(A).shared:
-            return self._gram(A, A).diagonal()
+            return self.gram_matrix(A, A).diagonal()
         inner, out = self._inner, np.empty(len(A))
         for i in range(len(A)):
             bag = Pack(A[i : i + 1])
             gram = (
-                to_numpy(inner._gram(bag.points, bag.points))
+                to_numpy(inner.gram_matrix(bag.points, bag.points))
                 if bag.plain
                 else between(inner, bag.groups, bag.groups)
             )
@@ -342,7 +342,7 @@ class OnEmbeddings(BagKernel):
     def resolve_gram(self, points: Points, weights: Array | None) -> tuple[OnEmbeddings, Array]:
         """The resolved kernel and the Gram matrix of the bags, which are compared only once."""
         expected = Expected(resolved_inner(self._inner, points, weights))
-        gram = expected._gram(points, points)
+        gram = expected.gram_matrix(points, points)
         kernel = self._resolved(expected, points, weights, gram)
         return kernel, kernel._of(gram, gram.diagonal(), gram.diagonal(), True)
 
@@ -356,23 +356,23 @@ class OnEmbeddings(BagKernel):
         exponent /= float(profile._numbers(1)) ** 2  # type: ignore[arg-type]
         return profile._profile(exponent)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         expected = Expected(self._inner)
-        compare_bags, norms = expected._against(B), expected._diagonal(B)
+        compare_bags, norms = expected.against(B), expected.squared_norms(B)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             gram = compare_bags(A, columns, None)
-            return self._of(gram, expected._diagonal(A), norms[columns])
+            return self._of(gram, expected.squared_norms(A), norms[columns])
 
         return compare
 
-    def _gram(self, A: Points, B: Points) -> Array:
+    def gram_matrix(self, A: Points, B: Points) -> Array:
         if A is not B:
-            return super()._gram(A, B)
-        gram = Expected(self._inner)._gram(A, A)
+            return super().gram_matrix(A, B)
+        gram = Expected(self._inner).gram_matrix(A, A)
         return self._of(gram, gram.diagonal(), gram.diagonal(), True)
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         return np.ones(len(A))
 
 
@@ -403,7 +403,7 @@ def _median(expected: Expected, bags: Points, weights: Array | None, gram: Array
     if len(chosen) > MEDIAN:
         chosen = np.sort(np.random.default_rng(0).choice(chosen, MEDIAN, replace=False))
     some = take(bags, chosen)
-    K = expected._gram(some, some) if gram is None else gram[np.ix_(chosen, chosen)]
+    K = expected.gram_matrix(some, some) if gram is None else gram[np.ix_(chosen, chosen)]
     i, j = np.triu_indices(len(chosen), k=1)
     norms = K.diagonal()
     squared = norms[i] + norms[j] - 2 * K[i, j]

@@ -38,7 +38,7 @@ class Spectrum(CountKernel):
         self.p = p
         self.normalized = normalized
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.strings(points, name)
 
     def _is_point(self, x: Any, like: Points) -> bool:

@@ -35,7 +35,7 @@ class VectorKernel(Kernel):
 
     smooth = True
 
-    def _check(self, points: Any, name: str) -> Points:
+    def read_points(self, points: Any, name: str) -> Points:
         return checks.vectors(points, name)
 
 
@@ -135,7 +135,7 @@ class Radial(VectorKernel):
     #: The profile's name for a fused kernel on CUDA, see `meanmap.fused`; None where there is none.
     _fused: str | None = None
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         compare = self._measured(B, self._profile)
         profile = self._fused
         if profile is None or not fused.on_cuda(B):
@@ -150,26 +150,26 @@ class Radial(VectorKernel):
 
         return compare_fused
 
-    def _matmul(self, A: Points, B: Points, V: Array) -> Array:
+    def gram_times(self, A: Points, B: Points, V: Array) -> Array:
         profile = self._fused
         few = V.ndim == 1 or V.shape[1] <= fused.MOST_VECTORS
         if profile is None or not few or not fused.fits(A, B) or V.requires_grad:
-            return super()._matmul(A, B, V)
+            return super().gram_times(A, B, V)
         columns = V if V.ndim > 1 else V[:, None]
         product = fused.matmul(profile, self.scaled(A), self.scaled(B), columns)
         return product if V.ndim > 1 else product[:, 0]
 
     def slopes(self, B: Points) -> Comparison:
-        """Like `_against`, for the derivative of the profile: ∇ₐ k = slope · (b - a)/σ²."""
+        """Like `against`, for the derivative of the profile: ∇ₐ k = slope · (b - a)/σ²."""
         return self._measured(B, self._slope)
 
-    def _gradient(self, A: Points, B: Points) -> Array:
+    def gradients(self, A: Points, B: Points) -> Array:
         slope = self.slopes(B)(A, ALL, None)
         return slope[:, :, None] * self.scaled(self.scaled(B)[None, :, :] - self.scaled(A)[:, None])
 
-    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+    def stein_against(self, B: Points, T: Array) -> SteinComparison:
         if not self.smooth:
-            return super()._stein_against(B, T)
+            return super().stein_against(B, T)
         xp = namespace(B)
         sigma = self._numbers(B.shape[1])
         each = asarray(sigma, B) if isinstance(sigma, tuple) else sigma
@@ -239,7 +239,7 @@ class Radial(VectorKernel):
         lost = reach * rounding
         return None if lost <= rounding**0.375 else -1e6 * lost
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         xp = namespace(A)
         return xp.ones(A.shape[0], dtype=A.dtype, device=device(A))
 
@@ -524,8 +524,8 @@ class Polynomial(VectorKernel):
         self.degree = degree
         self.offset = offset
 
-    def _check(self, points: Any, name: str) -> Points:
-        points = super()._check(points, name)
+    def read_points(self, points: Any, name: str) -> Points:
+        points = super().read_points(points, name)
         xp, degree = namespace(points), self._degree()
         size = float(xp.max(xp.abs(points)))
         inner = size * size * points.shape[1] + float(self.offset)
@@ -547,7 +547,7 @@ class Polynomial(VectorKernel):
         checks.not_negative(self.offset, "offset", "A negative one is no positive definite kernel.")
         return int(self.degree)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         degree = self._degree()
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
@@ -557,15 +557,15 @@ class Polynomial(VectorKernel):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         return (namespace(A).sum(A * A, axis=1) + self.offset) ** self._degree()
 
-    def _gradient(self, A: Points, B: Points) -> Array:
+    def gradients(self, A: Points, B: Points) -> Array:
         degree = self._degree()
         slope = degree * (A @ B.T + self.offset) ** (degree - 1)
         return slope[:, :, None] * B[None, :, :]
 
-    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+    def stein_against(self, B: Points, T: Array) -> SteinComparison:
         return _inner_stein(B, T, self._degree(), float(self.offset))
 
     def feature_map(self, points: Points) -> FeatureMap:
@@ -589,16 +589,16 @@ class Linear(VectorKernel):
     universal: str | None = None
     translates = True
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         return lambda A, columns, out: matmul_into(A, B[columns].T, out)
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         return namespace(A).sum(A * A, axis=1)
 
-    def _gradient(self, A: Points, B: Points) -> Array:
+    def gradients(self, A: Points, B: Points) -> Array:
         return namespace(B).broadcast_to(B[None, :, :], (A.shape[0], *B.shape))
 
-    def _stein_against(self, B: Points, T: Array) -> SteinComparison:
+    def stein_against(self, B: Points, T: Array) -> SteinComparison:
         return _inner_stein(B, T, 1, 0.0)
 
     def feature_map(self, points: Points) -> FeatureMap:
@@ -664,7 +664,7 @@ class Energy(Rough):
         a = self.scaled(A - (asarray(place, A) if isinstance(place, tuple) else place))
         return a, namespace(a).sum(a * a, axis=1) ** 0.5
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         distances, norms = self._measured(B, self._distance), self._norms(B)[1]
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
@@ -677,14 +677,14 @@ class Energy(Rough):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         return self._norms(A)[1]
 
     def _slope(self, exponent: Array) -> Array:
         return self._inverse_distance(exponent) / 2
 
-    def _gradient(self, A: Points, B: Points) -> Array:
+    def gradients(self, A: Points, B: Points) -> Array:
         a, norms = self._norms(A)
         xp = namespace(a)
         outward = a / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
-        return super()._gradient(A, B) + self.scaled(outward)[:, None, :] / 2
+        return super().gradients(A, B) + self.scaled(outward)[:, None, :] / 2

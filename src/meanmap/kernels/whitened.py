@@ -46,10 +46,10 @@ class Whitened(Around):
     def _directions(self, points: Points) -> Array:
         """f of every point, a row each."""
         landmarks = self.kernel.check(self.landmarks, "landmarks", points)
-        return self.kernel._matmul(points, landmarks, asarray(self.factor, float_like(points)))
+        return self.kernel.gram_times(points, landmarks, asarray(self.factor, float_like(points)))
 
-    def _against(self, B: Points) -> Comparison:
-        plain, right = self.kernel._against(B), self._directions(B).T
+    def against(self, B: Points) -> Comparison:
+        plain, right = self.kernel.against(B), self._directions(B).T
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             tile = plain(A, columns, out)
@@ -58,6 +58,6 @@ class Whitened(Around):
 
         return compare
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         f = self._directions(A)
-        return self.kernel._diagonal(A) - namespace(f).sum(f * f, axis=1)
+        return self.kernel.squared_norms(A) - namespace(f).sum(f * f, axis=1)

@@ -194,7 +194,7 @@ class OnBags(BaseEstimator):
             seen_columns(self, X if table else bags[0], "X" if table else "X[0]")
         checked = self._bag_kernel.check(bags, "X", self._like)
         space = self.point_space_
-        return checked if space is None else space._transform(checked)
+        return checked if space is None else space.coordinates(checked)
 
 
 def _is_profile(kernel: Kernel) -> bool:
@@ -210,7 +210,7 @@ def embeddings_space(kernel: Expected, basis: Any, bags: Points, w: Array) -> tu
     if not isinstance(basis, Explicit):
         basis = Nystroem(landmarks=spanning_points(kernel.kernel, basis, bags))
     space = Space(kernel, basis)
-    return space, space._place(kernel, bags, w)
+    return space, space.place(kernel, bags, w)
 
 
 def spanning_points(kernel: Kernel, basis: Any, bags: Points) -> list[Points]:
@@ -225,7 +225,7 @@ def spanning_points(kernel: Kernel, basis: Any, bags: Points) -> list[Points]:
     some = np.linspace(0, count(points) - 1, min(count(points), POINTS)).astype(int)
     points = take(points, some)
     space = Space(kernel, basis)
-    space._place(kernel, points, checks.weights(None, points, float_like(points)))
-    chosen = space._coordinates
+    space.place(kernel, points, checks.weights(None, points, float_like(points)))
+    chosen = space.map_
     assert isinstance(chosen, Pivots)
     return [take(chosen.points, slice(i, i + 1)) for i in range(chosen.rank)]

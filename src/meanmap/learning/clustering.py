@@ -254,7 +254,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
 
     def plot(self, X: Any, ax: Any = None) -> Any:
         """Draw rows in the two directions of the space in which they vary most, by their labels."""
-        Z = np.asarray(to_numpy(self.space_._transform(self._points(X))), dtype=np.float64)
+        Z = np.asarray(to_numpy(self.space_.coordinates(self._points(X))), dtype=np.float64)
         U, s, _ = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
         names = ("principal coordinate 1", "principal coordinate 2")
         return plots.places((U * s)[:, :2], self._assigned(Z), names, ax)
@@ -266,7 +266,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         """
         points = self._points(X)
         w = to_numpy(checks.sample_weights(sample_weight, points, float_like(points)))
-        Z = np.asarray(to_numpy(self.space_._transform(points)), dtype=np.float64)
+        Z = np.asarray(to_numpy(self.space_.coordinates(points)), dtype=np.float64)
         labels = self._assigned(Z)
         objective = (BySize if self._by_size else Plain)(self._features)
         return objective.value(*sums(Z - w @ Z, w, labels, len(self._slopes)))
@@ -275,10 +275,10 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
             X = seen_columns(self, X)
-        return self.kernel_.check(X, "X", self.space_._sample)
+        return self.kernel_.check(X, "X", self.space_.example_)
 
     def _nearest(self, points: Points) -> np.ndarray:
-        return self._assigned(np.asarray(to_numpy(self.space_._transform(points)), dtype=float))
+        return self._assigned(np.asarray(to_numpy(self.space_.coordinates(points)), dtype=float))
 
     def _assigned(self, Z: np.ndarray) -> np.ndarray:
         return np.argmax((Z - self._mean) @ self._slopes.T + self._levels, axis=1)

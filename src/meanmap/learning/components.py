@@ -129,7 +129,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"them, got shape {tuple(z.shape)}."
             )
         # Σ wᵢ(1 + tᵢ·z/s) φ(xᵢ) has the scores z, for scores t of the sample and eigenvalues s
-        t = (self.space_._transform(self._atoms) - self.mean_) @ self.components_.T
+        t = (self.space_.coordinates(self._atoms) - self.mean_) @ self.components_.T
         weights = self._weights * (1 + (z / self.eigenvalues_) @ t.T)
         coordinates = self.mean_ + z @ self.components_
         kernel = self.space_.kernel_
@@ -146,9 +146,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_is_fitted(self, "components_")
         xp = namespace(self.mean_)
         centred = self.space_.transform(X) - self.mean_
-        points = self.space_.kernel_.check(X, "X", self.space_._sample)
+        points = self.space_.kernel_.check(X, "X", self.space_.example_)
         # with what the coordinates miss
-        missed = self.space_.kernel_._diagonal(points) - xp.sum((centred + self.mean_) ** 2, axis=1)
+        missed = self.space_.kernel_.squared_norms(points) - xp.sum(
+            (centred + self.mean_) ** 2, axis=1
+        )
         total = float(xp.sum(centred**2)) + float(xp.sum(missed))
         return float(xp.sum((centred @ self.components_.T) ** 2)) / total if total > 0 else 1.0
 

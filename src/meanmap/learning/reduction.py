@@ -188,7 +188,7 @@ class Problem:
     def __post_init__(self) -> None:
         n = count(self.Y)
         space = Space(self.kernel)
-        psi = to_numpy(space._place(self.kernel.resolve(self.Y), self.Y, np.full(n, 1 / n)))
+        psi = to_numpy(space.place(self.kernel.resolve(self.Y), self.Y, np.full(n, 1 / n)))
         self.kernel = space.kernel_
         self.phi = psi - psi.mean(axis=0)  # φ φᵀ is the centred Gram matrix G_Y
         self.total = float((self.phi**2).sum())

@@ -187,7 +187,7 @@ class Subsets:
     def _one(self, rows: np.ndarray, columns: np.ndarray, kernel: Kernel) -> float:
         x = self.X[np.ix_(rows, columns)]
         if self.basis is None:
-            K = np.asarray(kernel._gram(x, x), dtype=np.float64)
+            K = np.asarray(kernel.gram_matrix(x, x), dtype=np.float64)
             return float(K.ravel() @ self._weights(rows).ravel())
         A = coordinates(kernel, x, self.basis, centred=False)
         B = self.target.coordinates(rows)

@@ -64,10 +64,10 @@ class SupportMeasures(OnBags):
         """`Σ cᵢ k(x, xᵢ)` over support bags, or `⟨c, ψ(x)⟩`, for every row c of coefficients."""
         examples = self._again(X)
         if self.space_ is not None:
-            return to_numpy(self.space_._transform(examples)) @ coefficients.T
+            return to_numpy(self.space_.coordinates(examples)) @ coefficients.T
         if not coefficients.shape[1]:  # no errors beyond epsilon: no bag supports anything
             return np.zeros((len(examples), len(coefficients)))
-        return to_numpy(self.kernel_._matmul(examples, self._support, coefficients.T))
+        return to_numpy(self.kernel_.gram_times(examples, self._support, coefficients.T))
 
 
 def resolved_gram(kernel: Kernel, examples: Points, w: np.ndarray) -> tuple[Kernel, Array]:
@@ -75,7 +75,7 @@ def resolved_gram(kernel: Kernel, examples: Points, w: np.ndarray) -> tuple[Kern
     if isinstance(kernel, OnEmbeddings):
         return kernel.resolve_gram(examples, w)
     kernel = kernel.resolve(examples, w)
-    return kernel, kernel._gram(examples, examples)
+    return kernel, kernel.gram_matrix(examples, examples)
 
 
 class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):

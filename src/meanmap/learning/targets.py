@@ -35,7 +35,7 @@ class Target:
     def gram(self, rows: np.ndarray) -> np.ndarray:
         """The Gram matrix of some of the rows."""
         points, g = take(self.points, rows), self.factors[rows]
-        L = np.asarray(self.kernel._gram(points, points), dtype=np.float64)
+        L = np.asarray(self.kernel.gram_matrix(points, points), dtype=np.float64)
         return g[:, None] * L * g[None, :]
 
     def coordinates(self, rows: np.ndarray, basis: Basis | None = None) -> np.ndarray:

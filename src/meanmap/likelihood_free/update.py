@@ -43,5 +43,5 @@ def bayes_update(prior_sample: Any, joint_sample: tuple[Any, Any], y: Any, **opt
         )
     X, Y = joint_sample
     model = ConditionalEmbedding().fit(X, Y)
-    points: Points = model.kernel_x_.check(prior_sample, "prior_sample", model.space_x_._sample)
+    points: Points = model.kernel_x_.check(prior_sample, "prior_sample", model.space_x_.example_)
     return model.posterior(embed(points, kernel=model.kernel_x_), **options).given(y)

@@ -99,7 +99,7 @@ class Pivots(Coordinates):
         solved = r if solved is None else solved
         if not isinstance(L, np.ndarray) or r == 0:
             return super().for_each_block(points, work)
-        blocks, compare = self._blocks(points), self.kernel._against(points)
+        blocks, compare = self._blocks(points), self.kernel.against(points)
 
         def share(thread: int, of: int) -> None:
             # fresh memory would cost more than what is computed in it
@@ -163,7 +163,7 @@ class Pivots(Coordinates):
 
     @cached_property
     def _compare(self) -> Comparison:
-        return self.kernel._against(self.points)
+        return self.kernel.against(self.points)
 
     def __getstate__(self) -> dict[str, object]:
         cached = ("_compare", "_must_solve")
@@ -252,7 +252,7 @@ def spanned(kernel: Kernel, landmarks: Points) -> Pivots:
     same factorisation as everywhere, run among the landmarks.
     """
     if isinstance(first_array(landmarks), np.ndarray):
-        gram = kernel._gram(landmarks, landmarks)
+        gram = kernel.gram_matrix(landmarks, landmarks)
         with contextlib.suppress(np.linalg.LinAlgError):
             L = np.linalg.cholesky(gram)
             if (L.diagonal() ** 2).min() > 1e3 * max(ROUNDING, epsilon(L)) * gram.diagonal().max():
@@ -276,9 +276,9 @@ def factorize(
     """
     n, like = count(points), float_like(points)
     xp = namespace(like)
-    compare = kernel._against(points)
+    compare = kernel.against(points)
     w = to_numpy(weights).astype(np.float64)
-    residual = to_numpy(kernel._diagonal(points)).astype(np.float64).copy()
+    residual = to_numpy(kernel.squared_norms(points)).astype(np.float64).copy()
     total, largest = float(w @ residual), float(residual.max(initial=0.0))
     floor = 8 * epsilon(like) * largest  # below this a residual is rounding
     rng = np.random.default_rng(0) if rng is None else rng

@@ -146,7 +146,7 @@ def mean_error(kernel: Kernel, fitted: Waves, points: Points) -> float:
         return 0.0
     X = take(points, np.linspace(0, n - 1, min(n, PAIRS_OF)).astype(int))
     psi = fitted.transform(X)
-    error = abs(to_numpy(kernel._gram(X, X) - psi @ psi.T))
+    error = abs(to_numpy(kernel.gram_matrix(X, X) - psi @ psi.T))
     return float(error[np.triu_indices(len(error), 1)].mean())
 
 

@@ -161,7 +161,7 @@ def _measured(
     fitted: Pivots, kernel: Kernel, points: Points, weights: Array, kept: float
 ) -> Pivots:
     """The coordinates with their residual: what `Σ wᵢ ‖ψ(xᵢ)‖²` lacks of `Σ wᵢ k(xᵢ, xᵢ)`."""
-    total = float(weights @ kernel._diagonal(points))
+    total = float(weights @ kernel.squared_norms(points))
     return replace(fitted, residual=max(total - kept, 0.0) / total if total > 0 else 0.0)
 
 
@@ -185,7 +185,7 @@ def leverage(
     n = len(w)
     sketch = without_replacement(w, m, rng)
     S = take(points, sketch)
-    compare = kernel._against(S)
+    compare = kernel.against(S)
     gram = compare(S, ALL, None)
     # drawn by weight, each point of the sketch stands for 1/m of the mass
     values, vectors = np.linalg.eigh(symmetrized(to_numpy(gram).astype(np.float64)) / m)
@@ -200,7 +200,7 @@ def leverage(
     for block in spans(n, max(1, 4 * TILE // m)):
         part = take(points, block)
         seen = to_numpy(compare(part, ALL, None) @ turn)
-        scores[block] = to_numpy(kernel._diagonal(part)) - (seen * seen).sum(axis=1)
+        scores[block] = to_numpy(kernel.squared_norms(part)) - (seen * seen).sum(axis=1)
     scores = np.minimum(w * np.maximum(scores, 0.0) / ridge, 1.0)
     # a share drawn by weight alone guards against what the sketch got wrong
     return 0.9 * scores / max(scores.sum(), 1e-300) + 0.1 * w

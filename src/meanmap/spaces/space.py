@@ -77,16 +77,16 @@ class Space(TransformerMixin, BaseEstimator):
         coordinates = self._keep(kernel, kept, *placed)
         if keep is None or keep.all():
             return coordinates
-        return self._coordinates.transform(points)
+        return self.map_.transform(points)
 
-    def _place(self, kernel: Kernel, points: Points, weights: Array) -> Array:
+    def place(self, kernel: Kernel, points: Points, weights: Array) -> Array:
         """Fit to points that passed the gate, with a resolved kernel; return their coordinates."""
         return self._keep(kernel, points, *self._placed(kernel, points, weights))
 
-    def _place_moments(
+    def place_moments(
         self, kernel: Kernel, points: Points, weights: Array, values: Array
     ) -> tuple[Array, Array]:
-        """As `_place`, with the sample's moments `Σ wψψᵀ` and `Σ w v ψᵀ` for its coordinates."""
+        """As `place`, with the sample's moments `Σ wψψᵀ` and `Σ w v ψᵀ` for its coordinates."""
         basis = self._basis(kernel, points)
         fitted, C, B = basis.fit_moments(kernel, points, weights, values)
         self._keep(kernel, points, basis, fitted, C)
@@ -112,8 +112,8 @@ class Space(TransformerMixin, BaseEstimator):
     ) -> Array:
         self.kernel_ = kernel
         self.basis_ = basis
-        self._coordinates: Coordinates = fitted
-        self._sample = take(points, slice(0, 1))  # what a point looks like
+        self.map_: Coordinates = fitted
+        self.example_ = take(points, slice(0, 1))  # what a point looks like
         self.rank_ = fitted.rank
         self.residual_ = fitted.residual
         return coordinates
@@ -123,13 +123,13 @@ class Space(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "kernel_")
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
             X = seen_columns(self, X)
-        return self._transform(self.kernel_.check(X, "X", self._sample))
+        return self.coordinates(self.kernel_.check(X, "X", self.example_))
 
-    def _transform(self, points: Points) -> Array:
-        return self._coordinates.transform(points)
+    def coordinates(self, points: Points) -> Array:
+        return self.map_.transform(points)
 
-    def _mean(self, points: Points, weights: Array) -> Array:
-        return self._coordinates.mean(points, weights)
+    def mean_coordinates(self, points: Points, weights: Array) -> Array:
+        return self.map_.mean(points, weights)
 
     def error_bound(self, x: Any, x2: Any = None) -> Array:
         """The largest error that ψ(x)·ψ(x') can have as a value of k(x, x').
@@ -173,17 +173,17 @@ class Space(TransformerMixin, BaseEstimator):
 
     def _missed(self, x: Any, name: str) -> tuple[Array, bool]:
         """k(x, x) - ‖ψ(x)‖², rounding added, and whether x was one single point."""
-        points, single = self.kernel_.rows(x, self._sample, name)
-        coordinates = self._transform(points)
+        points, single = self.kernel_.rows(x, self.example_, name)
+        coordinates = self.coordinates(points)
         xp = namespace(coordinates)
-        diagonal = self.kernel_._diagonal(points)
+        diagonal = self.kernel_.squared_norms(points)
         missed = diagonal - xp.sum(coordinates * coordinates, axis=1)
         rounding = (8 + self.rank_) * epsilon(coordinates) * abs(diagonal)
         return xp.where(missed > 0, missed, xp.zeros_like(missed)) + rounding, single
 
     def _must_project(self, name: str) -> None:
         check_is_fitted(self, "kernel_")
-        if not self._coordinates.projects:
+        if not self.map_.projects:
             raise TypeError(
                 f"{name} needs coordinates that are a projection, which {self.basis_!r} does not "
                 f"give: ‖ψ(x)‖² is k(x, x) everywhere. residual_ ({self.residual_:.2g}) is their "
@@ -193,14 +193,14 @@ class Space(TransformerMixin, BaseEstimator):
     def support(self, x: Any) -> Array:
         """‖ψ(x)‖²/k(x, x): 1 where the sample surrounds x, near 0 far from all of it."""
         self._must_project("support")
-        points, single = self.kernel_.rows(x, self._sample)
-        values = self._support(points, self._transform(points))
+        points, single = self.kernel_.rows(x, self.example_)
+        values = self.support_of(points, self.coordinates(points))
         return values[0] if single else values
 
-    def _support(self, points: Points, coordinates: Array) -> Array:
+    def support_of(self, points: Points, coordinates: Array) -> Array:
         xp = namespace(coordinates)
         size = xp.sum(coordinates * coordinates, axis=1)
-        diagonal = self.kernel_._diagonal(points)
+        diagonal = self.kernel_.squared_norms(points)
         tiny = diagonal <= 0
         return xp.where(
             tiny, xp.ones_like(size), size / xp.where(tiny, xp.ones_like(size), diagonal)
@@ -214,7 +214,7 @@ class Space(TransformerMixin, BaseEstimator):
             return f"Space(kernel={self.kernel!r}, basis={self.basis!r})"
         return (
             f"Space({self.kernel_!r}, {self.basis_!r}: rank {self.rank_}, "
-            f"{'residual' if self._coordinates.projects else 'mean error'} {self.residual_:.2g})"
+            f"{'residual' if self.map_.projects else 'mean error'} {self.residual_:.2g})"
         )
 
 

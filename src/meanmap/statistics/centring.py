@@ -96,7 +96,7 @@ class Centred(Around):
 
     def _heights(self, references: Points) -> Callable[[Points], Array]:
         """A function of points: what is taken off their rows and columns."""
-        m, near = count(references), self.kernel._against(references)
+        m, near = count(references), self.kernel.against(references)
         weights = asarray(np.full(m, 1 / m), float_like(references))
         middle = weights @ (near(references, ALL, None) @ weights)
         return lambda points: near(points, ALL, None) @ weights - middle / 2
@@ -107,11 +107,11 @@ class Centred(Around):
             return points
         return points - namespace(points).mean(self.references, axis=0)
 
-    def _against(self, B: Points) -> Comparison:
+    def against(self, B: Points) -> Comparison:
         centre = self.centre(B)
         if centre is None:
-            return self.kernel._against(B)
-        plain, moved = self.kernel._against(self._moved(B)), self._moved
+            return self.kernel.against(B)
+        plain, moved = self.kernel.against(self._moved(B)), self._moved
         return lambda A, columns, out: centre(plain(moved(A), columns, out), A, columns)
 
     def centre(self, B: Points) -> Callable[[Array, Points, Any], Array] | None:
@@ -128,12 +128,12 @@ class Centred(Around):
 
         return take_off
 
-    def _diagonal(self, A: Points) -> Array:
+    def squared_norms(self, A: Points) -> Array:
         if self.references is None:
-            return self.kernel._diagonal(A)
+            return self.kernel.squared_norms(A)
         xp, moved = namespace(float_like(A)), self._moved(A)
         heights = self._heights(self._moved(self.references))
-        values = self.kernel._diagonal(moved) - 2 * heights(moved)
+        values = self.kernel.squared_norms(moved) - 2 * heights(moved)
         # what is left of a point at the mean is rounding
         return xp.where(values > self.rounding, values, xp.zeros_like(values))
 

@@ -62,9 +62,9 @@ class Compression:
         if np.ptp(w) == 0:
             own = gram_sums(kernel, self.sample) / len(w) ** 2
         else:
-            own = float(w @ to_numpy(kernel._matmul(self.sample, self.sample, w)))
-        across = float(v @ to_numpy(kernel._matmul(points, self.sample, w)))
-        inside = float(v @ to_numpy(kernel._matmul(points, points, v)))
+            own = float(w @ to_numpy(kernel.gram_times(self.sample, self.sample, w)))
+        across = float(v @ to_numpy(kernel.gram_times(points, self.sample, w)))
+        inside = float(v @ to_numpy(kernel.gram_times(points, points, v)))
         return max(own - 2 * across + inside, 0.0)
 
     def __len__(self) -> int:
@@ -178,7 +178,7 @@ def compress(
         if method == "thinning":
             index = decoding.thinned(kernel, sample, w, m, random)
         elif method == "herding":
-            values = to_numpy(kernel._matmul(sample, sample, w))
+            values = to_numpy(kernel.gram_times(sample, sample, w))
             index = decoding.herd(kernel, sample, values[None, :], m)[0]
         else:
             index = sampling.draw(w[None, :], m, random)[0]
@@ -195,9 +195,9 @@ def _reweighted(kernel: Kernel, sample: Points, w: np.ndarray, index: np.ndarray
     """The nearest probability on the points chosen, in coordinates of their span."""
     once, back, times = np.unique(index, return_inverse=True, return_counts=True)
     few = take(sample, once)
-    spectrum = Spectrum.of(to_numpy(kernel._gram(few, few)).astype(np.float64))
+    spectrum = Spectrum.of(to_numpy(kernel.gram_matrix(few, few)).astype(np.float64))
     kept = spectrum.values > RANK * spectrum.values[-1]
     vectors, roots = spectrum.vectors[:, kept], np.sqrt(spectrum.values[kept])
-    target = (to_numpy(kernel._matmul(few, sample, w)) @ vectors) / roots
+    target = (to_numpy(kernel.gram_times(few, sample, w)) @ vectors) / roots
     v = decoding.nearest_probability(vectors * roots, target, times / times.sum())
     return (v / times)[back]

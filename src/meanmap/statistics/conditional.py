@@ -78,7 +78,7 @@ def conditional_mmd(
     difference = operator(X1, Y1) - operator(X2, Y2)  # of the operators: C₁ - C₂
 
     def values(points: Points) -> np.ndarray:
-        shifts = spaces[0]._transform(points) @ difference.T
+        shifts = spaces[0].coordinates(points) @ difference.T
         return np.einsum("ij,ij->i", shifts, shifts)
 
     if at is None:
@@ -105,7 +105,7 @@ def shared_space(kernel: Kernel, samples: tuple[Points, Points], basis: Any) -> 
         return basis
     points = concatenate(list(samples))
     space = Space(kernel, basis)
-    space._place(kernel, points, np.full(count(points), 1 / count(points)))
+    space.place(kernel, points, np.full(count(points), 1 / count(points)))
     return space
 
 
@@ -164,8 +164,8 @@ def hscic(
     model = ConditionalEmbedding(kz, joint, regularization, (bases[2], None), centered=False)
     model.fit(Z, (X, Y))
     w = np.full(count(X), 1 / count(X))
-    phi_x = Space(kx, bases[0])._place(kx, X, w)
-    phi_y = Space(ky, bases[1])._place(ky, Y, w)
+    phi_x = Space(kx, bases[0]).place(kx, X, w)
+    phi_y = Space(ky, bases[1]).place(ky, Y, w)
     points, single = (Z, False) if at is None else kz.rows(at, Z, "at")
     values = covariance_norms(np.asarray(model.weights(points)), phi_x, phi_y)
     if at is None:

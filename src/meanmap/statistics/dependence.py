@@ -154,7 +154,7 @@ def hsic_sums(kx: Kernel, ky: Kernel, X: Points, Y: Points) -> HsicSums:
 
 def _exact_sums(kx: Centred, ky: Centred, X: Points, Y: Points, side: int) -> HsicSums:
     n = count(X)
-    compare_x, compare_y = kx._against(X), ky._against(Y)
+    compare_x, compare_y = kx.against(X), ky.against(Y)
     room_x, room_y = Buffers(X), Buffers(Y)
     sums = Sums((1,), (1,), (1,), (n,), (n,), like=X)
 

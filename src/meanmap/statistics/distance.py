@@ -190,7 +190,7 @@ def _h(kernel: Kernel, X: Points, Y: Points, X2: Points, Y2: Points) -> np.ndarr
 
 def row_by_row(kernel: Kernel, A: Points, B: Points) -> np.ndarray:
     """k(aᵢ, bᵢ) for every i."""
-    compare = kernel._against(B)
+    compare = kernel.against(B)
     return np.concatenate(
         [np.diagonal(compare(take(A, s), s, None)) for s in spans(count(A), NEAR)]
     )

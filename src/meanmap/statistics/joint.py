@@ -30,7 +30,7 @@ class JointGrams:
         pairs = list(zip(kernels, samples, strict=True))
         self._grams = None
         if 8 * self.n**2 * (self.variables + 2) <= memory:
-            self._grams = [np.asarray(k._gram(p, p)) for k, p in pairs]
+            self._grams = [np.asarray(k.gram_matrix(p, p)) for k, p in pairs]
         self._h = self._row_means([np.zeros(self.n)] * self.variables)
         self._c = [float(h.mean()) for h in self._h]
         self.size, self.slack, products = self._sizes([diagonal_of(k, p) for k, p in pairs])
@@ -63,7 +63,7 @@ class JointGrams:
             return
         points = self._samples[variable]
         points = points if order is None else take(points, order)
-        compare = self._kernels[variable]._against(points)
+        compare = self._kernels[variable].against(points)
         for block in spans(self.n, max(1, TILE // self.n)):
             yield block, partial(compare, take(points, block), slice(None), None)
 

@@ -41,7 +41,7 @@ class Moments:
     def over(cls, space: Space, points: Points) -> Moments:
         """Of a batch, a block at a time."""
         blocks = spans(count(points), BLOCK)
-        parts = [cls.of(to_numpy(space._transform(take(points, block)))) for block in blocks]
+        parts = [cls.of(to_numpy(space.coordinates(take(points, block)))) for block in blocks]
         return sum(parts[1:], parts[0])
 
     def __add__(self, other: Moments) -> Moments:
@@ -99,7 +99,7 @@ class Paired:
         parts = []
         for block in spans(count(X), BLOCK):
             pairs = zip(spaces, (X, Y), strict=True)
-            psi, phi = (to_numpy(space._transform(take(part, block))) for space, part in pairs)
+            psi, phi = (to_numpy(space.coordinates(take(part, block))) for space, part in pairs)
             parts.append(cls.of(psi, phi))
         return sum(parts[1:], parts[0])
 
@@ -192,7 +192,7 @@ def moments_of(space: Space, rows: Any) -> Moments:
 
 
 def _of_chunk(number: int, rows: tuple[Any, ...], space: Space) -> Moments:
-    return Moments.over(space, on_host(space.kernel_.check(rows[0], "rows", space._sample)))
+    return Moments.over(space, on_host(space.kernel_.check(rows[0], "rows", space.example_)))
 
 
 def pairs(
@@ -218,7 +218,7 @@ def paired_of(spaces: tuple[Space, Space], X: Any, Y: Any) -> Paired:
 
 def _of_paired_chunk(number: int, rows: tuple[Any, ...], spaces: tuple[Space, Space]) -> Paired:
     X, Y = (
-        on_host(space.kernel_.check(part, name, space._sample))
+        on_host(space.kernel_.check(part, name, space.example_))
         for space, part, name in zip(spaces, rows, ("X", "Y"), strict=True)
     )
     checks.same_length([("X", X), ("Y", Y)])

@@ -108,7 +108,7 @@ def stein_kernel(kernel: Any, points: Array) -> Kernel:
     chosen = RationalQuadratic(alpha=0.5) if kernel is None else as_kernel(kernel, points, "X")
     chosen.check(points, "X")
     few = to_numpy(points)[:1].astype(np.float64)
-    chosen.resolve(few)._stein_against(few, np.zeros_like(few))  # refuses kernels with kinks
+    chosen.resolve(few).stein_against(few, np.zeros_like(few))  # refuses kernels with kinks
     return chosen
 
 
@@ -134,7 +134,7 @@ def stein_sums(
     """One pass over the Stein kernel, tile by tile; `starts` says where bins of rows begin."""
     n = len(X)
     starts = np.zeros(1, dtype=int) if starts is None else starts
-    compare = kernel._stein_against(X, S)
+    compare = kernel.stein_against(X, S)
     sums = Sums((len(starts), len(starts)), (1,))
 
     def inside(rows: slice) -> tuple[slice, np.ndarray]:
@@ -174,7 +174,7 @@ def stein_field(kernel: Kernel, X: np.ndarray, S: np.ndarray, at: np.ndarray) ->
     The mean over the sample of k(x, v) ∇log p(x) + ∇ₓk(x, v) is the velocity of Stein variational
     gradient descent (Liu and Wang 2016).
     """
-    out = kernel._matmul(at, X, S)
+    out = kernel.gram_times(at, X, S)
     for rows in spans(len(X), max(1, (1 << 20) // at.size)):
-        out += kernel._gradient(X[rows], at).sum(axis=0)
+        out += kernel.gradients(X[rows], at).sum(axis=0)
     return out / len(X)

@@ -78,9 +78,9 @@ class Family:
             kernel = self.kernels[i]
             alone = squarings == 0 and not (at + 1 < len(plan) and plan[at + 1][1])
             if alone or not hasattr(kernel, "centre"):
-                steps.append((i, kernel._against(B) if squarings == 0 else None, squarings, None))
+                steps.append((i, kernel.against(B) if squarings == 0 else None, squarings, None))
             else:  # squares are those of the kernel before it is centred
-                compare = kernel.kernel._against(B) if squarings == 0 else None
+                compare = kernel.kernel.against(B) if squarings == 0 else None
                 steps.append((i, compare, squarings, kernel.centre(B)))
 
         def tiles(A: Points, columns: Any, buffer: Any) -> Iterator[tuple[int, Array]]:
@@ -127,7 +127,7 @@ class Family:
 
 def diagonal_of(kernel: Kernel, points: Points) -> np.ndarray:
     """k(x, x) of every point, on the host in double precision."""
-    return to_numpy(kernel._diagonal(points)).astype(np.float64, copy=False)
+    return to_numpy(kernel.squared_norms(points)).astype(np.float64, copy=False)
 
 
 def for_each_tile(
@@ -309,7 +309,7 @@ def _in_halves(
 def _typical(kernel: Kernel, points: Points) -> float:
     """About the mean of a Gram matrix, from some rows."""
     some = take(points, slice(None, None, max(1, count(points) // 1000)))
-    return float(total(kernel._gram(some, some))) / count(some) ** 2
+    return float(total(kernel.gram_matrix(some, some))) / count(some) ** 2
 
 
 def over_labels(values: np.ndarray, labels: Array) -> np.ndarray:
@@ -330,11 +330,11 @@ def gram_sums(kernel: Kernel, A: Points, B: Points | None = None) -> float:
     if on_accelerator(A):
         return in_blocks(lambda side: _sum_across(kernel, A, B, side), DEVICE_SIDE)
     ones = np.ones(count(B), dtype=float_like(B).dtype)
-    return float(np.sum(kernel._matmul(A, B, ones), dtype=np.float64))
+    return float(np.sum(kernel.gram_times(A, B, ones), dtype=np.float64))
 
 
 def _own_sum(kernel: Kernel, A: Points, side: int) -> float:
-    compare, sums, buffers = kernel._against(A), Sums((1,), like=A), Buffers(A)
+    compare, sums, buffers = kernel.against(A), Sums((1,), like=A), Buffers(A)
 
     def work(thread: int, rows: slice, columns: slice) -> None:
         (buffer,) = buffers.of(thread, rows, columns)
@@ -346,7 +346,7 @@ def _own_sum(kernel: Kernel, A: Points, side: int) -> float:
 
 
 def _sum_across(kernel: Kernel, A: Points, B: Points, side: int) -> float:
-    compare, sums = kernel._against(B), Sums((1,), like=A)
+    compare, sums = kernel.against(B), Sums((1,), like=A)
     for rows in spans(count(A), side):
         for columns in spans(count(B), side):
             sums.of(0)[0] += total(compare(take(A, rows), columns, None))
@@ -371,7 +371,7 @@ def gram_moments(
     """One pass over a Gram matrix, exact or in coordinates, for weights `a` of total 0."""
     n = count(points)
     if basis is not None:
-        psi = Space(kernel, basis)._place(kernel, points, np.full(n, 1 / n))
+        psi = Space(kernel, basis).place(kernel, points, np.full(n, 1 / n))
         psi, rounding = about_mean(psi)
         squares, mean = float(np.sum((psi.T @ psi) ** 2)), a @ psi
         rows, diagonal = psi @ psi.sum(axis=0), np.sum(psi * psi, axis=1)
@@ -388,7 +388,7 @@ def about_mean(psi: np.ndarray) -> tuple[np.ndarray, float]:
 
 def _exact_moments(kernel: Kernel, points: Points, a: np.ndarray, side: int) -> GramMoments:
     n = count(points)
-    compare, buffers = kernel._against(points), Buffers(points)
+    compare, buffers = kernel.against(points), Buffers(points)
     sums = Sums((1,), (1,), (n,), like=points)
     weights = beside(a, points)
 

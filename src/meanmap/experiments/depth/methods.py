@@ -249,7 +249,7 @@ class Lesson:
         places = np.linspace(self.fine.edges[0], self.fine.edges[-1], CELLS)
         logs = np.empty((self.rows * self.columns, CELLS))
         for kind, (to, beta, _) in known.messages.items():
-            rows = potentials.nodes[kind].space._transform(places[:, None])
+            rows = potentials.nodes[kind].space.coordinates(places[:, None])
             logs[to] = potentials.logarithms(beta, rows)
         self._looks = {picture: (Looks(places, logs), time.perf_counter() - began)}
         return self._looks[picture]
