@@ -1,7 +1,6 @@
-"""Public names and signatures, as `data/api.txt` has them; what it takes to change them.
+"""Public names and signatures, as `data/api.txt` has them.
 
-A name that comes is added by `python tests/test_api.py`. One that goes, or an argument that is
-renamed, is deprecated first (`meanmap.deprecation`): the file's history is the contract's.
+`python tests/test_api.py` writes the file, whose history is that of the contract.
 """
 
 from __future__ import annotations
@@ -9,20 +8,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-import warnings
 from pathlib import Path
 from typing import Any
-
-import pytest
-
-from meanmap.deprecation import deprecated, renamed_arguments
 
 FILE = Path(__file__).parent / "data" / "api.txt"
 MODULES = (
     "meanmap",
     "meanmap.adaptation",
     "meanmap.comparison",
-    "meanmap.deprecation",
     "meanmap.density",
     "meanmap.dynamics",
     "meanmap.experiments",
@@ -106,50 +99,6 @@ def test_names_and_signatures_are_those_of_the_file() -> None:
     gone, new = sorted(kept - found), sorted(found - kept)
     assert not gone, "public names or signatures changed:\n" + "\n".join(gone + ["now:"] + new)
     assert not new, "new public names; python tests/test_api.py lists them:\n" + "\n".join(new)
-
-
-# --- the helper -----------------------------------------------------------------------------------
-
-
-def test_a_deprecated_function_works_and_warns_where_it_is_called() -> None:
-    @deprecated("use `b`", since="1.0", until="1.2")
-    def a(x: int) -> int:
-        """Twice."""
-        return 2 * x
-
-    with pytest.warns(
-        FutureWarning, match="a is deprecated since 1.0.*removed in 1.2: use `b`"
-    ) as w:
-        assert a(3) == 6
-    assert w[0].filename == __file__
-    assert a.__doc__ == "Twice." and a.__name__ == "a"
-
-
-def test_a_deprecated_class_stays_a_class() -> None:
-    @deprecated("use `B`", since="1.0", until="1.2")
-    class A:
-        def __init__(self, x: int) -> None:
-            self.x = x
-
-    with pytest.warns(FutureWarning, match="A is deprecated"):
-        assert A(3).x == 3
-    assert isinstance(A, type)
-
-
-def test_renamed_arguments() -> None:
-    @renamed_arguments(since="1.0", until="1.2", seed="rng")
-    def draw(n: int, rng: Any = None) -> tuple[int, Any]:
-        return n, rng
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert draw(1, rng=2) == draw(1, 2) == (1, 2)
-    with pytest.warns(FutureWarning, match="seed is called rng since 1.0"):
-        assert draw(1, seed=2) == (1, 2)
-    with pytest.raises(TypeError, match="both 'seed' and 'rng'"):
-        draw(1, seed=2, rng=3)
-    with pytest.raises(ValueError, match="no argument 'other'"):
-        renamed_arguments(since="1.0", until="1.2", seed="other")(draw)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ from meanmap import (
     shift_report,
     two_sample_test,
 )
-from meanmap.chunks import Chunks, answered
 from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Columns, Delta, Gaussian, Polynomial
 from meanmap.spaces import Explicit, Nystroem, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
+from meanmap.streams.chunks import Chunks, answered
 
 WHY = "dask is not installed: pip install 'meanmap[dask]' to test data in chunks"
 da = pytest.importorskip("dask.array", reason=WHY)

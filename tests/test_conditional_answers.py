@@ -14,8 +14,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import cross_val_score
 
 from meanmap import ConditionalEmbedding, ConflictWarning, RegularizationWarning, embed
+from meanmap.conditional.selection import LeaveOneOut, merge_equal_rows
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, Polynomial
-from meanmap.selection import LeaveOneOut, merge_equal_rows
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from oracles import Array, completed_conditional_weights
 

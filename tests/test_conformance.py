@@ -44,13 +44,13 @@ from meanmap.kernels import (
     Linear,
     Mallows,
     Matern,
+    NGrams,
     Normal,
     OnEmbeddings,
     Polynomial,
     Precomputed,
     RationalQuadratic,
     ScikitLearn,
-    Spectrum,
     TensorProduct,
     Trace,
     Weighted,
@@ -146,7 +146,7 @@ def inner_products(A: Any, B: Any) -> Any:
 
 GRAM = o.laplace(*2 * (np.random.default_rng(3).normal(size=(20, 2)),), 1.0)
 
-SPECTRUM, SUBTREES = Spectrum(2), WeisfeilerLehman(1)
+SPECTRUM, SUBTREES = NGrams(2), WeisfeilerLehman(1)
 ALIGNMENT, EXPECTED = GlobalAlignment(4.0), Expected(Gaussian(1.0))
 
 KERNELS: dict[str, tuple[Kernel, Draw]] = {

@@ -13,9 +13,9 @@ from numpy.testing import assert_allclose
 
 import oracles
 from meanmap import ConditionalEmbedding, embed
+from meanmap.conditional.operator import ConditionalOperator, StreamedOperator
 from meanmap.embeddings import Deferred
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, Polynomial
-from meanmap.operators import ConditionalOperator, StreamedOperator
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from oracles import Array
 

@@ -333,7 +333,7 @@ later(
 )
 later(
     kernels,
-    "Spectrum",
+    "NGrams",
     lambda kernel: Space(kernel(2)).fit(WORDS),
     lambda s: [s.transform(WORDS[:3])],
 )
@@ -940,7 +940,7 @@ def test_attributes_that_are_none(name: str, tmp_path: Path) -> None:
 
 
 def test_attributes_that_lack(tmp_path: Path) -> None:
-    for name in ("meanmap.kernels:Whitened", "meanmap.rules:Side"):
+    for name in ("meanmap.kernels:Whitened", "meanmap.conditional.calculus:Side"):
         with pytest.raises(ValueError, match="lacks .* of a (Whitened|Side)"):
             load_bytes(archive(manifest({"object": name, "state": {}})), tmp_path)
 

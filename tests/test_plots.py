@@ -15,9 +15,9 @@ import meanmap as mm
 from meanmap import plots
 from meanmap.comparison import PowerAnalysis
 from meanmap.comparison.counterfactual import CounterfactualEffect
+from meanmap.conditional.selection import LeaveOneOut
+from meanmap.conditional.spectrum import OperatorSpectrum
 from meanmap.experiments import Outcome
-from meanmap.selection import LeaveOneOut
-from meanmap.spectra import OperatorSpectrum
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, size=(60, 1))

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 
 import oracles as o
 from meanmap import ConditionalEmbedding, ConflictWarning, bayes_rule, embed
+from meanmap.conditional.priors import fine_scales, narrowed_kernel, nonnegative_weights
 from meanmap.kernels import Delta, Gaussian, Laplace, Polynomial
-from meanmap.priors import fine_scales, narrowed_kernel, nonnegative_weights
 from meanmap.spaces import PivotedCholesky
 from oracles import Array
 

@@ -34,8 +34,8 @@ from meanmap.kernels import (
     Laplace,
     Linear,
     Mallows,
+    NGrams,
     Polynomial,
-    Spectrum,
     Trace,
     WeisfeilerLehman,
 )
@@ -71,11 +71,11 @@ def labelled(*labels: Any) -> nx.Graph:
 # kernel, basis, points, and the pieces that the message must have: what was expected, what came,
 # and what to do
 REFUSED: dict[str, tuple[Kernel, Basis | None, Any, list[str]]] = {
-    "numbers for a string kernel": (Spectrum(2), None, X, ["string", "X"]),
-    "whole numbers for a string kernel": (Spectrum(2), None, [1, 2, 3], ["string", "X"]),
-    "a number among strings": (Spectrum(2), None, ["a", 2.0, "b"], ["string", "X"]),
-    "one string for many": (Spectrum(2), None, "banana", ["string", "list"]),
-    "a missing string": (Spectrum(2), None, ["a", None], ["string", "X"]),
+    "numbers for a string kernel": (NGrams(2), None, X, ["string", "X"]),
+    "whole numbers for a string kernel": (NGrams(2), None, [1, 2, 3], ["string", "X"]),
+    "a number among strings": (NGrams(2), None, ["a", 2.0, "b"], ["string", "X"]),
+    "one string for many": (NGrams(2), None, "banana", ["string", "list"]),
+    "a missing string": (NGrams(2), None, ["a", None], ["string", "X"]),
     "a graph without labels": (WeisfeilerLehman(), None, GRAPHS, ["label"]),
     "a node without a label": (
         WeisfeilerLehman(),
@@ -110,15 +110,15 @@ REFUSED: dict[str, tuple[Kernel, Basis | None, Any, list[str]]] = {
         X,
         ["13 landmarks", "12 points"],
     ),
-    "more landmarks than strings": (Spectrum(2), Nystroem(13), WORDS, ["13", "12"]),
+    "more landmarks than strings": (NGrams(2), Nystroem(13), WORDS, ["13", "12"]),
     "landmarks of another kind": (
         Gaussian(1.0),
         Nystroem(landmarks=np.ones((3, 5))),
         X,
         ["landmarks", "5", "2"],
     ),
-    "k-means of strings": (Spectrum(2), Nystroem(3, sampling="kmeans"), WORDS, ["vectors"]),
-    "Fourier features of strings": (Spectrum(2), RandomFourier(10), WORDS, ["Nystroem"]),
+    "k-means of strings": (NGrams(2), Nystroem(3, sampling="kmeans"), WORDS, ["vectors"]),
+    "Fourier features of strings": (NGrams(2), RandomFourier(10), WORDS, ["Nystroem"]),
     "an odd number of waves": (Gaussian(1.0), RandomFourier(7), X, ["even", "7"]),
     "features that are not there": (Hamming(1.0), Explicit(), WORDS, ["PivotedCholesky"]),
     "matrices that are no permutations": (
@@ -167,7 +167,7 @@ def test_refused(name: str) -> None:
 
 
 def test_a_refused_refit_leaves_the_earlier_fit_as_it_was() -> None:
-    model = ConditionalEmbedding(Spectrum(2), Linear(), 1e-2).fit(WORDS, Y)
+    model = ConditionalEmbedding(NGrams(2), Linear(), 1e-2).fit(WORDS, Y)
     before = model.predict(WORDS)
     for again in (model.fit, model.partial_fit):
         with pytest.raises((ValueError, TypeError), match="string"):
@@ -177,7 +177,7 @@ def test_a_refused_refit_leaves_the_earlier_fit_as_it_was() -> None:
 
 def test_queries_of_another_kind_are_refused() -> None:
     graphs = [labelled(*pair) for pair in ["CO", "CC", "OO"]]
-    word = embed(WORDS, kernel=Spectrum(2))
+    word = embed(WORDS, kernel=NGrams(2))
     graph = embed(graphs, kernel=WeisfeilerLehman(1))
     table = embed(TABLE, kernel=Columns())
     for e, queries in [
@@ -264,7 +264,7 @@ BELIEFS = {
     "vectors": embed(X, kernel=Gaussian(1.0)),
     "signed": embed(X, kernel=Laplace(1.0), weights=np.linspace(-0.5, 1.0, 12)),
     "batch": embed(X, kernel=Gaussian(1.0), weights=np.abs(RNG.normal(size=(3, 12)))),
-    "words": embed(WORDS, kernel=Spectrum(2)),
+    "words": embed(WORDS, kernel=NGrams(2)),
     "table": embed(TABLE, kernel=Columns()),
     "matrices": embed(RNG.normal(size=(5, 2, 2)), kernel=Trace()),
 }
@@ -352,7 +352,7 @@ KERNELS = st.sampled_from(
         Trace(),
         Chordal(),
         Mallows(),
-        Spectrum(2),
+        NGrams(2),
         WeisfeilerLehman(1),
         GlobalAlignment(),
         Expected(Gaussian()),
@@ -362,7 +362,7 @@ KERNELS = st.sampled_from(
 )
 STREAMS: dict[str, Callable[[], Any]] = {
     "vectors": lambda: ConditionalEmbedding(Gaussian(1.0), Linear(), 1e-2).fit(X, Y),
-    "words": lambda: ConditionalEmbedding(Spectrum(2), Delta(), 1e-2).fit(WORDS, WORDS),
+    "words": lambda: ConditionalEmbedding(NGrams(2), Delta(), 1e-2).fit(WORDS, WORDS),
     "table": lambda: ConditionalEmbedding(Columns(), Linear(), 1e-2).fit(TABLE, Y),
 }
 
@@ -491,7 +491,7 @@ def among(points: Any, atoms: Any) -> bool:
 DOMAINS: dict[str, Any] = {
     "vectors": embed(X, kernel=Gaussian(1.0), weights=np.linspace(-0.1, 0.3, 12)),
     "labels": embed(np.array(list("aabbbc")), kernel=Delta()),
-    "strings": embed(WORDS, kernel=Spectrum(2)),
+    "strings": embed(WORDS, kernel=NGrams(2)),
     "graphs": embed([labelled(*pair) for pair in ["CO", "CC", "OO"]], kernel=WeisfeilerLehman(1)),
     "series": embed([np.arange(3.0), np.ones(4), np.zeros(2)], kernel=GlobalAlignment(2.0)),
     "bags": embed([X[:3], X[3:5], X[5:]], kernel=Expected(Gaussian(1.0))),
@@ -609,7 +609,7 @@ def test_only_models_merge() -> None:
 
 SPANNED: dict[str, tuple[Kernel, Basis, Any]] = {
     "labels": (Delta(), Explicit(), np.array(list("aaabbbabcccc"))),
-    "strings": (Spectrum(2), Explicit(), np.array(["abab", "baba"] * 3 + ["cacc", "accb"] * 3)),
+    "strings": (NGrams(2), Explicit(), np.array(["abab", "baba"] * 3 + ["cacc", "accb"] * 3)),
     "waves": (Gaussian(1.0), RandomFourier(20, random_state=0), X),
 }
 

@@ -9,10 +9,10 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 from sklearn.preprocessing import StandardScaler
 
 import oracles as o
+from baselines import ConditionalKernelDensity
 from meanmap import ConditionalEmbedding, embed
-from meanmap.baselines import ConditionalKernelDensity
+from meanmap.conditional.selection import GRID, marginal_consistency
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, RationalQuadratic
-from meanmap.selection import GRID, marginal_consistency
 from meanmap.spaces import PivotedCholesky
 
 LOADERS = [load_breast_cancer, load_diabetes, load_iris, load_linnerud, load_wine]

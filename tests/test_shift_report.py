@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from meanmap import ShiftReport, shift_report
-from meanmap.kernels import Columns, Gaussian, Laplace, Spectrum
+from meanmap.kernels import Columns, Gaussian, Laplace, NGrams
 from meanmap.report import html
 from meanmap.report.explanations import (
     Explanation,
@@ -269,7 +269,7 @@ def test_strings_are_compared_as_a_whole() -> None:
         ["".join(rng.choice(list("acgt"), size=12, p=p)) for _ in range(60)]
         for p in ([0.25] * 4, [0.55, 0.15, 0.15, 0.15])
     )
-    report = shift_report(train, test, kernel=Spectrum(2), rng=0)
+    report = shift_report(train, test, kernel=NGrams(2), rng=0)
     assert report.kind != "no shift" and report.columns == ()
     assert report.extremes[0].count("a") > report.extremes[1].count("a")
     assert report.extremes[0] in str(report)

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import oracles
 from meanmap import Compression, compress, embed, mmd
 from meanmap.decoding import thinning
-from meanmap.kernels import Delta, Gaussian, Laplace, Linear, Precomputed, Spectrum
+from meanmap.kernels import Delta, Gaussian, Laplace, Linear, NGrams, Precomputed
 
 matplotlib.use("Agg")
 
@@ -165,7 +165,7 @@ def test_other_kinds_of_points() -> None:
     found = dict(zip(*np.unique(few.points, return_counts=True), strict=True))
     assert found == {"a": 5, "b": 3, "c": 2} or few.mmd < 5e-3
     words = np.array(["rain", "train", "fog", "frog"] * 10)
-    assert len(compress(words, 4, Spectrum(2), rng=0)) == 4
+    assert len(compress(words, 4, NGrams(2), rng=0)) == 4
     pairs = (rng.normal(size=(100, 2)), labels[:100])
     assert compress(pairs, 9, rng=0).points[1].shape == (9,)
     K = Gaussian(1.0)(pairs[0])

@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from meanmap import HSICSelector
-from meanmap.kernels import Gaussian, Spectrum
+from meanmap.kernels import Gaussian, NGrams
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 rng = np.random.default_rng(0)
@@ -149,5 +149,5 @@ def written(a, b):
 
 texts = [written(a, b) for a, b in X[:, [5, 25]]]
 print(texts[:3])
-found = HSICSelector(2, target_kernel=Spectrum(3)).fit(X, texts)
+found = HSICSelector(2, target_kernel=NGrams(3)).fit(X, texts)
 print("columns that decide:", found.get_support(indices=True))

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from meanmap import independence_test
-from meanmap.kernels import Spectrum
+from meanmap.kernels import NGrams
 
 BLUE, GREY = "#0072b2", "#8a8a8a"
 rng = np.random.default_rng(0)
@@ -26,7 +26,7 @@ images, words = digits.data[rows], names[digits.target[rows]]
 # Images are compared as vectors of 64 pixels, strings by the letters and pairs of letters that they
 # share.
 
-letters = Spectrum(1) + Spectrum(2)
+letters = NGrams(1) + NGrams(2)
 result = independence_test(images, words, kernel_y=letters, rng=0)
 print(result)
 
@@ -80,10 +80,10 @@ print(f"correlation of the two tables off their diagonals: {r:.2f}")
 # anagrams have for single letters, would be one word to it. On ten given words that is easy to
 # check: if their Gram matrix is regular, no two distributions on them have the same embedding.
 
-for name, kernel in {"letters": Spectrum(1), "letters and pairs": letters}.items():
+for name, kernel in {"letters": NGrams(1), "letters and pairs": letters}.items():
     least = np.linalg.eigvalsh(kernel(names))[0]
     print(f"{name:18} least eigenvalue {least:.2f}")
-print("listen, silent, by letters:", Spectrum(1)(["listen", "silent"])[0, 1].round(2))
+print("listen, silent, by letters:", NGrams(1)(["listen", "silent"])[0, 1].round(2))
 
 # %%
 # **The image of a word**, as far as letters go: the sum of all images, each weighted by how much

@@ -33,7 +33,7 @@ from meanmap import (
     Reweighted,
     TargetShift,
 )
-from meanmap.kernels import Columns, Delta, Gaussian, Spectrum
+from meanmap.kernels import Columns, Delta, Gaussian, NGrams
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 rng = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def amplified(strings):
 
 train, test = reads(500, 3, 5), reads(500, 6, 4)
 y, unseen = amplified(train), amplified(test)
-alike = Spectrum(1)
+alike = NGrams(1)
 matching = KernelMeanMatching(alike * alike * alike * alike, random_state=0)
 linear = make_pipeline(CountVectorizer(analyzer="char"), Ridge())
 weighted = Reweighted(linear, matching).fit(train, y, X_test=test)
@@ -233,7 +233,7 @@ def gain(strings):
 
 old, later = reads(600, 3, 3), reads(600, 3, 3)
 X, T = measured(old), measured(later) * gain(later) + 0.4
-drift = LocationScaleShift(kernel_y=Spectrum(1), target_shift=False, random_state=0)
+drift = LocationScaleShift(kernel_y=NGrams(1), target_shift=False, random_state=0)
 drift.fit(X, old, X_test=T)
 print(f"distance of embeddings: {drift.distance_before_:.3f} before, {drift.distance_:.3f} after")
 there, truth = drift.X_new_, X * gain(old) + 0.4

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from meanmap import ConditionalEmbedding, embed
-from meanmap.kernels import Spectrum
+from meanmap.kernels import NGrams
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def typed(word):
 # **Embed and compare.** Two texts about the weather are near to each other and far from one about
 # the body, misspelt as they are: the kernel sees letters, not a dictionary.
 
-kernel = Spectrum(1) + Spectrum(2) + Spectrum(3)
+kernel = NGrams(1) + NGrams(2) + NGrams(3)
 
 
 def text(topic, n):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from meanmap import kernels, spaces
 from meanmap.arrays import MemoryWarning, PrecisionWarning
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.calculus import bayes_rule, chain_rule, sum_rule
+from meanmap.conditional.operator import ConditionalOperator
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.linalg import ConflictWarning, RegularizationWarning
-from meanmap.operators import ConditionalOperator
 from meanmap.persistence import load, save
-from meanmap.rules import bayes_rule, chain_rule, sum_rule
 from meanmap.spaces import ApproximationWarning
 from meanmap.statistics import (
     Compression,
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     )
     from meanmap.report import ShiftReport, shift_report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: What stands on the core, by package; imported when it is first asked for, as it takes as long as
 #: the core does.

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import oracles
 from meanmap import InvariantComponents, KernelPCA, distributional_variance, load, mmd, save
 from meanmap.adaptation.domains import Problem
-from meanmap.kernels import Columns, Delta, Gaussian, Linear, Spectrum
+from meanmap.kernels import Columns, Delta, Gaussian, Linear, NGrams
 from meanmap.spaces import PivotedCholesky
 
 EXACT = PivotedCholesky(1e-14)
@@ -324,14 +324,14 @@ def test_strings_and_frames() -> None:
         "".join(rng.choice(list("ab" if label == "yes" else "cd"), 6)) + where * 3
         for label, where in zip(y, np.repeat(["x", "y", "z"], 20), strict=True)
     ]
-    model = InvariantComponents(1, Spectrum(2), trade_off=1e3).fit(text, y, domains=domains)
+    model = InvariantComponents(1, NGrams(2), trade_off=1e3).fit(text, y, domains=domains)
     Z = model.transform(text)[:, 0]
     assert abs(np.corrcoef(Z, y == "yes")[0, 1]) > 0.9
     assert model.domains_.tolist() == ["a", "b", "c"]
     frame = pd.DataFrame({"size": rng.normal(size=60), "colour": y})
     mixed = InvariantComponents(1, Columns(), trade_off=1.0).fit(frame, y, domains=domains)
     assert mixed.transform(frame[:5]).shape == (5, 1)
-    assert distributional_variance(text, domains, Spectrum(2)) > 0
+    assert distributional_variance(text, domains, NGrams(2)) > 0
 
 
 # --- scikit-learn --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from meanmap import ConflictWarning, LocationScaleShift, load, save
 from meanmap.adaptation.alignment import Alignment, descend, matched, sampled, starts, upright
-from meanmap.kernels import Delta, Gaussian, Laplace, Spectrum
+from meanmap.kernels import Delta, Gaussian, Laplace, NGrams
 from oracles import class_weights_by_grid, location_scale_objective
 
 matplotlib.use("Agg")
@@ -377,7 +377,7 @@ def test_plots_of_targets_that_are_no_numbers_are_refused_in_words() -> None:
     rng = np.random.default_rng(4)
     words = np.array(["aab", "abb", "bbb", "aaa"])[rng.integers(4, size=60)]
     X = rng.normal(size=(60, 2))
-    model = LocationScaleShift(kernel_y=Spectrum(2), n_init=1, random_state=0)
+    model = LocationScaleShift(kernel_y=NGrams(2), n_init=1, random_state=0)
     model.fit(X, words, X_test=1.5 * X + 0.3)
     with pytest.raises(ValueError, match="of classes, or against numbers"):
         model.plot()

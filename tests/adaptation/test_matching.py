@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import oracles as o
 from meanmap import ConflictWarning, KernelMeanMatching, Reweighted, TargetShift, load, save
 from meanmap.adaptation.programme import Programme, solve, solve_without_ridge
-from meanmap.kernels import Columns, Gaussian, Linear, Spectrum
+from meanmap.kernels import Columns, Gaussian, Linear, NGrams
 
 
 def shifted(seed: int = 0, n: int = 60, d: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -173,9 +173,7 @@ def test_the_bound_holds_without_the_constraint() -> None:
 def test_words_and_mixed_columns() -> None:
     rng = np.random.default_rng(0)
     words = ["ab" * 5] * 30 + ["cd" * 5] * 10
-    model = KernelMeanMatching(Spectrum(2), 1e-3).fit(
-        words, X_test=["cd" * 5] * 20 + ["ab" * 5] * 20
-    )
+    model = KernelMeanMatching(NGrams(2), 1e-3).fit(words, X_test=["cd" * 5] * 20 + ["ab" * 5] * 20)
     assert_allclose([model.weights_[0], model.weights_[-1]], [2 / 3, 2], atol=0.05)
     frame = pd.DataFrame({"a": rng.normal(size=80), "b": ["x", "y"] * 40})
     test = frame[frame.b == "x"]

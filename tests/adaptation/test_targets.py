@@ -13,7 +13,7 @@ import oracles as o
 from meanmap import ConflictWarning, TargetShift, load, save
 from meanmap.adaptation.matching import placed
 from meanmap.adaptation.mixtures import Ridges, predicted, regression
-from meanmap.kernels import Delta, Gaussian, Spectrum
+from meanmap.kernels import Delta, Gaussian, NGrams
 from meanmap.spaces import PivotedCholesky, Space
 
 
@@ -200,7 +200,7 @@ def test_targets_without_a_shift_keep_their_weights() -> None:
 def test_words_have_targets_too() -> None:
     words = ["abab"] * 30 + ["cdcd"] * 10
     test = ["abab"] * 10 + ["cdcd"] * 30
-    model = TargetShift(Spectrum(2), n_bootstrap=0).fit(words, ["m"] * 30 + ["n"] * 10, X_test=test)
+    model = TargetShift(NGrams(2), n_bootstrap=0).fit(words, ["m"] * 30 + ["n"] * 10, X_test=test)
     assert_allclose(model.proportions_, [0.25, 0.75], atol=0.02)
 
 
@@ -278,7 +278,7 @@ def test_targets_that_are_strings_have_weights_and_no_interval() -> None:
     words = np.array(["aab", "abb", "bbb", "aaa"])
     at = rng.integers(4, size=80)
     X = np.array([0.0, 1.0, 2.0, 3.0])[at][:, None] + 0.2 * rng.normal(size=(80, 1))
-    shift = TargetShift(kernel_y=Spectrum(2), random_state=0).fit(X, words[at], X_test=X[:30])
+    shift = TargetShift(kernel_y=NGrams(2), random_state=0).fit(X, words[at], X_test=X[:30])
     assert shift.weights_.shape == (80,) and len(shift.draws_) == 0
     with pytest.raises(ValueError, match="no numbers, so that it has no mean"):
         shift.interval()

@@ -26,7 +26,7 @@ from meanmap.kernels import (
     GlobalAlignment,
     Laplace,
     Linear,
-    Spectrum,
+    NGrams,
     WeisfeilerLehman,
     Whitened,
 )
@@ -535,7 +535,7 @@ def domains() -> dict[str, tuple[Any, Any]]:
     frame = pd.DataFrame({"size": number, "kind": np.where(half, "u", rng.choice(["u", "v"], 30))})
     return {
         "labels": (np.where(half, "yes", "no"), None),
-        "strings": (words, Spectrum(2)),
+        "strings": (words, NGrams(2)),
         "graphs": (graphs, WeisfeilerLehman(label=None)),
         "rotations": (turned(0.5 * rng.normal(size=30) + 2 * half), Chordal()),
         "matrices": (turned(0.5 * rng.normal(size=30) + 2 * half), None),

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import oracles as o
 from meanmap import joint_hsic, joint_independence_test
-from meanmap.kernels import Gaussian, Laplace, Spectrum
+from meanmap.kernels import Gaussian, Laplace, NGrams
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 
 FAILURE = 1e-6
@@ -149,7 +149,7 @@ def test_points_of_several_kinds() -> None:
     words = ["".join(rng.choice(list(("aab", "abb")[h]), 8)) for h in half]
     frame = pd.DataFrame({"a": rng.normal(size=30), "b": rng.choice(["u", "v"], 30)})
     numbers = half[:, None] + 0.3 * rng.normal(size=(30, 1))
-    kernels = [Spectrum(2), None, None]
+    kernels = [NGrams(2), None, None]
     result = joint_independence_test(words, frame, numbers, kernels=kernels, rng=0)
     assert result.pvalue < 0.05
     expected = joint_hsic(words, frame, numbers, kernels=kernels)

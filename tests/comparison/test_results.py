@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose
 import oracles as o
 from meanmap import independence_test, joint_independence_test, load, save, two_sample_test
 from meanmap.comparison.results import Draws, Gamma, Normal, TestResult, show_pvalue
-from meanmap.kernels import Expected, Gaussian, GlobalAlignment, Spectrum, WeisfeilerLehman
+from meanmap.kernels import Expected, Gaussian, GlobalAlignment, NGrams, WeisfeilerLehman
 from meanmap.statistics.tiles import memory_limit
 
 
@@ -257,7 +257,7 @@ def kinds() -> dict[str, tuple[Any, Any]]:
     rng = np.random.default_rng(0)
     series = [rng.normal(size=(rng.integers(3, 7), 1)) for _ in range(16)]
     return {
-        "strings": (["ab", "bc", "cc", "abc"] * 4, Spectrum(2)),
+        "strings": (["ab", "bc", "cc", "abc"] * 4, NGrams(2)),
         "graphs": ([nx.gnp_random_graph(6, 0.5, seed=i) for i in range(16)],
                    WeisfeilerLehman(label=None)),
         "series": (series, GlobalAlignment()),

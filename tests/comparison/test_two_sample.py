@@ -31,7 +31,7 @@ from meanmap.kernels import (
     Hamming,
     Laplace,
     Linear,
-    Spectrum,
+    NGrams,
     WeisfeilerLehman,
 )
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
@@ -687,7 +687,7 @@ def domains() -> dict[str, tuple[Any, Any, Any, Any]]:
             Hamming(),
             np.array([["a", "b"]]),
         ),
-        "strings": (words[0], words[1], Spectrum(2), words[0][:3]),
+        "strings": (words[0], words[1], NGrams(2), words[0][:3]),
         "graphs": (graphs[0], graphs[1], WeisfeilerLehman(label=None), graphs[0][:3]),
         "rotations": (
             turned(rng.normal(size=30)),

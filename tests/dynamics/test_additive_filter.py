@@ -13,10 +13,10 @@ from numpy.testing import assert_allclose
 
 import oracles as o
 from meanmap import AdditiveFilter, ConflictWarning, embed
+from meanmap.conditional.calculus import prior_weights
 from meanmap.dynamics import model
 from meanmap.experiments.systems import ROTATION, Circle
 from meanmap.kernels import Delta, Gaussian, Polynomial
-from meanmap.rules import prior_weights
 from meanmap.spaces import Explicit, PivotedCholesky
 from oracles import Array
 

@@ -14,10 +14,10 @@ from threadpoolctl import threadpool_limits
 
 import oracles as o
 from meanmap import AdditiveFilter, ConflictWarning, Embedding, KernelBayesFilter, bayes_rule, embed
+from meanmap.conditional.calculus import prior_weights
 from meanmap.dynamics import model
 from meanmap.experiments.systems import ROTATION, Circle
 from meanmap.kernels import Delta, Gaussian, Kernel, Polynomial
-from meanmap.rules import prior_weights
 from meanmap.spaces import Explicit, PivotedCholesky
 from oracles import Array
 

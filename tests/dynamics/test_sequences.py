@@ -22,7 +22,7 @@ from meanmap.kernels import (
     Gaussian,
     Linear,
     Mallows,
-    Spectrum,
+    NGrams,
     Trace,
     WeisfeilerLehman,
 )
@@ -474,7 +474,7 @@ def test_strings_and_graphs_as_observations(kind: Any) -> None:
     state = np.arange(90) // 3 % 3
     names = np.array(["A", "B", "C"])[state]
     words = ["aaab", "abbb", "bccc"]
-    model = plain(kind, kernel_state=Delta(), kernel_observation=Spectrum(2))
+    model = plain(kind, kernel_state=Delta(), kernel_observation=NGrams(2))
     model.fit(names, [words[s] for s in state])
     assert list(model.filter(["aaab", None, "bccc"]).mode)[::2] == ["A", "C"]
     assert len(model.filter([["aaab", "abbb"], ["bccc"]])) == 2
@@ -487,7 +487,7 @@ def test_strings_and_graphs_as_observations(kind: Any) -> None:
     assert len(model.filter([shapes[:2], shapes[:1]])) == 2
     assert model.start().step(shapes[1]).mode() == "B"
     # states that are strings
-    model = plain(kind, kernel_state=Spectrum(2), kernel_observation=Delta())
+    model = plain(kind, kernel_state=NGrams(2), kernel_observation=Delta())
     model.fit([words[s] for s in state], names)
     assert list(model.filter(["A", "B"]).mode) == ["aaab", "abbb"]
 

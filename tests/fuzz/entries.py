@@ -189,9 +189,9 @@ def tensor_product(v: Any) -> Any:
     return kernel((v.X, v.Y)), kernel.diagonal((v.X, v.Y))
 
 
-@entry("kernels.Spectrum", A=np.array(["abcd", "bcde", "xyz"]), p=2)
+@entry("kernels.NGrams", A=np.array(["abcd", "bcde", "xyz"]), p=2)
 def strings(v: Any) -> Any:
-    return k.Spectrum(v.p)(v.A)
+    return k.NGrams(v.p)(v.A)
 
 
 @entry("kernels.GlobalAlignment", A=[X[:4], X[:6], X[2:5]], bandwidth=1.0)

@@ -37,10 +37,10 @@ from meanmap.kernels import (
     Laplace,
     Linear,
     Mallows,
+    NGrams,
     Polynomial,
     Precomputed,
     ScikitLearn,
-    Spectrum,
     TensorProduct,
     Trace,
     WeisfeilerLehman,
@@ -189,9 +189,9 @@ class Case:
 
 
 CASES: dict[str, Case] = {
-    "spectrum": Case(Spectrum(2), words, cosine(lambda x, y: spectrum(x, y, 2)), True),
+    "spectrum": Case(NGrams(2), words, cosine(lambda x, y: spectrum(x, y, 2)), True),
     "spectrum counts": Case(
-        Spectrum(4, normalized=False), words, lambda x, y: spectrum(x, y, 4), True
+        NGrams(4, normalized=False), words, lambda x, y: spectrum(x, y, 4), True
     ),
     "subtrees": Case(
         WeisfeilerLehman(), graphs, cosine(lambda x, y: weisfeiler_lehman(x, y, 3, "label")), True
@@ -421,7 +421,7 @@ def test_each_says_what_it_is() -> None:
     assert Mallows().characteristic == "permutations of p items"
     assert "rotations" in str(Chordal().characteristic)
     assert Hamming().universal and Hamming(form="agreement").universal is None
-    assert Spectrum().bounded and not Spectrum(normalized=False).bounded
+    assert NGrams().bounded and not NGrams(normalized=False).bounded
     assert WeisfeilerLehman().bounded and not WeisfeilerLehman(normalized=False).bounded
     assert GlobalAlignment().bounded and GlobalAlignment().characteristic is None
     assert Expected(Gaussian()).bounded and not Expected(Linear()).bounded
@@ -459,13 +459,13 @@ def test_characteristic_ones_see_what_the_trace_does_not() -> None:
 
 
 def test_short_strings_have_no_features() -> None:
-    K = Spectrum(3)(["ab", "abc", ""])
+    K = NGrams(3)(["ab", "abc", ""])
     assert_array_equal(K, [[0, 0, 0], [0, 1, 0], [0, 0, 0]])
-    assert_array_equal(Spectrum(3).diagonal(["ab", "abc", ""]), [0, 1, 0])
+    assert_array_equal(NGrams(3).diagonal(["ab", "abc", ""]), [0, 1, 0])
 
 
 def test_substrings_never_seen_have_no_coordinates_but_count() -> None:
-    space = Space(Spectrum(2), Explicit()).fit(["aab", "abb"])
+    space = Space(NGrams(2), Explicit()).fit(["aab", "abb"])
     psi = space.transform(["abcabc"])  # ab twice, bc twice, ca once
     assert_allclose(psi.sum(), 2 / 3)
     assert space.support("zzz") == 0.0
@@ -473,10 +473,10 @@ def test_substrings_never_seen_have_no_coordinates_but_count() -> None:
 
 def test_strings_of_any_container() -> None:
     lists = ["abc", "bcd"]
-    K = Spectrum(2)(lists)
+    K = NGrams(2)(lists)
     series = pd.Series(lists)
     for points in (np.array(lists), np.array(lists, dtype=object), series, tuple(lists)):
-        assert_array_equal(Spectrum(2)(points), K)
+        assert_array_equal(NGrams(2)(points), K)
 
 
 @pytest.mark.parametrize(
@@ -494,13 +494,13 @@ def test_strings_of_any_container() -> None:
 )
 def test_no_strings_are_refused(points: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        embed(points, kernel=Spectrum())
+        embed(points, kernel=NGrams())
 
 
 @pytest.mark.parametrize("p", [0, -1, 2.0, "3", True])
 def test_length_of_substrings(p: Any) -> None:
     with pytest.raises(ValueError, match="p must be a whole number ≥ 1"):
-        embed(["abc"], kernel=Spectrum(p))
+        embed(["abc"], kernel=NGrams(p))
 
 
 # --- graphs --------------------------------------------------------------------------------------
@@ -592,10 +592,11 @@ def test_long_series_do_not_underflow() -> None:
 def test_blocks_of_pairs_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     X, bag = walks(np.random.default_rng(0), 20), bags(np.random.default_rng(1), 20)
     K, E = GlobalAlignment(1.0)(X), Expected(Gaussian(1.0))(bag)
-    from meanmap.kernels import series, sets
+    from meanmap.kernels.domains import bags as bag_kernels
+    from meanmap.kernels.domains import series
 
     monkeypatch.setattr(series, "MEMORY", 150)
-    monkeypatch.setattr(sets, "MEMORY", 100)
+    monkeypatch.setattr(bag_kernels, "MEMORY", 100)
     assert_allclose(GlobalAlignment(1.0)(X), K, rtol=1e-12)
     assert_allclose(Expected(Gaussian(1.0))(bag), E, rtol=1e-12)
     psi = Expected(Linear()).feature_map(Expected(Linear()).check(bag))
@@ -638,7 +639,7 @@ def test_bags_of_anything() -> None:
     labels = [np.array(["a", "b"]), np.array(["b", "b", "c"])]
     assert_allclose(Expected(Delta())(labels), [[1 / 2, 1 / 3], [1 / 3, 5 / 9]])
     texts = [["abc", "abd"], ["bcd"]]
-    inner = Spectrum(2, normalized=False)
+    inner = NGrams(2, normalized=False)
     assert_allclose(Expected(inner)(texts)[0, 1], inner(texts[0], texts[1]).mean())
     P = embed(labels, kernel=Expected(Delta()))
     assert P(np.array(["b"])).shape == () and P(labels).shape == (2,)
@@ -851,7 +852,7 @@ def test_strings_the_whole_way() -> None:
     language = np.array(["coastal", "inland"])[rng.integers(0, 2, size=80)]
     text = [speak(one) for one in language]
 
-    kernel = Spectrum(p=2)
+    kernel = NGrams(p=2)
     samples = [[speak(name) for _ in range(60)] for name in ("coastal", "coastal", "inland")]
     one, same, other = (embed(sample, kernel=kernel) for sample in samples)
     assert one.distance(other) > 2 * one.distance(same)

@@ -29,7 +29,7 @@ from meanmap.kernels import (
     RationalQuadratic,
     Weighted,
 )
-from meanmap.kernels import normals as module
+from meanmap.kernels.domains import normals as module
 from meanmap.spaces import PivotedCholesky, Space
 
 KERNELS = [
@@ -133,7 +133,7 @@ def test_blocks_agree(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     bags = some(np.random.default_rng(7), 2)
     whole = Expected(kernel)(bags)
     monkeypatch.setattr(module, "MEMORY", 10)
-    monkeypatch.setattr("meanmap.kernels.sets.MEMORY", 40)
+    monkeypatch.setattr("meanmap.kernels.domains.bags.MEMORY", 40)
     assert_allclose(Expected(kernel)(bags), whole, rtol=1e-11, atol=1e-13)
 
 

@@ -27,9 +27,9 @@ from meanmap.kernels import (
     Laplace,
     Linear,
     Matern,
+    NGrams,
     Polynomial,
     RationalQuadratic,
-    Spectrum,
     WeisfeilerLehman,
 )
 from meanmap.learning import lasso
@@ -335,7 +335,7 @@ def test_strings_and_graphs_as_targets() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(120, 12))
     texts = [("ab" if v > 0 else "ba") * 3 + "xyz"[i % 3] * (i % 5) for i, v in enumerate(X[:, 4])]
-    found = HSICSelector(1, target_kernel=Spectrum(3), **QUIET).fit(X, texts)
+    found = HSICSelector(1, target_kernel=NGrams(3), **QUIET).fit(X, texts)
     assert_array_equal(found.get_support(indices=True), [4])
     rings = [nx.cycle_graph(6) if v > 0 else nx.star_graph(5) for v in X[:, 9]]
     kernel = WeisfeilerLehman(label=None)
@@ -569,7 +569,7 @@ def test_bad_targets() -> None:
         (np.zeros(30), "y is the same in every row"),
         (y[:20], "inconsistent numbers of samples"),
         (np.arange(30), "hardly any of them twice. Numbers go in as floating point"),
-        ([f"text {i}" for i in range(30)], "target_kernel=kernels.Spectrum"),
+        ([f"text {i}" for i in range(30)], "target_kernel=kernels.NGrams"),
     ]
     for target, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -37,10 +37,10 @@ from meanmap.kernels import (
     Gaussian,
     Laplace,
     Linear,
+    NGrams,
     Normal,
     OnEmbeddings,
     Polynomial,
-    Spectrum,
     Weighted,
 )
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier
@@ -264,7 +264,7 @@ def test_bags_of_other_things() -> None:
     assert model.score(letters, y) > 0.85
     assert not hasattr(model, "n_features_in_")
     texts = [["".join(rng.choice(list("ab"), size=8)) + "cc" * c for _ in range(5)] for c in y]
-    assert SupportMeasureClassifier(Spectrum(2)).fit(texts, y).score(texts, y) == 1.0
+    assert SupportMeasureClassifier(NGrams(2)).fit(texts, y).score(texts, y) == 1.0
     frames = [
         pd.DataFrame({"x": rng.normal(size=9), "kind": rng.choice(list("ab"), size=9)}) for _ in y
     ]

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 
 import oracles
 from meanmap import ColoredUnfolding, hsic, load, save
-from meanmap.kernels import Delta, Gaussian, Linear, Spectrum
+from meanmap.kernels import Delta, Gaussian, Linear, NGrams
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
 from meanmap.learning.semidefinite import Programme
 
@@ -189,7 +189,7 @@ def test_side_information_of_any_kind() -> None:
     X, _ = small()
     words = ["aab", "aabb", "aab", "abab"] * 3
     for kernel, y in (
-        (Spectrum(2), words),
+        (NGrams(2), words),
         (Delta(), np.arange(12) % 3),
         (None, np.random.default_rng(0).normal(size=(12, 2))),
         (None, (np.arange(12.0)[:, None], np.array(list("abcabcabcabc")))),

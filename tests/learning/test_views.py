@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 import oracles as o
 from meanmap import KernelCCA, KernelDimensionReduction, KernelPCA, load, save
-from meanmap.kernels import Delta, Gaussian, Linear, Spectrum
+from meanmap.kernels import Delta, Gaussian, Linear, NGrams
 from meanmap.learning.reduction import Problem
 from meanmap.spaces import Nystroem
 
@@ -91,7 +91,7 @@ def test_the_score_is_the_share_that_is_kept() -> None:
 
 def test_words_have_components() -> None:
     words = ["abab", "abba", "xyxy", "xyyx", "baba", "yxyx"]
-    scores = KernelPCA(1, Spectrum(2)).fit_transform(words)[:, 0]
+    scores = KernelPCA(1, NGrams(2)).fit_transform(words)[:, 0]
     assert (scores[[0, 1, 4]] > 0).all() != (scores[[2, 3, 5]] > 0).all()
 
 
@@ -172,9 +172,9 @@ def test_views_of_different_kinds() -> None:
     rng = np.random.default_rng(0)
     words = np.array(["abab", "xyxy"])[rng.integers(0, 2, size=40)]
     X = np.where(words == "abab", 1.0, -1.0)[:, None] + 0.1 * rng.normal(size=(40, 1))
-    model = KernelCCA(1, None, Spectrum(2), 0.01).fit(X, list(words))
+    model = KernelCCA(1, None, NGrams(2), 0.01).fit(X, list(words))
     assert model.score(X, list(words)) > 0.95
-    low = KernelCCA(1, None, Spectrum(2), 0.01, (Nystroem(5, random_state=0), None))
+    low = KernelCCA(1, None, NGrams(2), 0.01, (Nystroem(5, random_state=0), None))
     assert low.fit(X, list(words)).score(X, list(words)) > 0.95
 
 

@@ -20,8 +20,8 @@ from meanmap.kernels import (
     Gaussian,
     Laplace,
     Linear,
+    NGrams,
     Precomputed,
-    Spectrum,
     Trace,
 )
 from meanmap.spaces import Explicit, PivotedCholesky
@@ -238,9 +238,9 @@ def test_kinds_of_points() -> None:
     assert_allclose(hsic(pd.DataFrame(X, columns=["a", "b"]), Y.tolist()), value, rtol=1e-14)
 
     words = ["tea", "tree", "eat", "trees", "rest"] * 4
-    K = Spectrum(2)(words)
+    K = NGrams(2)(words)
     expected = o.hsic_estimate(K, o.gaussian(Y, Y, 0.5))
-    assert_allclose(hsic(words, Y, Spectrum(2), Gaussian(0.5)), expected, atol=1e-12)
+    assert_allclose(hsic(words, Y, NGrams(2), Gaussian(0.5)), expected, atol=1e-12)
 
     mixed = pd.DataFrame({"x": X[:, 0], "c": np.where(X[:, 1] > 0, "u", "v")})
     tuples = (X[:, :1], mixed["c"].to_numpy().astype(str))

@@ -21,9 +21,9 @@ from meanmap.kernels import (
     Laplace,
     Linear,
     Matern,
+    NGrams,
     Polynomial,
     Precomputed,
-    Spectrum,
     Trace,
 )
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier
@@ -243,9 +243,9 @@ def test_frames_labels_strings_matrices_tuples_indices() -> None:
     assert_allclose(mmd(X.tolist(), Y.tolist()), value, rtol=1e-14)
 
     words = ["tea", "tree", "trees", "eat"], ["rest", "trees", "stress"]
-    K = Spectrum(2)(words[0] + words[1])
+    K = NGrams(2)(words[0] + words[1])
     expected = o.mmd_estimate(K, labels(4, 3))
-    assert_allclose(mmd(*words, kernel=Spectrum(2)), expected, atol=1e-13)
+    assert_allclose(mmd(*words, kernel=NGrams(2)), expected, atol=1e-13)
 
     mixed = pd.DataFrame({"x": X[:, 0], "c": np.where(X[:, 1] > 0, "u", "v")})
     other = pd.DataFrame({"x": Y[:, 0], "c": np.where(Y[:, 1] > 0, "u", "v")})

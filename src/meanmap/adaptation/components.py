@@ -14,10 +14,10 @@ from meanmap.adaptation.left_out import SEARCHED, Judge, judge_of, search, sprea
 from meanmap.adaptation.matching import placed
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.pairs import looks_like_classes
 from meanmap.decoding.sampling import generator
 from meanmap.frames import seen_columns
-from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel
-from meanmap.pairs import as_target, looks_like_classes
+from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel, as_target
 from meanmap.spaces import Basis, Explicit, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 

@@ -30,12 +30,12 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.chunks import answered, is_chunked, sampled
+from meanmap.conditional.selection import effective_size
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
-from meanmap.selection import effective_size
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
+from meanmap.streams.chunks import answered, is_chunked, sampled
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
 FACTORS = (0.3, 0.6, 1.0, 2.0)  # multiples of the median that are tried where no kernel is given

@@ -16,15 +16,15 @@ from meanmap.adaptation.matching import RANK, placed
 from meanmap.adaptation.mixtures import Classes, Mixture, Numbers, Ridges, mixed, predicted
 from meanmap.adaptation.programme import Solution, enough_ridge
 from meanmap.arrays import Array, concatenate, in_kind, to_numpy
-from meanmap.chunks import Chunks, answered, is_chunked, sampled
+from meanmap.conditional.pairs import read_target
+from meanmap.conditional.selection import effective_size
 from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
-from meanmap.kernels import as_kernel
+from meanmap.kernels import as_kernel, as_target
 from meanmap.linalg import ConflictWarning
-from meanmap.pairs import as_target, read_target
-from meanmap.selection import effective_size
 from meanmap.spaces import Basis, PivotedCholesky
 from meanmap.statistics.tiles import on_host
+from meanmap.streams.chunks import Chunks, answered, is_chunked, sampled
 
 METRICS = ("predictive", "embedding")
 FAR = 0.5  # of ‖μ_test - μ_train‖ left, above which no change of targets explains the test rows

@@ -25,12 +25,12 @@ from meanmap.adaptation.alignment import (
 from meanmap.adaptation.matching import placed
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.pairs import read_target
+from meanmap.conditional.selection import effective_size
 from meanmap.decoding.sampling import generator
 from meanmap.frames import column_names, in_order, seen_columns
-from meanmap.kernels import Delta, Gaussian, Kernel
+from meanmap.kernels import Delta, Gaussian, Kernel, as_target
 from meanmap.linalg import ConflictWarning, column_moments
-from meanmap.pairs import as_target, read_target
-from meanmap.selection import effective_size
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.tiles import on_host
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count
-from meanmap.chunks import is_chunked
 from meanmap.comparison import blocks, nulls, ordering, shifts
 from meanmap.comparison.candidates import Candidates, paired_handicaps
 from meanmap.comparison.pairings import Coordinates, Permutations, Shifts, Signs
@@ -30,6 +29,7 @@ from meanmap.statistics import dependence
 from meanmap.statistics.centring import Centred
 from meanmap.statistics.gates import constant_notes, paired_samples
 from meanmap.statistics.tiles import Family, memory_limit
+from meanmap.streams.chunks import is_chunked
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
 APART = "the two variables are less alike than chance allows"

@@ -17,9 +17,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, one_blas_thread, solve_triangular, take
+from meanmap.conditional.selection import leave_one_out, search_size
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.linalg import Spectrum, column_moments
-from meanmap.selection import leave_one_out, search_size
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
 from meanmap.spaces.cholesky import Pivots
 from meanmap.spaces.space import choose_basis

@@ -23,7 +23,7 @@ from meanmap.statistics import moments
 from meanmap.statistics.dependence import both
 from meanmap.statistics.gates import enough
 from meanmap.statistics.moments import Moments, Paired, hsic_of, mmd_of, moments_of, paired_of
-from meanmap.sums import require_same_space
+from meanmap.streams.sums import require_same_space
 
 LOOKS = (
     "This is look {count} at a growing stream. Each p-value is right for a single look: with 40 "

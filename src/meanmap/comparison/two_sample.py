@@ -8,7 +8,6 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, take
-from meanmap.chunks import is_chunked
 from meanmap.comparison import bins, blocks, nulls, ordering
 from meanmap.comparison.candidates import Candidates, optimized
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
@@ -31,6 +30,7 @@ from meanmap.statistics import distance
 from meanmap.statistics.centring import Centred, near_origin
 from meanmap.statistics.gates import constant_notes, two_samples
 from meanmap.statistics.tiles import Family, gram_moments, memory_limit
+from meanmap.streams.chunks import is_chunked
 
 NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral", "normal")
 ALIKE = "the two samples are more alike than chance allows"

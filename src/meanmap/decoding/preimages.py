@@ -19,7 +19,7 @@ from meanmap.arrays import (
     transposed,
 )
 from meanmap.kernels import Chordal, Constant, Gaussian, Kernel, Linear, Scaled, Sum, Trace
-from meanmap.kernels.base import ALL, Comparison
+from meanmap.kernels.protocol import ALL, Comparison
 from meanmap.kernels.vectors import Radial, VectorKernel
 
 STARTS = 8  # searches are started from this many points

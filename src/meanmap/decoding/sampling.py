@@ -8,7 +8,7 @@ import numpy as np
 
 from meanmap.arrays import Array, Points, take, to_numpy
 from meanmap.kernels import Kernel
-from meanmap.kernels.base import ALL
+from meanmap.kernels.protocol import ALL
 
 
 def draw(probabilities: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from meanmap.arrays import Points, count, spans, take, to_numpy
 from meanmap.kernels import Kernel
-from meanmap.kernels.base import ALL
+from meanmap.kernels.protocol import ALL
 
 WHOLE = 4096  # points that are halved at once, at most
 START = 128  # points of the first blocks, at least

@@ -10,14 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, device, namespace, take, to_numpy
+from meanmap.conditional.operator import CONFLICT
+from meanmap.conditional.selection import regularized_inverse
 from meanmap.dynamics.base import StateFilter, open_setting
 from meanmap.dynamics.model import Model
 from meanmap.dynamics.motion import STEADY, Belief, Motion
 from meanmap.dynamics.tallies import Stream, Tally, joined
 from meanmap.dynamics.training import Placed
 from meanmap.embeddings import FactoredWeights
-from meanmap.operators import CONFLICT
-from meanmap.selection import regularized_inverse
 
 LAMBDAS = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1]
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, namespace, one_blas_thread, take, to_library
+from meanmap.conditional.pairs import alike
 from meanmap.dynamics.model import Model, Passage, warn_of_far
 from meanmap.dynamics.motion import Belief
 from meanmap.dynamics.sequences import (
@@ -38,7 +39,6 @@ from meanmap.dynamics.validation import (
 from meanmap.embeddings import Embedding, FactoredWeights
 from meanmap.embeddings.values import each_part
 from meanmap.kernels import Kernel
-from meanmap.pairs import alike
 
 ORIGINS = ("last", "every")
 TRANSFERS = ("two-step", "one-step")

@@ -20,6 +20,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.operator import CONFLICT
 from meanmap.dynamics.base import (
     TRANSFERS,
     StateFilter,
@@ -31,7 +32,6 @@ from meanmap.dynamics.training import Placed, Training
 from meanmap.dynamics.validation import Contest
 from meanmap.kernels import Kernel
 from meanmap.linalg import solve_ridge
-from meanmap.operators import CONFLICT
 from meanmap.spaces import Space
 
 METHODS = ("importance", "squared", "reweighted")  # those that a belief's weights go through

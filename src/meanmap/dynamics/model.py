@@ -18,6 +18,7 @@ from meanmap.arrays import (
     spans,
     threads,
 )
+from meanmap.conditional.operator import CONFLICT, FAR
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.sequences import Steps
@@ -26,7 +27,6 @@ from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights, numeric
 from meanmap.embeddings.values import each_part, middle, variance
 from meanmap.linalg import ConflictWarning
-from meanmap.operators import CONFLICT, FAR
 from meanmap.spaces import Space
 
 #: δ of smoothing over the square of the mean k(s, s). On rotation and oscillation with 400 training

@@ -23,11 +23,11 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.operator import CONFLICT, FAR, as_embedding
 from meanmap.embeddings import FactoredWeights
 from meanmap.kernels import Kernel, TensorProduct
-from meanmap.kernels.base import ALL
+from meanmap.kernels.protocol import ALL
 from meanmap.linalg import ConflictWarning, solve_ridge
-from meanmap.operators import CONFLICT, FAR, as_embedding
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.spaces.cholesky import Pivots
 

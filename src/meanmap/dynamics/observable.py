@@ -22,14 +22,14 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.operator import CONFLICT
+from meanmap.conditional.selection import regularized_inverse
 from meanmap.dynamics.evidence import LEAST, Evidence, ForecastEvidence, flat
 from meanmap.dynamics.model import Passage
 from meanmap.dynamics.motion import Belief, Sample
 from meanmap.dynamics.sequences import Steps, padded
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights
-from meanmap.operators import CONFLICT
-from meanmap.selection import regularized_inverse
 from meanmap.spaces import Space
 
 FLOOR = 1e-2  # an observation of less evidence contradicts the belief, which starts anew

@@ -24,7 +24,7 @@ from meanmap.arrays import (
 )
 from meanmap.decoding.preimages import ORTHOGONAL
 from meanmap.kernels import Chordal, Kernel, Trace, as_kernel
-from meanmap.kernels.objects import CountKernel, ObjectKernel
+from meanmap.kernels.domains.objects import CountKernel, ObjectKernel
 
 MOST = 0.9  # where this share of the states are rotations, a state that is none is a mistake
 

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import float_like, namespace, one_blas_thread, take, to_numpy
+from meanmap.conditional.pairs import placed
 from meanmap.dynamics.base import ORIGINS, open_setting
 from meanmap.dynamics.model import Passage, warn_of_far
 from meanmap.dynamics.motion import Belief, Sample
@@ -27,7 +28,6 @@ from meanmap.dynamics.validation import (
 )
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
-from meanmap.pairs import placed
 
 # what validation tries
 FACTORS = [0.25, 0.5, 1.0, 2.0]  # multiples of the median bandwidth

@@ -16,7 +16,7 @@ from meanmap.dynamics.motion import STEADY, Belief, Control, Motion, Sample
 from meanmap.embeddings.values import middle
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
-from meanmap.sums import require_same_space, value_columns
+from meanmap.streams.sums import require_same_space, value_columns
 
 DEPENDENT = 1e-8  # of its norm: what is left of a column that those before it span
 

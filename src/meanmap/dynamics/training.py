@@ -20,14 +20,14 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.pairs import placed, reference_kernel
+from meanmap.conditional.selection import regularized_inverse
 from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence, flat
 from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.sequences import Sequences, Steps, listed, observed
 from meanmap.embeddings import numeric
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
-from meanmap.pairs import placed, reference_kernel
-from meanmap.selection import regularized_inverse
 from meanmap.spaces import Space
 from meanmap.spaces.cholesky import Pivots
 

@@ -43,7 +43,7 @@ from meanmap.embeddings.values import (
 )
 from meanmap.frames import column_order
 from meanmap.kernels import Kernel
-from meanmap.kernels.composite import match_columns, variables
+from meanmap.kernels.algebra import match_columns, variables
 from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
+from meanmap.conditional.operator import ALONE, OUTSIDE, ConditionalOperator
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.layout import Layout
 from meanmap.linalg import ConflictWarning, Spectrum
-from meanmap.operators import ALONE, OUTSIDE, ConditionalOperator
 from meanmap.spaces import Space
 
 PACKAGE = __name__.partition(".")[0] + "."

@@ -22,7 +22,7 @@ from meanmap.arrays import (
 )
 from meanmap.frames import is_frame
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.kernels.columns import default_for
+from meanmap.kernels.domains.columns import default_for
 
 Name = Hashable
 

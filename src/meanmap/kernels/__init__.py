@@ -6,7 +6,7 @@
 | vectors (n, d), moments only | `Polynomial` `Linear` |
 | labels (n,), or rows (n, d) of them | `Delta` (as a whole), `Hamming` (column by column) |
 | matrices (n, p, q): rotations, permutations | `Trace` `Chordal` `Mallows` |
-| strings | `Spectrum` |
+| strings | `NGrams` |
 | networkx graphs | `WeisfeilerLehman` |
 | time series of any lengths | `GlobalAlignment` |
 | bags: samples of any sizes, `Weighted`, `Normal` | `Expected` `OnEmbeddings` |
@@ -18,19 +18,19 @@ Kernels on the same points add (`k1 + k2`, `k + 1`), multiply (`k1 * k2`) and sc
 Each says whether it is `bounded`, and on what it is `characteristic` and `universal`.
 """
 
-from meanmap.kernels.base import Kernel
-from meanmap.kernels.columns import Columns
-from meanmap.kernels.composite import Constant, Product, Scaled, Sum, TensorProduct
+from meanmap.kernels.algebra import Constant, Product, Scaled, Sum, TensorProduct
 from meanmap.kernels.custom import Function, Precomputed, ScikitLearn
-from meanmap.kernels.defaults import as_kernel, default_kernel
+from meanmap.kernels.defaults import as_kernel, as_target, default_kernel
 from meanmap.kernels.discrete import Delta, Hamming
-from meanmap.kernels.graphs import WeisfeilerLehman
-from meanmap.kernels.matrices import Chordal, Mallows, Trace
-from meanmap.kernels.normals import Normal
-from meanmap.kernels.packs import Weighted
-from meanmap.kernels.series import GlobalAlignment
-from meanmap.kernels.sets import Expected, OnEmbeddings
-from meanmap.kernels.strings import Spectrum
+from meanmap.kernels.domains.bags import Expected, OnEmbeddings
+from meanmap.kernels.domains.columns import Columns
+from meanmap.kernels.domains.graphs import WeisfeilerLehman
+from meanmap.kernels.domains.matrices import Chordal, Mallows, Trace
+from meanmap.kernels.domains.normals import Normal
+from meanmap.kernels.domains.packs import Weighted
+from meanmap.kernels.domains.series import GlobalAlignment
+from meanmap.kernels.domains.strings import NGrams
+from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.vectors import (
     Energy,
     Gaussian,
@@ -66,7 +66,7 @@ __all__ = [
     "RationalQuadratic",
     "Scaled",
     "ScikitLearn",
-    "Spectrum",
+    "NGrams",
     "Sum",
     "TensorProduct",
     "Trace",
@@ -74,5 +74,6 @@ __all__ = [
     "WeisfeilerLehman",
     "Whitened",
     "as_kernel",
+    "as_target",
     "default_kernel",
 ]

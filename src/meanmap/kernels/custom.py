@@ -20,7 +20,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.kernels.base import Comparison, Kernel
+from meanmap.kernels.protocol import Comparison, Kernel
 
 
 class Function(Kernel):

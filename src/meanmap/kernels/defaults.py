@@ -9,12 +9,12 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import is_array
 from meanmap.frames import is_frame
-from meanmap.kernels.base import Kernel
-from meanmap.kernels.columns import Columns, all_numbers
-from meanmap.kernels.composite import TensorProduct
+from meanmap.kernels.algebra import TensorProduct
 from meanmap.kernels.custom import Function, ScikitLearn, is_scikit_learn
 from meanmap.kernels.discrete import Delta
-from meanmap.kernels.matrices import Trace
+from meanmap.kernels.domains.columns import Columns, all_numbers
+from meanmap.kernels.domains.matrices import Trace
+from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.vectors import Gaussian
 
 
@@ -97,3 +97,16 @@ def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
         "kernel: expected a kernel of meanmap.kernels (or of sklearn.gaussian_process), a function "
         f"k(x, y) or None, got {kernel!r}."
     )
+
+
+def as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:
+    """Y as points, and whether it was a 1-D array of numbers, which stands for one column."""
+    on_vectors = kernel is None or (isinstance(kernel, Kernel) and kernel.on_vectors)
+    if isinstance(Y, tuple) or not on_vectors:
+        return Y, False
+    array = checks.any_points(Y, "y")
+    text = isinstance(array, np.ndarray) and (
+        array.dtype.kind not in "fiuO"
+        or (array.dtype.kind == "O" and any(isinstance(v, str) for v in array.flat))
+    )
+    return (array[:, None], True) if array.ndim == 1 and not text else (Y, False)

@@ -10,7 +10,6 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, apply, device, filled, float_like, namespace, to_numpy
 from meanmap.kernels.bandwidths import SCALED, median_distance, median_factor
-from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.features import (
     FeatureMap,
     OneHot,
@@ -19,6 +18,7 @@ from meanmap.kernels.features import (
     Scaling,
     Stacked,
 )
+from meanmap.kernels.protocol import Comparison, Kernel
 
 
 def equal(A: Array, B: Array) -> Array:

@@ -22,8 +22,8 @@ from meanmap.arrays import (
     namespace,
 )
 from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
-from meanmap.kernels.base import ALL, Comparison, Kernel, SteinComparison
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
+from meanmap.kernels.protocol import ALL, Comparison, Kernel, SteinComparison
 
 CENTRED = 64  # points whose median is the centre that distances are computed from
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meanmap.arrays import Array, Points, asarray, float_like, namespace
-from meanmap.kernels.base import Comparison, Kernel
-from meanmap.kernels.composite import Around
+from meanmap.kernels.algebra import Around
+from meanmap.kernels.protocol import Comparison, Kernel
 
 
 class Whitened(Around):

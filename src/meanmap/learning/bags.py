@@ -27,9 +27,9 @@ from meanmap.kernels import (
     Weighted,
     as_kernel,
 )
-from meanmap.kernels.columns import all_numbers
-from meanmap.kernels.packs import Pack, example_of, is_embedding
-from meanmap.kernels.sets import BagKernel
+from meanmap.kernels.domains.bags import BagKernel
+from meanmap.kernels.domains.columns import all_numbers
+from meanmap.kernels.domains.packs import Pack, example_of, is_embedding
 from meanmap.kernels.vectors import Radial
 from meanmap.spaces import Basis, Explicit, Nystroem, PivotedCholesky, Space
 from meanmap.spaces.cholesky import Pivots

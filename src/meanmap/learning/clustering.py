@@ -22,11 +22,11 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.pairs import gate, placed
 from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Gaussian, Kernel
 from meanmap.learning.labels import label_features
 from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
-from meanmap.pairs import gate, placed
 from meanmap.spaces import PivotedCholesky
 from meanmap.spaces.space import choose_basis
 from meanmap.statistics import hsic

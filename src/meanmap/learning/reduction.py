@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from meanmap import checks, plots
 from meanmap.arrays import Array, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.pairs import gate
 from meanmap.decoding.sampling import generator
 from meanmap.frames import seen_columns
-from meanmap.kernels import Gaussian, Kernel
+from meanmap.kernels import Gaussian, Kernel, as_target
 from meanmap.linalg import column_moments
-from meanmap.pairs import as_target, gate
 from meanmap.spaces import Space
 from meanmap.statistics.tiles import on_host
 

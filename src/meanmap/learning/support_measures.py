@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, in_kind, is_array, is_floating, take, to_float, to_numpy
+from meanmap.conditional.pairs import placed
 from meanmap.kernels import Kernel
-from meanmap.kernels.sets import OnEmbeddings
+from meanmap.kernels.domains.bags import OnEmbeddings
 from meanmap.learning.bags import OnBags
-from meanmap.pairs import placed
 
 
 class SupportMeasures(OnBags):

@@ -10,10 +10,9 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count, take
 from meanmap.frames import is_frame
-from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel
-from meanmap.kernels.columns import all_numbers
+from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel, as_target
+from meanmap.kernels.domains.columns import all_numbers
 from meanmap.linalg import column_moments
-from meanmap.pairs import as_target
 from meanmap.spaces import Basis
 from meanmap.statistics.dependence import coordinates
 from meanmap.statistics.tiles import on_host
@@ -88,7 +87,7 @@ def balanced(labels: np.ndarray) -> Target:
         raise ValueError(
             f"y holds {len(classes)} different labels in {len(labels)} rows, hardly any of them "
             "twice. Numbers go in as floating point, y.astype(float); other targets with a "
-            "kernel that knows when they are similar, target_kernel=kernels.Spectrum() for text."
+            "kernel that knows when they are similar, target_kernel=kernels.NGrams() for text."
         )
     return Target(Delta(), labels, 1 / np.sqrt(sizes[which]))
 

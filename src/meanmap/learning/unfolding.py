@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, count, in_kind, one_blas_thread, to_numpy
+from meanmap.conditional.pairs import gate, placed
 from meanmap.frames import seen_columns
-from meanmap.kernels import Kernel
+from meanmap.kernels import Kernel, as_target
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
 from meanmap.learning.semidefinite import Programme
-from meanmap.pairs import as_target, gate, placed
 from meanmap.statistics.tiles import on_host
 
 FULL = 300  # up to this many points every kernel matrix is considered

@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
+from meanmap.conditional.pairs import placed, read_pairs
+from meanmap.conditional.selection import search_size
 from meanmap.frames import seen_columns
-from meanmap.kernels import Kernel
+from meanmap.kernels import Kernel, as_target
 from meanmap.learning.components import signs
 from meanmap.linalg import Spectrum
-from meanmap.pairs import as_target, placed, read_pairs
-from meanmap.selection import search_size
 from meanmap.spaces import Basis
 
 SHARES = 10.0 ** np.arange(-6.0, 0.5, 0.5)  # λ that "auto" tries, in units of the mean of k(x, x)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
+from meanmap.conditional.calculus import METHODS
 from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import column_order, reordered
@@ -30,7 +31,6 @@ from meanmap.likelihood_free.simulation import (
 )
 from meanmap.linalg import ConflictWarning
 from meanmap.persistence import LeftOut
-from meanmap.rules import METHODS
 
 MARGIN, EDGE = 0.25, 0.001  # the box of a round: quantiles of the posterior, and more on each side
 INSIDE = 0.98  # of a posterior, that a round's box must hold to answer for it

@@ -11,14 +11,14 @@ from typing import Any, cast
 import numpy as np
 
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.selection import LeaveOneOut, search_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.kernels.bandwidths import median_distance
 from meanmap.likelihood_free.records import Posterior
 from meanmap.likelihood_free.shapes import Regression, centred, columns_spread, or_one
 from meanmap.linalg import ConflictWarning
-from meanmap.operators import ConditionalOperator
-from meanmap.selection import LeaveOneOut, search_size
 from meanmap.spaces import ApproximationWarning, Nystroem, PivotedCholesky
 
 FACTORS = (0.25, 0.5, 1.0, 2.0)  # multiples of the median distance that a kernel on outputs tries

@@ -25,8 +25,8 @@ from scipy.spatial import cKDTree
 from scipy.special import expit, logit
 
 from meanmap.arrays import to_numpy
+from meanmap.conditional.operator import ConditionalOperator
 from meanmap.decoding import sampling
-from meanmap.operators import ConditionalOperator
 
 SHARES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the simulations, that are near an observation
 FEWEST = 20  # simulations that are near, at least

@@ -29,8 +29,8 @@ PLAIN = {
     f"{PACKAGE}.kernels.features.FeatureMap",
     f"{PACKAGE}.spaces.bases.Coordinates",
     f"{PACKAGE}.embeddings.single.Embedding",
-    f"{PACKAGE}.operators.ConditionalOperator",
-    f"{PACKAGE}.operators.Functional",
+    f"{PACKAGE}.conditional.operator.ConditionalOperator",
+    f"{PACKAGE}.conditional.operator.Functional",
     f"{PACKAGE}.dynamics.stream.Stream",
 }
 #: Classes of others: a module, and the base that they derive from. Of scikit-learn those whose

@@ -18,9 +18,9 @@ import numpy as np
 from meanmap.adaptation import KernelMeanMatching, TargetShift
 from meanmap.arrays import Points, count, take
 from meanmap.comparison import two_sample_test
+from meanmap.conditional.selection import effective_size
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.report.samples import Samples, Targets, pair_rows, together
-from meanmap.selection import effective_size
 
 LEAST = 40  # rows of a sample without which halves say nothing
 KEPT = 15  # rows that a test of what is left needs

@@ -10,13 +10,13 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_array, take, to_numpy
-from meanmap.chunks import SAMPLE, Chunks, is_chunked
+from meanmap.conditional.pairs import looks_like_classes
 from meanmap.frames import is_frame
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
 from meanmap.linalg import column_moments
-from meanmap.pairs import looks_like_classes
 from meanmap.statistics.gates import enough
 from meanmap.statistics.tiles import on_host
+from meanmap.streams.chunks import SAMPLE, Chunks, is_chunked
 
 
 @dataclass(frozen=True, eq=False)

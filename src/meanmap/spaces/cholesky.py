@@ -44,7 +44,7 @@ from meanmap.arrays import (
     transposed,
 )
 from meanmap.kernels import Kernel
-from meanmap.kernels.base import ALL, Comparison
+from meanmap.kernels.protocol import ALL, Comparison
 from meanmap.linalg import symmetrized
 from meanmap.spaces.bases import Basis, Coordinates, Work, summed
 

@@ -27,7 +27,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.kernels import Kernel
-from meanmap.kernels.base import ALL, same_value
+from meanmap.kernels.protocol import ALL, same_value
 from meanmap.linalg import symmetrized
 from meanmap.spaces.bases import Basis, Coordinates, generator, whole
 from meanmap.spaces.cholesky import ROUNDING, Pivots, pivoted, spanned

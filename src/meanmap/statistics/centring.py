@@ -24,8 +24,8 @@ from meanmap.arrays import (
     take,
 )
 from meanmap.kernels import Kernel
-from meanmap.kernels.base import ALL, Comparison
-from meanmap.kernels.composite import Around
+from meanmap.kernels.algebra import Around
+from meanmap.kernels.protocol import ALL, Comparison
 from meanmap.statistics.tiles import ROUNDINGS, diagonal_of
 
 REFERENCES = 16  # points whose mean a kernel is centred at

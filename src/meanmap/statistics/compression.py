@@ -155,9 +155,9 @@ def compress(
 
     Any kernel does, as on strings:
 
-    >>> from meanmap.kernels import Spectrum
+    >>> from meanmap.kernels import NGrams
     >>> words = np.array(["rain", "rains", "train", "fog", "frog", "foggy"])
-    >>> sorted(compress(words, 2, Spectrum(2), rng=0).points.tolist())
+    >>> sorted(compress(words, 2, NGrams(2), rng=0).points.tolist())
     ['fog', 'rain']
     """
     checks.option(method, "method", METHODS)

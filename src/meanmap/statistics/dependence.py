@@ -9,9 +9,8 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, take, to_numpy
-from meanmap.chunks import is_chunked
+from meanmap.conditional.pairs import placed
 from meanmap.kernels import Kernel
-from meanmap.pairs import placed
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import moments
 from meanmap.statistics.centring import Centred
@@ -29,6 +28,7 @@ from meanmap.statistics.tiles import (
     pass_over,
     product_sum,
 )
+from meanmap.streams.chunks import is_chunked
 
 ESTIMATORS = ("U", "V", "normalized")
 OneBasis = Basis | Space | None

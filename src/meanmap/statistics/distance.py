@@ -9,14 +9,14 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, epsilon, float_like, spans, take
-from meanmap.chunks import is_chunked
+from meanmap.conditional.pairs import placed
 from meanmap.kernels import Kernel
-from meanmap.pairs import placed
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import moments
 from meanmap.statistics.centring import near_origin
 from meanmap.statistics.gates import enough, resolved, two_samples
 from meanmap.statistics.tiles import ROUNDINGS, diagonal_of, gram_sums
+from meanmap.streams.chunks import is_chunked
 
 ESTIMATORS = ("U", "V", "linear", "block", "incomplete")
 Five = tuple[float, float, float, float, float]

@@ -9,13 +9,13 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, spans, take, to_numpy
-from meanmap.chunks import SAMPLE, Chunks, is_chunked
+from meanmap.conditional.pairs import placed
 from meanmap.kernels import Kernel, as_kernel
-from meanmap.pairs import placed
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.centring import centred
 from meanmap.statistics.tiles import ROUNDINGS, on_host
-from meanmap.sums import BLOCK
+from meanmap.streams.chunks import SAMPLE, Chunks, is_chunked
+from meanmap.streams.sums import BLOCK
 
 RANK = 500  # coordinates at most, where no basis is given
 ROUNDING = 1e-12  # of a sum, below which its centred part is no more than rounding

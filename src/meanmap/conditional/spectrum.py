@@ -19,7 +19,7 @@ from meanmap.arrays import (
     namespace,
     to_numpy,
 )
-from meanmap.operators import ConditionalOperator
+from meanmap.conditional.operator import ConditionalOperator
 from meanmap.spaces import Space
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, apply, asarray, device, filled, matmul_into, namespace
 from meanmap.kernels.bandwidths import median_distance
-from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.discrete import count_bandwidth
 from meanmap.kernels.features import FeatureMap, Flat
+from meanmap.kernels.protocol import Comparison, Kernel
 from meanmap.kernels.vectors import Gaussian
 
 

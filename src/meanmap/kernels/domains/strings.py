@@ -8,11 +8,11 @@ from typing import Any
 
 from meanmap import checks
 from meanmap.arrays import Array, Points
-from meanmap.kernels.base import Kernel
-from meanmap.kernels.objects import CountKernel
+from meanmap.kernels.domains.objects import CountKernel
+from meanmap.kernels.protocol import Kernel
 
 
-class Spectrum(CountKernel):
+class NGrams(CountKernel):
     """The p-spectrum kernel on strings: how many substrings of length p two strings share.
 
     Its features are the counts of the substrings (Leslie, Eskin and Noble 2002). It tells
@@ -28,8 +28,8 @@ class Spectrum(CountKernel):
 
     Examples
     --------
-    >>> from meanmap.kernels import Spectrum
-    >>> Spectrum(p=2, normalized=False)(["banana", "bandana"])  # ba, 2 an, 2 na; ba, 2 an, nd, ...
+    >>> from meanmap.kernels import NGrams
+    >>> NGrams(p=2, normalized=False)(["banana", "bandana"])  # ba, 2 an, 2 na; ba, 2 an, nd, ...
     array([[9., 7.],
            [7., 8.]])
     """

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, namespace, one_blas_thread
-from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, as_rows
-from meanmap.kernels import TensorProduct
-from meanmap.linalg import Spectrum
-from meanmap.operators import (
+from meanmap.conditional.operator import (
     ConditionalOperator,
     PosteriorOperator,
     ReweightedOperator,
     as_embedding,
 )
-from meanmap.priors import nonnegative_weights
-from meanmap.selection import POSTERIOR_SCHEDULES
+from meanmap.conditional.priors import nonnegative_weights
+from meanmap.conditional.selection import POSTERIOR_SCHEDULES
+from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, as_rows
+from meanmap.kernels import TensorProduct
+from meanmap.linalg import Spectrum
 from meanmap.spaces import Space
 
 if TYPE_CHECKING:

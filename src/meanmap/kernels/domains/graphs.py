@@ -10,8 +10,8 @@ from typing import Any
 
 from meanmap import checks
 from meanmap.arrays import Array, Points
-from meanmap.kernels.base import Kernel
-from meanmap.kernels.objects import CountKernel
+from meanmap.kernels.domains.objects import CountKernel
+from meanmap.kernels.protocol import Kernel
 
 
 class WeisfeilerLehman(CountKernel):

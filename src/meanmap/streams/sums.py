@@ -32,9 +32,8 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.embeddings import numeric
-from meanmap.kernels import Kernel
+from meanmap.kernels import Kernel, as_target
 from meanmap.linalg import Spectrum
-from meanmap.pairs import as_target
 from meanmap.spaces import Space
 from meanmap.spaces.cholesky import Pivots
 

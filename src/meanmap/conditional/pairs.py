@@ -5,8 +5,6 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from meanmap import checks
 from meanmap.arrays import (
     Array,
@@ -21,7 +19,7 @@ from meanmap.arrays import (
     widest,
 )
 from meanmap.embeddings import same_kernel
-from meanmap.kernels import Delta, Kernel, TensorProduct, as_kernel, default_kernel
+from meanmap.kernels import Delta, Kernel, TensorProduct, as_kernel, as_target, default_kernel
 from meanmap.spaces import Nystroem, RandomFourier, Space
 
 
@@ -92,19 +90,6 @@ def reference_kernel(kernel: Kernel, points: Points) -> Kernel:
         pairs = zip(kernel.kernels, points, strict=True)
         return TensorProduct(*(reference_kernel(part, p) for part, p in pairs))
     return kernel if points.ndim == 1 else default_kernel(points, "y")
-
-
-def as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:
-    """Y as points, and whether it was a 1-D array of numbers, which stands for one column."""
-    on_vectors = kernel is None or (isinstance(kernel, Kernel) and kernel.on_vectors)
-    if isinstance(Y, tuple) or not on_vectors:
-        return Y, False
-    array = checks.any_points(Y, "y")
-    text = isinstance(array, np.ndarray) and (
-        array.dtype.kind not in "fiuO"
-        or (array.dtype.kind == "O" and any(isinstance(v, str) for v in array.flat))
-    )
-    return (array[:, None], True) if array.ndim == 1 and not text else (Y, False)
 
 
 def placed(kernel: Kernel, basis: Any, points: Points, w: Array) -> tuple[Space, Array]:

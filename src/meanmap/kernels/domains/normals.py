@@ -17,8 +17,8 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, spans, to_numpy
-from meanmap.kernels.base import Kernel
-from meanmap.kernels.composite import Constant, Scaled, Sum
+from meanmap.kernels.algebra import Constant, Scaled, Sum
+from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.vectors import Gaussian, Linear, Polynomial
 
 MEMORY = 1 << 21  # numbers of matrices, one a pair, in memory at a time

@@ -10,8 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
 from meanmap.arrays import asarray
-from meanmap.kernels import Gaussian
-from meanmap.pairs import as_target
+from meanmap.kernels import Gaussian, as_target
 
 
 class ConditionalKernelDensity(RegressorMixin, BaseEstimator):
@@ -28,7 +27,7 @@ class ConditionalKernelDensity(RegressorMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap.baselines import ConditionalKernelDensity
+    >>> from baselines import ConditionalKernelDensity
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 1))
     >>> model = ConditionalKernelDensity(0.3, 0.3).fit(X, X + 0.1 * rng.normal(size=(500, 1)))

@@ -24,13 +24,13 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.chunks import Chunks, is_chunked
 from meanmap.embeddings import Embedding, embedding_of, same_kernel
 from meanmap.kernels import Kernel, TensorProduct, as_kernel
 from meanmap.persistence import fingerprint, load, save
 from meanmap.progress import progress_bar
 from meanmap.spaces import Space
-from meanmap.sums import BLOCK, Frame, raw_total, require_same_space
+from meanmap.streams.chunks import Chunks, is_chunked
+from meanmap.streams.sums import BLOCK, Frame, raw_total, require_same_space
 
 
 def feed(

@@ -295,24 +295,24 @@ class Kernel(BaseEstimator):
     # --- algebra ------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Kernel:
-        from meanmap.kernels.composite import Sum, as_term
+        from meanmap.kernels.algebra import Sum, as_term
 
         return Sum(self, as_term(other))
 
     def __radd__(self, other: Any) -> Kernel:
-        from meanmap.kernels.composite import Sum, as_term
+        from meanmap.kernels.algebra import Sum, as_term
 
         return Sum(as_term(other), self)
 
     def __mul__(self, other: Any) -> Kernel:
-        from meanmap.kernels.composite import Product, Scaled
+        from meanmap.kernels.algebra import Product, Scaled
 
         return Product(self, other) if isinstance(other, Kernel) else Scaled(self, other)
 
     __rmul__ = __mul__
 
     def __matmul__(self, other: Kernel) -> Kernel:
-        from meanmap.kernels.composite import TensorProduct
+        from meanmap.kernels.algebra import TensorProduct
 
         if not isinstance(other, Kernel):
             raise TypeError(f"a tensor product takes kernels, got {other!r}.")

@@ -16,8 +16,8 @@ from scipy.sparse import csr_array
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, concatenate, count, spans, to_numpy
-from meanmap.kernels.base import ALL, Kernel
-from meanmap.kernels.normals import Groups, Normal, grouped, sigma_points
+from meanmap.kernels.domains.normals import Groups, Normal, grouped, sigma_points
+from meanmap.kernels.protocol import ALL, Kernel
 
 SPREAD = 200  # normal distributions whose sigma points a median distance is taken among
 

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from meanmap import checks, plots, rules
+from meanmap import checks, plots
 from meanmap.arrays import (
     Array,
     Points,
@@ -25,23 +25,17 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.chunks import Chunks, answered, is_chunked
-from meanmap.embeddings import Deferred, Embedding, JointEmbedding
-from meanmap.frames import in_order, seen_columns
-from meanmap.kernels import Kernel, as_kernel
-from meanmap.kernels.base import same_value
-from meanmap.linalg import RegularizationWarning, Spectrum, with_constant
-from meanmap.operators import ConditionalOperator, StreamedOperator
-from meanmap.pairs import (
-    as_target,
+from meanmap.conditional import calculus
+from meanmap.conditional.calculus import Side
+from meanmap.conditional.operator import ConditionalOperator, StreamedOperator
+from meanmap.conditional.pairs import (
     known_rank,
     placed,
     placed_moments,
     read_pairs,
     reference_kernel,
 )
-from meanmap.rules import Side
-from meanmap.selection import (
+from meanmap.conditional.selection import (
     SCHEDULES,
     LeaveOneOut,
     bandwidth_candidates,
@@ -53,10 +47,16 @@ from meanmap.selection import (
     regularized_inverse,
     search_size,
 )
+from meanmap.conditional.spectrum import OperatorSpectrum, operator_spectrum
+from meanmap.embeddings import Deferred, Embedding, JointEmbedding
+from meanmap.frames import in_order, seen_columns
+from meanmap.kernels import Kernel, as_kernel, as_target
+from meanmap.kernels.protocol import same_value
+from meanmap.linalg import RegularizationWarning, Spectrum, with_constant
 from meanmap.spaces import Space
 from meanmap.spaces.cholesky import Pivots
-from meanmap.spectra import OperatorSpectrum, operator_spectrum
-from meanmap.sums import (
+from meanmap.streams.chunks import Chunks, answered, is_chunked
+from meanmap.streams.sums import (
     Frame,
     Seen,
     raw_total,
@@ -496,11 +496,11 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     def push(self, prior: Any) -> Embedding:
         """The distribution of Y when X is distributed as the prior: `sum_rule`."""
-        return rules.sum_rule(self, prior)
+        return calculus.sum_rule(self, prior)
 
     def joint(self, prior: Any, form: str = "b") -> JointEmbedding:
         """The joint distribution of (X, Y) when X is distributed as the prior: `chain_rule`."""
-        return rules.chain_rule(self, prior, form)
+        return calculus.chain_rule(self, prior, form)
 
     def posterior(
         self,
@@ -511,7 +511,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         power: float = 1.0,
     ) -> ConditionalOperator:
         """P(X|Y) under the prior, to be queried with `.given(y)`: `bayes_rule`."""
-        return rules.bayes_rule(self, prior, method, regularization, form, power)
+        return calculus.bayes_rule(self, prior, method, regularization, form, power)
 
     def sides(self) -> tuple[Side, Side]:
         """The training sample in coordinates: X's side and Y's side."""

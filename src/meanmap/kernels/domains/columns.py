@@ -12,6 +12,7 @@ from sklearn.base import clone
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, is_array, to_numpy
 from meanmap.frames import is_frame
+from meanmap.kernels.algebra import TensorProduct
 from meanmap.kernels.bandwidths import (
     SCALED,
     column_scales,
@@ -20,9 +21,8 @@ from meanmap.kernels.bandwidths import (
     parse_bandwidth,
     some_rows,
 )
-from meanmap.kernels.base import Kernel
-from meanmap.kernels.composite import TensorProduct
 from meanmap.kernels.discrete import Delta
+from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.vectors import Gaussian, Radial
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, is_array, spans, to_numpy
 from meanmap.kernels.bandwidths import multiply_bandwidth
-from meanmap.kernels.base import Comparison
-from meanmap.kernels.objects import ObjectKernel
+from meanmap.kernels.domains.objects import ObjectKernel
+from meanmap.kernels.protocol import Comparison
 from meanmap.kernels.vectors import Gaussian
 
 MEMORY = 1 << 21  # numbers in one block of local similarities

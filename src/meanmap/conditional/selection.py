@@ -11,9 +11,9 @@ from sklearn.base import clone
 
 from meanmap import plots
 from meanmap.arrays import Array, asarray, epsilon, namespace, take, to_numpy
+from meanmap.conditional.pairs import reference_kernel
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum, ridge_inverse, with_constant
-from meanmap.pairs import reference_kernel
 from meanmap.spaces import Space
 
 GRID = np.logspace(-8, 1, 28)  # times the mean of k(x, x)

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from meanmap.arrays import Array, Points
-from meanmap.kernels.base import Comparison, Kernel
 from meanmap.kernels.features import FeatureMap
+from meanmap.kernels.protocol import Comparison, Kernel
 
 
 class ObjectKernel(Kernel):

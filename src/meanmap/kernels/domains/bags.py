@@ -10,13 +10,11 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, for_each_thread, is_array, spans, take, to_numpy
 from meanmap.frames import is_frame
+from meanmap.kernels.algebra import match_columns
 from meanmap.kernels.bandwidths import _weighted_median, median_factor
-from meanmap.kernels.base import ALL, Comparison, Kernel
-from meanmap.kernels.composite import match_columns
-from meanmap.kernels.features import FeatureMap, Flat
-from meanmap.kernels.normals import CLOSED, Normal, between, has_closed_form
-from meanmap.kernels.objects import ObjectKernel
-from meanmap.kernels.packs import (
+from meanmap.kernels.domains.normals import CLOSED, Normal, between, has_closed_form
+from meanmap.kernels.domains.objects import ObjectKernel
+from meanmap.kernels.domains.packs import (
     Pack,
     Weighted,
     blocks,
@@ -25,6 +23,8 @@ from meanmap.kernels.packs import (
     ranges,
     resolved_inner,
 )
+from meanmap.kernels.features import FeatureMap, Flat
+from meanmap.kernels.protocol import ALL, Comparison, Kernel
 from meanmap.kernels.vectors import Energy, Gaussian, Linear, Radial
 
 MEMORY = 1 << 21  # kernel values between points in memory at a time

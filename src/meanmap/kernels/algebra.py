@@ -20,8 +20,8 @@ from meanmap.arrays import (
     spans,
 )
 from meanmap.frames import column_order, reordered
-from meanmap.kernels.base import Comparison, Kernel, SteinComparison, show
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
+from meanmap.kernels.protocol import Comparison, Kernel, SteinComparison, show
 
 
 def as_term(value: Any) -> Kernel:
