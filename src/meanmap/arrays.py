@@ -175,6 +175,13 @@ def to_float(array: Array) -> Array:
     return array
 
 
+def host_array(value: Any) -> Any:
+    """An array of any library as one that scikit-learn takes; anything else unchanged."""
+    if not is_array(value) or isinstance(value, np.ndarray):
+        return value
+    return to_numpy(to_float(value) if is_floating(value) else value)
+
+
 class PrecisionWarning(RuntimeWarning):
     """An array library is set to multiply with fewer digits than its arrays hold."""
 

@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.adaptation.programme import (
-    Programme,
-    Solution,
+    WeightProgramme,
+    WeightSolution,
     enough_ridge,
-    solve,
+    solve_dual,
     solve_without_ridge,
 )
 from meanmap.arrays import (
@@ -140,11 +140,11 @@ class KernelMeanMatching(BaseEstimator):
             )
         if is_chunked(X, X_test):
             return self._fit_chunks(X, X_test)
-        ridge = _given(self.ridge, "ridge", checks.not_negative, 1e-2)
+        ridge = _number_or_auto(self.ridge, "ridge", checks.not_negative, 1e-2)
         if ridge is not None:
             enough_ridge(ridge, "Use 0 for none.")
-        given_bound = _given(self.bound, "bound", checks.positive, 100)
-        given_slack = _given(self.slack, "slack", checks.not_negative, 0.1)
+        given_bound = _number_or_auto(self.bound, "bound", checks.positive, 100)
+        given_slack = _number_or_auto(self.slack, "slack", checks.not_negative, 0.1)
         most_steps = checks.whole(self.max_iter, "max_iter", 1, "Use 100.")
         kernel = as_kernel(self.kernel, X, "X")
         train = kernel.check(X, "X")
@@ -159,7 +159,7 @@ class KernelMeanMatching(BaseEstimator):
             )
         held_out = None
         if ridge is None:
-            kernel, share, best_slack, held_out = search(
+            kernel, share, best_slack, held_out = search_matching(
                 kernel,
                 self.kernel is None,
                 (train, test),
@@ -174,18 +174,18 @@ class KernelMeanMatching(BaseEstimator):
         if basis is None:
             rank = RANK if count(both) <= LARGE else LARGE_RANK
             basis = PivotedCholesky(1e-10 if ridge == 0 else 1e-5, max_rank=rank)
-        space, psi = placed(kernel, both, basis)
+        space, psi = place_quietly(kernel, both, basis)
         psi, psi_test = psi[:n], psi[n:]
         mean = psi_test.mean(axis=0)
         if ridge is None:
             ridge = share * float((psi**2).sum(axis=1).mean())
-        programme = stated(psi, mean, ridge, bound, slack)
-        found = solved(programme, most_steps)
+        programme = matching_programme(psi, mean, ridge, bound, slack)
+        found = solve_weights(programme, most_steps)
         if given_slack is None and (slack == 0 or not found.beta.any()):
             # as far from 1 as chance would bring the mean
             slack = min(float(found.beta.std()) / n**0.5, 0.5)
-            programme = stated(psi, mean, ridge, bound, slack)
-            found = solved(programme, most_steps)
+            programme = matching_programme(psi, mean, ridge, bound, slack)
+            found = solve_weights(programme, most_steps)
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_, self.space_ = space.kernel_, space
@@ -208,7 +208,7 @@ class KernelMeanMatching(BaseEstimator):
         self.__dict__.update(model.__dict__)
         return self
 
-    def _warn(self, found: Solution) -> None:
+    def _warn(self, found: WeightSolution) -> None:
         if not found.converged:
             warnings.warn(
                 f"the weights are {found.gap:.2g} from the best objective after {found.steps} "
@@ -261,13 +261,13 @@ class KernelMeanMatching(BaseEstimator):
         """The weights, largest first."""
         check_is_fitted(self, "weights_")
         largest = np.sort(to_numpy(self.weights_))[::-1]
-        return plots.ranked(largest, "weight", ax, "training row, the largest weight first")
+        return plots.ranking(largest, "weight", ax, "training row, the largest weight first")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "weights_")
 
 
-def placed(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
+def place_quietly(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
     """A space and the points' coordinates, without a word on what they miss."""
     space = Space(kernel, basis)
     with warnings.catch_warnings():
@@ -276,20 +276,20 @@ def placed(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndar
         return space, to_numpy(space.place(kernel, points, uniform))
 
 
-def stated(
+def matching_programme(
     psi: np.ndarray, mean: np.ndarray, ridge: float, bound: float, slack: float
-) -> Programme:
+) -> WeightProgramme:
     """The programme for equal rows; ε = ∞ is no constraint, for which 0 ≤ mean β ≤ B will do."""
     least, most = (1 - slack, 1 + slack) if slack < np.inf else (0.0, bound)
-    return Programme(psi, np.full(len(psi), 1 / len(psi)), mean, ridge, bound, least, most)
+    return WeightProgramme(psi, np.full(len(psi), 1 / len(psi)), mean, ridge, bound, least, most)
 
 
-def solved(programme: Programme, max_iter: int) -> Solution:
+def solve_weights(programme: WeightProgramme, max_iter: int) -> WeightSolution:
     """The weights, with or without a ridge."""
     with one_blas_thread(len(programme.w) < MANY):  # small products, that threads only slow down
         if programme.ridge == 0:
             return solve_without_ridge(programme, max_iter=max_iter)
-        return solve(programme, max_iter=max_iter)
+        return solve_dual(programme, max_iter=max_iter)
 
 
 def equivalent_size(w: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
@@ -307,7 +307,7 @@ def equivalent_size(w: np.ndarray, train: np.ndarray, test: np.ndarray) -> float
     return 1 / (1 / size + bias / c)
 
 
-def search(
+def search_matching(
     kernel: Kernel,
     free: bool,
     samples: tuple[Points, Points],
@@ -330,7 +330,7 @@ def search(
     table = []
     for factor, candidate in candidates:
         basis = PivotedCholesky(1e-4, max_rank=SEARCHED)
-        _, psi = placed(candidate.resolve(both), both, basis)
+        _, psi = place_quietly(candidate.resolve(both), both, basis)
         parts = psi[: len(folds[0])], psi[len(folds[0]) :]
         for slack in slacks:
             scores = np.mean([_path(parts, folds, k, bound, slack) for k in range(FOLDS)], axis=0)
@@ -360,8 +360,8 @@ def _path(
         if len(scores) > PATIENCE and min(scores[-PATIENCE:]) > min(scores):
             scores.append(scores[-1])  # it only gets worse from here, and slower
             continue
-        programme = stated(psi, mean.mean(axis=0), share * scale, bound, slack)
-        found = solve(programme, dual, tolerance=1e-5, max_iter=30)
+        programme = matching_programme(psi, mean.mean(axis=0), share * scale, bound, slack)
+        found = solve_dual(programme, dual, tolerance=1e-5, max_iter=30)
         dual = found.dual
         beta = (
             over_mean(programme.elsewhere(found, rows), found, bound)
@@ -371,7 +371,7 @@ def _path(
     return scores
 
 
-def over_mean(beta: np.ndarray, found: Solution, bound: float) -> np.ndarray:
+def over_mean(beta: np.ndarray, found: WeightSolution, bound: float) -> np.ndarray:
     """β for a mean of one on the rows of the programme."""
     return np.minimum(beta / max(float(found.beta.mean()), np.finfo(float).tiny), bound)
 
@@ -381,7 +381,7 @@ def fit_of_ratio(on_train: np.ndarray, on_test: np.ndarray) -> float:
     return float((on_train**2).mean() / 2 - on_test.mean())
 
 
-def _given(value: Any, name: str, check: Any, example: float) -> float | None:
+def _number_or_auto(value: Any, name: str, check: Any, example: float) -> float | None:
     """A number, or None for "auto"."""
     if isinstance(value, str):
         checks.option(value, name, ["auto"])

@@ -12,9 +12,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.adaptation.matching import RANK, placed
-from meanmap.adaptation.mixtures import Classes, Mixture, Numbers, Ridges, mixed, predicted
-from meanmap.adaptation.programme import Solution, enough_ridge
+from meanmap.adaptation.matching import RANK, place_quietly
+from meanmap.adaptation.mixtures import (
+    Classes,
+    Mixture,
+    Numbers,
+    Ridges,
+    predict_targets,
+    target_images,
+)
+from meanmap.adaptation.programme import WeightSolution, enough_ridge
 from meanmap.arrays import Array, concatenate, in_kind, to_numpy
 from meanmap.conditional.pairs import read_target
 from meanmap.conditional.selection import effective_size
@@ -142,13 +149,13 @@ class TargetShift(BaseEstimator):
         n = checks.same_length([("X", train), ("y", targets)])
         both = concatenate([train, test])
         basis = self.basis if self.basis is not None else PivotedCholesky(1e-5, max_rank=RANK)
-        space, psi = placed(kernel_x.resolve(both), both, basis)
+        space, psi = place_quietly(kernel_x.resolve(both), both, basis)
         kernel_y = kernel_y.resolve(targets)
         if self.metric == "predictive":
-            Z = predicted(psi, space, train, targets, kernel_y, self.regularization)
+            Z = predict_targets(psi, space, train, targets, kernel_y, self.regularization)
         else:
             Z = psi
-        mixture = mixed(Z[:n], targets, kernel_y, self.regularization)
+        mixture = target_images(Z[:n], targets, kernel_y, self.regularization)
         bound = self._bound(n, mixture)
         scale = float((Z**2).sum(axis=1).mean())
         if ridge == "auto":
@@ -202,7 +209,7 @@ class TargetShift(BaseEstimator):
         checks.option(self.bound, "bound", ["auto"])
         return float(n) if isinstance(mixture, Classes) else min(max(n**0.5, 10.0), 1000.0)
 
-    def _warn(self, found: Solution, test: np.ndarray) -> None:
+    def _warn(self, found: WeightSolution, test: np.ndarray) -> None:
         if not found.converged:
             warnings.warn(
                 f"the weights are {found.gap:.2g} from the best objective after {found.steps} "

@@ -16,13 +16,13 @@ from meanmap.adaptation.alignment import (
     EXPLORED,
     Alignment,
     Descent,
-    annealed,
+    anneal,
     descend,
-    sampled,
     starts,
+    stratified_rows,
     upright,
 )
-from meanmap.adaptation.matching import placed
+from meanmap.adaptation.matching import place_quietly
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.pairs import read_target
@@ -141,9 +141,9 @@ class LocationScaleShift(BaseEstimator):
                 "X_test=None. Their targets are not needed."
             )
         self._check_parameters()
-        kernel_x = gaussian(self.kernel_x)
+        kernel_x = as_gaussian(self.kernel_x)
         X_test = in_order(X_test, column_names(X), "X_test", "X")
-        train, test = _table(X, "X"), _table(X_test, "X_test")
+        train, test = _float_rows(X, "X"), _float_rows(X_test, "X_test")
         checks.same_kind(test, train, "X_test", "X")
         _enough(train, "X", "a scale")
         _enough(test, "X_test", "the scale of the test rows")
@@ -155,8 +155,8 @@ class LocationScaleShift(BaseEstimator):
         Z, T = ((rows - units[0]) / units[1] for rows in (train, test))
         F, space, classes, groups = features(kernel_y, targets)
         kernel_x = kernel_x.resolve(T)
-        seen = sampled(groups, self.max_samples, rng)
-        looked = sampled(np.zeros(len(T)), self.max_samples, rng)
+        seen = stratified_rows(groups, self.max_samples, rng)
+        looked = stratified_rows(np.zeros(len(T)), self.max_samples, rng)
         problem = Alignment(
             Z[seen],
             F[seen],
@@ -224,12 +224,13 @@ class LocationScaleShift(BaseEstimator):
     def _search(self, problem: Alignment, groups: np.ndarray, rng: np.random.Generator) -> Descent:
         """The best of several searches on a part of the rows, and on from there with all."""
         part = problem.part(
-            sampled(groups, EXPLORED, rng), sampled(np.zeros(len(problem.T)), EXPLORED, rng)
+            stratified_rows(groups, EXPLORED, rng),
+            stratified_rows(np.zeros(len(problem.T)), EXPLORED, rng),
         )
-        ends = [annealed(part, at, self.max_iter) for at in starts(problem, self.n_init, rng)]
+        ends = [anneal(part, at, self.max_iter) for at in starts(problem, self.n_init, rng)]
         if problem.ridge is not None:
             first = starts(problem, min(self.n_init, 2), rng)
-            ends += [annealed(part, at, self.max_iter, hold=True) for at in first]
+            ends += [anneal(part, at, self.max_iter, hold=True) for at in first]
         best = min(ends, key=lambda end: problem.value(end.parameters)[0])
         found, start = best, upright(problem, best.parameters)
         if start is not best.parameters or part.size != problem.size:
@@ -282,7 +283,7 @@ class LocationScaleShift(BaseEstimator):
         """X ⊙ W(y) + B(y): other rows of the training kind, as the test would have them."""
         check_is_fitted(self, "scale_")
         checks.vectors(X, "X")
-        table = _table(seen_columns(self, X), "X")
+        table = _float_rows(seen_columns(self, X), "X")
         checks.same_kind(table, self.X_new_, "X", "the training sample")
         points = as_target(y, self.kernel_y_)[0] if self._flat else y
         points = self.kernel_y_.check(points, "y", self._targets, "the training targets")
@@ -296,7 +297,9 @@ class LocationScaleShift(BaseEstimator):
                     f"y: {values[new].tolist()[0]!r} is no class of the training rows, so that it "
                     f"has no scale and location. Known are {known}."
                 )
-        scale, location = self._line(with_constant(to_numpy(self._space.coordinates(points))))
+        scale, location = self._line(
+            coordinates_with_constant(to_numpy(self._space.coordinates(points)))
+        )
         return in_kind(table * scale + location, X)
 
     def plot(self, ax: Any = None) -> Any:
@@ -331,7 +334,7 @@ class LocationScaleShift(BaseEstimator):
         return tags
 
 
-def gaussian(kernel: Any) -> Gaussian:
+def as_gaussian(kernel: Any) -> Gaussian:
     """The kernel on rows, whose gradient is at hand."""
     if kernel is None:
         return Gaussian(BANDWIDTH)
@@ -350,14 +353,14 @@ def features(
     n = count(targets)
     if isinstance(kernel, Delta) and targets.ndim == 1:
         classes, groups = np.unique(to_numpy(targets), return_inverse=True)
-        space, psi = placed(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
-        return with_constant(psi), space, classes, groups
+        space, psi = place_quietly(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
+        return coordinates_with_constant(psi), space, classes, groups
     basis = PivotedCholesky(1e-4, max_rank=RANK)
-    space, psi = placed(kernel.resolve(targets), targets, basis)
-    return with_constant(psi), space, None, np.zeros(n, dtype=int)
+    space, psi = place_quietly(kernel.resolve(targets), targets, basis)
+    return coordinates_with_constant(psi), space, None, np.zeros(n, dtype=int)
 
 
-def with_constant(psi: np.ndarray) -> np.ndarray:
+def coordinates_with_constant(psi: np.ndarray) -> np.ndarray:
     """Coordinates of the kernel 1 + l: what all targets share costs less than what does not."""
     return np.column_stack([np.ones(len(psi)), psi])
 
@@ -372,7 +375,7 @@ def deviations(test: np.ndarray, train: np.ndarray) -> np.ndarray:
     return units
 
 
-def _table(X: Any, name: str) -> np.ndarray:
+def _float_rows(X: Any, name: str) -> np.ndarray:
     return to_numpy(checks.vectors(X, name)).astype(np.float64)
 
 

@@ -12,7 +12,7 @@ import typer
 
 import meanmap
 from meanmap.cli import REJECTED, screen
-from meanmap.cli.outputs import Outputs, as_json, dumped, picture, table
+from meanmap.cli.outputs import Outputs, as_json, json_text, picture_bytes, table_bytes
 from meanmap.cli.tables import split_names
 from meanmap.report.answers import Answer
 
@@ -90,7 +90,7 @@ class Finish:
     """What is the same at the end of every command; `arguments` are what was typed."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        self.command = again(arguments)
+        self.command = typed_command(arguments)
 
     def __call__(
         self,
@@ -105,26 +105,26 @@ class Finish:
         answers = [replace(answer, command=self.command) for answer in answers]
         contents: dict[Path | None, bytes] = {}
         if where.report is not None:
-            from meanmap.report.pages import page
+            from meanmap.report.pages import answers_page
 
-            contents[where.report] = page(answers, title or answers[0].title).encode()
+            contents[where.report] = answers_page(answers, title or answers[0].title).encode()
         if where.plot is not None:
-            contents[where.plot] = picture(answers, where.plot)
+            contents[where.plot] = picture_bytes(answers, where.plot)
         if where.output is not None and columns is not None:
-            contents[where.output] = table(columns, where.output)
+            contents[where.output] = table_bytes(columns, where.output)
         where.write(contents)
         if where.as_json:
             found = [as_json(answer) for answer in answers]
-            screen.say(dumped(found if as_list else found[0]))
+            screen.say(json_text(found if as_list else found[0]))
         else:
-            screen.say("\n\n".join(screen.shown(answer).rstrip("\n") for answer in answers))
+            screen.say("\n\n".join(screen.answer_text(answer).rstrip("\n") for answer in answers))
             for path in contents:
                 screen.say(f"Written: {path}")
         rejected = any(answer.values.get("rejected") for answer in answers)
         return REJECTED if exit_code and rejected else 0
 
 
-def again(arguments: Sequence[str]) -> str:
+def typed_command(arguments: Sequence[str]) -> str:
     """The command as it was typed, without where its answer went."""
     valued, plain = {"--report", "--plot", "--output"}, {"--json", "--force", "--quiet", "-q"}
     kept, skip = [], False
@@ -140,7 +140,7 @@ def names(given: Sequence[str] | None) -> list[str] | None:
     return None if given is None else list(given)
 
 
-def labels(given: Sequence[str] | None) -> tuple[str, ...]:
+def label_names(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for words in given or () for name in split_names(words))
 
 
@@ -148,7 +148,7 @@ def shown_progress(quiet: bool) -> bool | None:
     return False if quiet else None
 
 
-def application(arguments: Sequence[str] = ()) -> Any:
+def build_application(arguments: Sequence[str] = ()) -> Any:
     """The typer application."""
     from meanmap.cli import app_data, app_work
 

@@ -26,7 +26,7 @@ from meanmap.cli.app import (
     Scale,
     Seed,
     Train,
-    labels,
+    label_names,
     names,
     outputs,
     shown_progress,
@@ -70,7 +70,7 @@ def add(app: Any, finish: Any) -> None:
         where = outputs(json, report, plot, force, quiet)
         progress = shown_progress(quiet)
         settings = Testing(
-            labels(label_columns), scale, alpha, permutations, seed, stream, progress,
+            label_names(label_columns), scale, alpha, permutations, seed, stream, progress,
             block_length, groups,
         )  # fmt: skip
         return finish([work(a, b, names(columns), settings)], where, exit_code=exit_code)
@@ -112,7 +112,7 @@ def add(app: Any, finish: Any) -> None:
         where = outputs(json, report, plot, force, quiet)
         progress = shown_progress(quiet)
         settings = Testing(
-            labels(label_columns), scale, alpha, permutations, seed, stream, progress,
+            label_names(label_columns), scale, alpha, permutations, seed, stream, progress,
             block_length, groups,
         )  # fmt: skip
         found = work(file, x, y, names(given), settings)
@@ -168,7 +168,7 @@ def add(app: Any, finish: Any) -> None:
             predict,
             at,
             quantiles=levels,
-            labels=labels(label_columns),
+            labels=label_names(label_columns),
             scale=scale,
             seed=seed,
             stream=stream,
@@ -254,7 +254,7 @@ def add(app: Any, finish: Any) -> None:
             test,
             names(columns),
             target,
-            labels=labels(label_columns),
+            labels=label_names(label_columns),
             alpha=alpha,
             seed=seed,
             progress=shown_progress(quiet),
@@ -298,7 +298,7 @@ def add(app: Any, finish: Any) -> None:
             names(features),
             count=count,
             method=method,
-            labels=labels(label_columns),
+            labels=label_names(label_columns),
             seed=seed,
             progress=shown_progress(quiet),
         )

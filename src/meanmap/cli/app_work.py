@@ -43,7 +43,7 @@ def add(app: Any, finish: Any) -> None:
         if not names:
             list_experiments(json)
             return
-        chosen = working.reproduced(names, jobs)
+        chosen = working.experiment_names(names, jobs)
         if plot is not None and len(chosen) > 1:
             raise ValueError("--plot draws one experiment. Name one, or use --report for all.")
         found, left_out = [], {}

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from meanmap.cli import streams
-from meanmap.cli.comparing import SAMPLE, gap
-from meanmap.cli.outputs import plain
-from meanmap.cli.streams import Answers, Levels, shares
-from meanmap.cli.tables import Coding, Rows, Table, cell, constants, point, told
+from meanmap.cli.comparing import SAMPLE, skipped_rows_note
+from meanmap.cli.outputs import plain_values
+from meanmap.cli.streams import Answers, Levels, probability_columns
+from meanmap.cli.tables import Coding, Table, TableRows, cell, constants, point, print_notes
 from meanmap.report.answers import Answer, Picture
 
 AT_ONCE = 20_000_000  # weights of answers in memory at a time
@@ -48,16 +48,16 @@ def condition(
     coding, target = Coding.of([rows], known, scale), Coding.of([rows], asked, False)
     query = queries(at, known, rows)
     asked_for, left_blank = answerable(query, known, rows)
-    notes = told([*left_blank, *notes])
+    notes = print_notes([*left_blank, *notes])
     if in_batches:
-        model, answers = streams.streamed(table, rows, coding, asked, levels, progress)
+        model, answers = streams.model_in_batches(table, rows, coding, asked, levels, progress)
     else:
-        model, answers = whole(rows, coding, target, levels)
+        model, answers = model_at_once(rows, coding, target, levels)
     columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in known}
-    part = Rows(query.name, query.frame[asked_for], query.kinds, query.total)
-    columns |= {key: filled(one, asked_for) for key, one in answers(coding(part)).items()}
+    part = TableRows(query.name, query.frame[asked_for], query.kinds, query.total)
+    columns |= {key: in_all_rows(one, asked_for) for key, one in answers(coding(part)).items()}
     values: dict[str, Any] = {
-        **nested(columns, known, asked, bool(mixed), levels),
+        **nested_values(columns, known, asked, bool(mixed), levels),
         "regularization": model.regularization_,
         "kernel": [repr(model.kernel_x_), repr(model.kernel_y_)],
         "notes": notes,
@@ -72,11 +72,11 @@ def condition(
     shown = tuple(tuple(cell(v) for v in row) for row in zip(*columns.values(), strict=True))
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
-        headline(columns, known, asked, bool(mixed), levels, asked_for),
-        plain(values),
+        conditional_headline(columns, known, asked, bool(mixed), levels, asked_for),
+        plain_values(values),
         tuple(columns),
         shown,
-        (picture(rows, columns, known, asked, bool(mixed), levels, answers),),
+        (conditional_picture(rows, columns, known, asked, bool(mixed), levels, answers),),
         (rows.source,),
         settings,
     )
@@ -85,15 +85,15 @@ def condition(
 
 def training_rows(
     table: Table, names: list[str], in_batches: bool, seed: int
-) -> tuple[Rows, list[str]]:
+) -> tuple[TableRows, list[str]]:
     """Rows to learn from, of a large file some, and what there is to say of them."""
     rows = table.sample(names, SAMPLE, seed) if in_batches else table.rows(names)
     rows.enough(5)
-    missing = gap(table, rows.total) if in_batches else rows.gap
+    missing = skipped_rows_note(table, rows.total) if in_batches else rows.gap
     return rows, [missing, *rows.far, *constants([rows], names)]
 
 
-def queries(at: Sequence[str], known: list[str], rows: Rows) -> Rows:
+def queries(at: Sequence[str], known: list[str], rows: TableRows) -> TableRows:
     """Where to answer: points in words, or rows of files."""
     import pandas as pd
 
@@ -119,14 +119,14 @@ def queries(at: Sequence[str], known: list[str], rows: Rows) -> Rows:
         frame = pd.DataFrame({column: [named[column]] for column in known})
         parts.append(
             pd.DataFrame(
-                {c: value(frame[c], rows.kinds[c], c) for c in known},
+                {c: query_value(frame[c], rows.kinds[c], c) for c in known},
             )
         )
     whole_query = pd.concat(parts, ignore_index=True)
-    return Rows("--at", whole_query, {c: rows.kinds[c] for c in known}, len(whole_query))
+    return TableRows("--at", whole_query, {c: rows.kinds[c] for c in known}, len(whole_query))
 
 
-def answerable(query: Rows, known: list[str], rows: Rows) -> tuple[np.ndarray, list[str]]:
+def answerable(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.ndarray, list[str]]:
     """Which rows of --at can be answered, and what there is to say of the others."""
     frame = query.frame[known]
     complete = frame.notna().all(axis=1).to_numpy()
@@ -152,7 +152,7 @@ def answerable(query: Rows, known: list[str], rows: Rows) -> tuple[np.ndarray, l
     return complete, notes
 
 
-def filled(values: Any, rows: np.ndarray) -> np.ndarray:
+def in_all_rows(values: Any, rows: np.ndarray) -> np.ndarray:
     """Answers of some rows in the order of all of them, blank elsewhere."""
     values = np.asarray(values)
     if rows.all():
@@ -163,7 +163,7 @@ def filled(values: Any, rows: np.ndarray) -> np.ndarray:
     return out
 
 
-def value(column: Any, kind: str, name: str) -> Any:
+def query_value(column: Any, kind: str, name: str) -> Any:
     """A value of --at by its column's kind."""
     from meanmap.cli.formats import is_number
     from meanmap.cli.kinds import days
@@ -181,7 +181,9 @@ def value(column: Any, kind: str, name: str) -> Any:
     return column
 
 
-def whole(rows: Rows, coding: Coding, target: Coding, levels: Levels) -> tuple[Any, Answers]:
+def model_at_once(
+    rows: TableRows, coding: Coding, target: Coding, levels: Levels
+) -> tuple[Any, Answers]:
     """A model of all rows, and what it answers at points."""
     from meanmap import ConditionalEmbedding
 
@@ -189,7 +191,9 @@ def whole(rows: Rows, coding: Coding, target: Coding, levels: Levels) -> tuple[A
     asked = target.columns
     if rows.kinds[asked[0]] == "label":
         labels = np.unique(target(rows))
-        return model, lambda points: shares(asked[0], labels, model.given(points)(labels))
+        return model, lambda points: probability_columns(
+            asked[0], labels, model.given(points)(labels)
+        )
     return model, lambda points: number_answers(model, points, asked, levels)
 
 
@@ -202,8 +206,8 @@ def number_answers(model: Any, points: Any, asked: list[str], levels: Levels) ->
     parts = []
     for start in range(0, len(points), block):
         beliefs = model.given(points[start : start + block])
-        figures = [figure(beliefs, what, len(asked)) for what in ("mean", "std")]
-        figures += [figure(beliefs, "quantile", len(asked), q) for q in levels]
+        figures = [belief_figures(beliefs, what, len(asked)) for what in ("mean", "std")]
+        figures += [belief_figures(beliefs, "quantile", len(asked), q) for q in levels]
         parts.append(np.stack(figures))
     found = np.concatenate(parts, axis=1)
     names = ["mean", "std", *(f"{q:g}" for q in levels)]
@@ -214,7 +218,7 @@ def number_answers(model: Any, points: Any, asked: list[str], levels: Levels) ->
     }
 
 
-def figure(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
+def belief_figures(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
     """A figure of each belief, a row each; NaN where a point lies so far off that there is none."""
     try:
         return np.asarray(getattr(beliefs, what)(*arguments))
@@ -223,10 +227,10 @@ def figure(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
             return np.full((1, size), np.nan)
     half = len(beliefs) // 2
     parts = beliefs[:half], beliefs[half:]
-    return np.concatenate([figure(part, what, size, *arguments) for part in parts])
+    return np.concatenate([belief_figures(part, what, size, *arguments) for part in parts])
 
 
-def nested(
+def nested_values(
     columns: dict[str, Any],
     known: list[str],
     asked: list[str],
@@ -249,7 +253,7 @@ def nested(
     return out
 
 
-def headline(
+def conditional_headline(
     columns: dict[str, Any],
     known: list[str],
     asked: list[str],
@@ -281,8 +285,8 @@ def headline(
     return f"Given {where}: {'; '.join(words)}.{more}"
 
 
-def picture(
-    rows: Rows,
+def conditional_picture(
+    rows: TableRows,
     columns: dict[str, Any],
     known: list[str],
     asked: list[str],
@@ -296,7 +300,7 @@ def picture(
     along = len(known) == 1 and rows.kinds[known[0]] != "label" and not of_labels
     if of_labels:
         return Picture(
-            lambda axes: probabilities(axes[0], columns, target),
+            lambda axes: draw_probabilities(axes[0], columns, target),
             f"The probability of each {target} at each point that was asked for.",
         )
 
@@ -330,7 +334,7 @@ def picture(
     return Picture(beside, f"{words} at each point that was asked for.")
 
 
-def probabilities(ax: Any, columns: dict[str, Any], target: str) -> None:
+def draw_probabilities(ax: Any, columns: dict[str, Any], target: str) -> None:
     """Stacked bars, one a point."""
     from meanmap.plots import COLOURS
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from meanmap.cli.comparing import gap, two_tables
-from meanmap.cli.outputs import plain
-from meanmap.cli.tables import Rows, Table, constants, same_columns, same_kinds, told
+from meanmap.cli.comparing import skipped_rows_note, two_tables
+from meanmap.cli.outputs import plain_values
+from meanmap.cli.tables import Table, TableRows, constants, print_notes, same_kinds, shared_columns
 from meanmap.report.answers import Answer, Picture
 
 MOST = 2000  # rows of each file that a report looks at
@@ -35,7 +35,7 @@ def shift(
     if target is not None:
         tables[0].named([target], "--target")
     if columns is None and target is None:
-        names = same_columns(*tables)
+        names = shared_columns(*tables)
     elif columns is None:
         names = [c for c in tables[0].named(None) if c != target]
         tables[1].named(names)
@@ -49,8 +49,8 @@ def shift(
             )
     both = target is not None and target in there
     own = [names + ([target] if target else []), names + ([target] if both and target else [])]
-    rows = [read(table, part, seed) for table, part in zip(tables, own, strict=True)]
-    kinds = [Rows(r.name, r.frame, {c: r.kinds[c] for c in names}, r.total) for r in rows]
+    rows = [read_rows(table, part, seed) for table, part in zip(tables, own, strict=True)]
+    kinds = [TableRows(r.name, r.frame, {c: r.kinds[c] for c in names}, r.total) for r in rows]
     same_kinds(*kinds)
     for one in rows:
         one.enough(2)
@@ -69,23 +69,28 @@ def shift(
     return shift_answer(found, tables, rows, seed)
 
 
-def values_of(rows: Rows, column: str) -> Any:
+def values_of(rows: TableRows, column: str) -> Any:
     """A column as an array."""
     return rows.frame[column].to_numpy(dtype=str if rows.kinds[column] == "label" else float)
 
 
-def read(table: Table, names: list[str], seed: int) -> Rows:
+def read_rows(table: Table, names: list[str], seed: int) -> TableRows:
     """A table, of a large file some rows."""
     return table.sample(names, MOST, seed) if table.large else table.rows(names)
 
 
-def shift_answer(found: Any, tables: Sequence[Table], rows: Sequence[Rows], seed: int) -> Answer:
+def shift_answer(
+    found: Any, tables: Sequence[Table], rows: Sequence[TableRows], seed: int
+) -> Answer:
     """A report as an answer."""
     gaps = [
-        gap(table, one.total) if table.large else one.gap
+        skipped_rows_note(table, one.total) if table.large else one.gap
         for table, one in zip(tables, rows, strict=True)
     ]
-    notes = [*found._remarks(), *told([*gaps, *(words for one in rows for words in one.far)])]
+    notes = [
+        *found._remarks(),
+        *print_notes([*gaps, *(words for one in rows for words in one.far)]),
+    ]
     header, lines, _ = found._tests()
     columns = [
         {
@@ -132,7 +137,7 @@ def shift_answer(found: Any, tables: Sequence[Table], rows: Sequence[Rows], seed
     return Answer(
         found._title(),
         f"{found.verdict} {found.remedy}",
-        plain(values),
+        plain_values(values),
         tuple(header),
         tuple(tuple(line) for line in lines),
         (draw,),
@@ -181,7 +186,7 @@ def select(
         "scores": {names[i]: float(selector.scores_[i]) for i in range(len(names))},
         "selected": chosen,
         "n_features": int(selector.n_features_),
-        "notes": told([rows.gap, *rows.far, *constants([rows], [*names, goal])]),
+        "notes": print_notes([rows.gap, *rows.far, *constants([rows], [*names, goal])]),
     }
     lines = tuple(
         (
@@ -197,7 +202,7 @@ def select(
         f"Columns on which {goal} depends",
         f"{goal} depends most on {', '.join(chosen[:10])}{', …' if len(chosen) > 10 else ''} "
         f"({what}).",
-        plain(values),
+        plain_values(values),
         ("rank", "column", "score", ""),
         lines,
         (Picture(lambda axes: selector.plot(axes[0]), f"Dependence of {goal} along the search."),),

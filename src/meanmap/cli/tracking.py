@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from meanmap.cli.comparing import two_tables
-from meanmap.cli.outputs import plain
-from meanmap.cli.tables import Coding, cell, constants, told
+from meanmap.cli.outputs import plain_values
+from meanmap.cli.tables import Coding, cell, constants, print_notes
 from meanmap.report.answers import Answer, Picture
 
 SHOWN_PANELS = 6
@@ -70,7 +70,7 @@ def track(
     actual = fresh.frame[states].to_numpy(dtype=float) if len(columns) > len(seen) else None
     error = rms(mean, actual)
     notes = [f"{unseen} of {len(steps)} steps were not observed."] if unseen else []
-    notes += told([*known.far, *fresh.far, *constants([known], [*states, *seen])])
+    notes += print_notes([*known.far, *fresh.far, *constants([known], [*states, *seen])])
     values: dict[str, Any] = {
         "mean": parts(mean, states),
         "std": parts(std, states),
@@ -85,11 +85,11 @@ def track(
     }
     answer = Answer(
         f"{', '.join(states)} from {', '.join(seen)}, step by step",
-        headline(mean, std, states, len(steps), smooth, error),
-        plain(values),
+        track_headline(mean, std, states, len(steps), smooth, error),
+        plain_values(values),
         tuple(out),
         tuple(tuple(cell(v) for v in row) for row in zip(*out.values(), strict=True)),
-        (picture(mean, low, high, actual, states, f"{found.kind}, {level:.0%} interval"),),
+        (track_picture(mean, low, high, actual, states, f"{found.kind}, {level:.0%} interval"),),
         (known.source, fresh.source),
         {
             "filter": "KernelBayesFilter, settings by validation on the training sequence",
@@ -112,7 +112,7 @@ def rms(mean: np.ndarray, truth: np.ndarray | None) -> float | None:
     return math.sqrt(float(np.nanmean(squares)))
 
 
-def headline(
+def track_headline(
     mean: np.ndarray,
     std: np.ndarray,
     states: Sequence[str],
@@ -127,7 +127,7 @@ def headline(
     return f"{steps} steps {kind}; after the last one {last}.{known}"
 
 
-def picture(
+def track_picture(
     mean: np.ndarray,
     low: np.ndarray,
     high: np.ndarray,

@@ -18,8 +18,8 @@ from scipy.ndimage import rotate
 from sklearn.svm import SVC
 
 from meanmap import plots
-from meanmap.adaptation.domains import Problem
-from meanmap.adaptation.matching import placed
+from meanmap.adaptation.domains import DomainProblem
+from meanmap.adaptation.matching import place_quietly
 from meanmap.experiments.bayes import paired
 from meanmap.experiments.results import COLOURS, Figure, Outcome, Table
 from meanmap.experiments.runs import each
@@ -178,13 +178,13 @@ def features(
     code = np.unique(domains[seen], return_inverse=True)[1]
     for factor in plan.bandwidths if only is None else only[:1]:
         kernel = Gaussian(f"{factor}*median").resolve(X[seen])
-        space, psi = placed(kernel, X[seen], PivotedCholesky(1e-6, max_rank=300))
+        space, psi = place_quietly(kernel, X[seen], PivotedCholesky(1e-6, max_rank=300))
         mean = psi.mean(axis=0)
         phi = None
         if method in (SUPERVISED, PRINTED):
             phi = np.eye(y.max() + 1)[y[seen]]
             phi = phi - phi.mean(axis=0)
-        problem = Problem(psi - mean, code, phi, 1 / len(psi))
+        problem = DomainProblem(psi - mean, code, phi, 1 / len(psi))
         everywhere = space.transform(X) - mean
         top = problem.axes[0][0]
         ridge = 0.01 * top if method in (TRANSFER, PRINTED) else 0.0

@@ -50,7 +50,7 @@ def depth(item: Any) -> int:
     return int(getattr(item, "ndim", 0))
 
 
-def listed(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
+def as_bags(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
     """X as bags, and whether its rows were points by themselves, bags of one.
 
     `kernel` is the one between points: a list of 1-D items is rows where points are vectors, and
@@ -111,7 +111,7 @@ class OnBags(BaseEstimator):
                 "points. Leave kernel=None where level2 is a kernel on bags."
             )
         inner = self.level2.kernel if isinstance(self.level2, BagKernel) else self.kernel
-        bags, table = listed(X, inner, "X")
+        bags, table = as_bags(X, inner, "X")
         kernel = self._second(bags)
         checked = kernel.check(bags, "X")
         w = checks.sample_weights(weights, checked, np.empty(0))
@@ -189,7 +189,7 @@ class OnBags(BaseEstimator):
         check_is_fitted(self)
         kernel = self._bag_kernel
         X = in_order(X, getattr(self, "feature_names_in_", None), "X", "the training data")
-        bags, table = listed(X, kernel.kernel if isinstance(kernel, BagKernel) else None, "X")
+        bags, table = as_bags(X, kernel.kernel if isinstance(kernel, BagKernel) else None, "X")
         if table or hasattr(bags[0], "columns"):
             seen_columns(self, X if table else bags[0], "X" if table else "X[0]")
         checked = self._bag_kernel.check(bags, "X", self._like)

@@ -35,7 +35,7 @@ REMAINDER = 1e-14  # what the powers that are left out may come to
 STRIP = 64  # columns that are expanded at once
 
 
-def centred(L: np.ndarray, estimator: str) -> np.ndarray:
+def hsic_matrix(L: np.ndarray, estimator: str) -> np.ndarray:
     """M with HSIC = Σ KM for the Gram matrix K of any other variable."""
     n = len(L)
     if estimator == "V":
@@ -54,7 +54,7 @@ def centred(L: np.ndarray, estimator: str) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Radial:
+class SquaredDistance:
     """k = profile(-Σ (x - x')²/2σ²)."""
 
     kernel: Any
@@ -100,10 +100,10 @@ class Inner:
         return total ** int(self.kernel.degree)
 
 
-def additive(kernel: Kernel) -> Radial | Inner | None:
+def additive(kernel: Kernel) -> SquaredDistance | Inner | None:
     """The kernel as a function of a sum over columns, or None if it is none."""
     if type(kernel) in (Gaussian, Laplace, Matern, RationalQuadratic):
-        return Radial(kernel) if np.ndim(kernel.bandwidth) == 0 else None
+        return SquaredDistance(kernel) if np.ndim(kernel.bandwidth) == 0 else None
     return Inner(kernel) if type(kernel) in (Linear, Polynomial) else None
 
 
@@ -182,7 +182,7 @@ class Subsets:
         return sum(len(rows) / n * values(rows) for rows in self.blocks)  # type: ignore[return-value]
 
     def _weights(self, rows: np.ndarray) -> np.ndarray:
-        return centred(self.target.gram(rows), self.estimator)
+        return hsic_matrix(self.target.gram(rows), self.estimator)
 
     def _one(self, rows: np.ndarray, columns: np.ndarray, kernel: Kernel) -> float:
         x = self.X[np.ix_(rows, columns)]
@@ -222,7 +222,7 @@ class Subsets:
         The sum is over the first `fixed` columns, or all.
         """
         x = self.X[np.ix_(rows, columns)]
-        x = x - x.mean(axis=0) if isinstance(additive(kernels[0]), Radial) else x
+        x = x - x.mean(axis=0) if isinstance(additive(kernels[0]), SquaredDistance) else x
         base, M = x[:, :fixed], self._weights(rows)
         forms = [form for kernel in kernels if (form := additive(kernel)) is not None]
         strips = list(spans(len(rows), SIDE))
@@ -242,7 +242,7 @@ class Subsets:
                         column = x[:, changing[i]]
                         form.part(column[p], column[q], out)
                         (np.add if sign > 0 else np.subtract)(total, out, out=out)
-                        if sign < 0 and isinstance(form, Radial):
+                        if sign < 0 and isinstance(form, SquaredDistance):
                             np.maximum(out, 0.0, out=out)  # rounding may leave it below
                         found[i] += twice * (form.values(out).ravel() @ flat)
 
@@ -258,7 +258,7 @@ class Subsets:
         """
         x = self.X[np.ix_(rows, columns)]
         x -= x.mean(axis=0)
-        sigma, form = float(kernel.bandwidth), Radial(kernel)
+        sigma, form = float(kernel.bandwidth), SquaredDistance(kernel)
         W = form.values(form.total(x, x, True))
         W *= self._weights(rows)
         z = (

@@ -158,7 +158,7 @@ def state_of(obj: Any) -> dict[str, Any]:
     }
 
 
-def required(cls: type) -> Iterable[str]:
+def required_attributes(cls: type) -> Iterable[str]:
     """Attributes without which an object of the class is none."""
     names: Iterable[str] = ()
     if is_dataclass(cls):

@@ -9,15 +9,15 @@ from meanmap.plots.canvas import (
     STYLES,
     axes,
     panels,
-    stacked,
+    stacked_axes,
 )
 from meanmap.plots.functions import (
     against,
     bars,
+    complex_plane,
     contours,
     curve,
     dependence_map,
-    eigenvalues,
     image,
     null,
     witness_curve,
@@ -29,10 +29,10 @@ from meanmap.plots.posteriors import (
     predictive,
 )
 from meanmap.plots.records import (
+    label_probabilities,
     maps,
-    probabilities,
     proportions,
-    ranked,
+    ranking,
     residuals,
     scale_and_location,
     tracks,
@@ -41,7 +41,7 @@ from meanmap.plots.records import (
 from meanmap.plots.samples import (
     band,
     places,
-    validated,
+    validation_curve,
 )
 
 __all__ = [
@@ -60,22 +60,22 @@ __all__ = [
     "coverage",
     "curve",
     "dependence_map",
-    "eigenvalues",
+    "complex_plane",
     "image",
     "maps",
     "null",
     "panels",
     "places",
     "predictive",
-    "probabilities",
+    "label_probabilities",
     "proportions",
-    "ranked",
+    "ranking",
     "residuals",
     "scale_and_location",
-    "stacked",
+    "stacked_axes",
     "tracks",
     "tree",
-    "validated",
+    "validation_curve",
     "witness_curve",
     "witness_map",
 ]
