@@ -212,7 +212,7 @@ def labels(value: Any, name: str = "points") -> Array:
     _not_empty(array, name)
     _has_columns(array, name)
     if isinstance(array, np.ndarray):
-        empty = _missing(array)
+        empty = missing_rows(array)
         if empty.any():
             raise ValueError(
                 f"{name} contains NaN or missing labels in {int(empty.sum())} rows (the first is "
@@ -226,7 +226,7 @@ def labels(value: Any, name: str = "points") -> Array:
     return array
 
 
-def _missing(array: np.ndarray) -> np.ndarray:
+def missing_rows(array: np.ndarray) -> np.ndarray:
     """Which rows hold a missing value: NaN, None or pandas' NA."""
     if array.dtype.kind == "f":
         bad = np.isnan(array)

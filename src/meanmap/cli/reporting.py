@@ -88,10 +88,10 @@ def shift_answer(
         for table, one in zip(tables, rows, strict=True)
     ]
     notes = [
-        *found._remarks(),
+        *found.remarks(),
         *print_notes([*gaps, *(words for one in rows for words in one.far)]),
     ]
-    header, lines, _ = found._tests()
+    header, lines, _ = found.tests_table()
     columns = [
         {
             name: getattr(column, name)
@@ -135,7 +135,7 @@ def shift_answer(
     words = "Columns by how much they differ, and where the leading one does."
     draw = Picture(found.plot, words if found.columns else "The test of the rows.", 2)
     return Answer(
-        found._title(),
+        found.title,
         f"{found.verdict} {found.remedy}",
         plain_values(values),
         tuple(header),

@@ -320,7 +320,7 @@ def _all_known(y: Any) -> None:
         return  # rows of several lengths: the kernel's gate has its own words
     if array.ndim not in (1, 2):
         return
-    missing = checks._missing(array)
+    missing = checks.missing_rows(array)
     if missing.any():
         raise ValueError(
             f"y has no value in {int(missing.sum())} of {len(array)} rows (NaN or None; the first "

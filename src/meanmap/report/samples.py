@@ -305,7 +305,7 @@ def read_targets(
     others = values[:0]
     if y_test is not None:
         found = flat_targets(y_test, "y_test", sizes[1], "test")
-        known = ~checks._missing(found)
+        known = ~checks.missing_rows(found)
         labelled = np.flatnonzero(known[rows[1]])
         found = found[rows[1]][labelled]
         if len(found):

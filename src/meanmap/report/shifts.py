@@ -92,8 +92,8 @@ class ShiftReport:
     # --- words --------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        lines = [self._title(), "", self.verdict, self.remedy, ""]
-        header, rows, _ = self._tests()
+        lines = [self.title, "", self.verdict, self.remedy, ""]
+        header, rows, _ = self.tests_table()
         shown = len(rows) - max(len(self.columns) - SHOWN, 0)
         lines += align_columns([header, *rows[:shown]])
         if shown < len(rows):
@@ -101,16 +101,18 @@ class ShiftReport:
         header, rows, _ = self._explanations()
         if rows:
             lines += ["", *align_columns([header, *rows])]
-        remarks = self._remarks()
+        remarks = self.remarks()
         return "\n".join([*lines, "", *remarks] if remarks else lines)
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """How many rows were compared, and the kind of shift."""
         n, m = self.sizes
         used = "" if self.used == self.sizes else f" ({self.used[0]:,} and {self.used[1]:,} used)"
         columns = f", {len(self.columns)} columns" if len(self.columns) > 1 else ""
         return f"Shift of {n:,} training rows to {m:,} test rows{used}{columns}: {self.kind}"
 
-    def _tests(self) -> tuple[list[str], list[list[str]], list[int]]:
+    def tests_table(self) -> tuple[list[str], list[list[str]], list[int]]:
         """The table of tests: header, rows, and which rows are significant."""
         header = ["", "p (Holm)", "effect", "mean, in sd", "sd ratio", "in the test sample"]
         rows = [["rows", show_pvalue(self.overall.adjusted), number_text(self.effect), "", "", ""]]
@@ -150,7 +152,8 @@ class ShiftReport:
         marked = [i for i, one in enumerate(self.explanations) if one.holds(self.level)]
         return header, rows, marked
 
-    def _remarks(self) -> list[str]:
+    def remarks(self) -> list[str]:
+        """Sentences beside the verdict: rows unlike all others, dependence, notes."""
         out = []
         if not math.isnan(self.outside):
             out.append(f"Test rows unlike all training rows: {self.outside:.0%}.")
@@ -192,14 +195,14 @@ class ShiftReport:
             parts.insert(
                 2, html.html_figure(drawn, words if self.columns else "The test of the rows")
             )
-        text = html.html_page(self._title(), parts)
+        text = html.html_page(self.title, parts)
         if path is not None:
             html.write(text, path)
         return text
 
     def _parts(self) -> list[str]:
         parts = [html.paragraph(self.verdict, lead=True), html.paragraph(self.remedy, lead=True)]
-        header, rows, marked = self._tests()
+        header, rows, marked = self.tests_table()
         caption = f"Tests; bold and *: significant at level {self.level:.0%} for all together"
         parts += [
             html.heading("Tests"),
@@ -210,11 +213,11 @@ class ShiftReport:
             caption = "Each fitted on one half of the rows and judged on the other; bold: it holds"
             table = html.html_table(header, rows, caption, (1, 2), marked)
             parts += [html.heading("What would explain it"), table]
-        remarks = [html.paragraph(text) for text in self._remarks()]
+        remarks = [html.paragraph(text) for text in self.remarks()]
         return [*parts, html.heading("Notes"), *remarks] if remarks else parts
 
     def _repr_html_(self) -> str:
-        return "\n".join([html.heading(self._title()), *self._parts()])
+        return "\n".join([html.heading(self.title), *self._parts()])
 
     def to_frame(self) -> Any:
         """The columns' figures as a pandas DataFrame."""
