@@ -369,12 +369,7 @@ def mend_part(rng: np.random.Generator) -> Part:
     """A map that was badly seen: beliefs on a grid, learned from other maps."""
     side, shore = 24, 0.25
 
-    def maps(n: int) -> np.ndarray:
-        smooth = gaussian_filter(rng.normal(size=(n, side + 16, side + 16)), (0, 2, 2))
-        levels = np.where(smooth[:, 8:-8, 8:-8] > 0, 1.5, -1.0)
-        return levels + 0.3 * rng.normal(size=levels.shape)
-
-    recorded, truth = maps(50), maps(1)[0]
+    recorded, truth = random_maps(50, side, rng), random_maps(1, side, rng)[0]
     grid = nx.grid_2d_graph(side, side)
     for a, b in grid.edges:  # neighbours are alike everywhere
         grid.edges[a, b]["template"] = "across" if a[0] == b[0] else "down"
@@ -418,25 +413,39 @@ def mend_part(rng: np.random.Generator) -> Part:
         row("in the 90% interval", inside[hidden].mean(), 0.9),
     ]
 
+    named = {
+        "what is known": told,
+        "as seen, or nearest": nearest,
+        "beliefs' mean": mean,
+        "truth": truth,
+    }
+
     def draw(ax: Any) -> None:
-        named = {
-            "what is known": told,
-            "as seen, or nearest": nearest,
-            "beliefs' mean": mean,
-            "truth": truth,
-        }
-        gap = np.full((side, 4), np.nan)
-        strip = [part for values in named.values() for part in (values, gap)][:-1]
-        ax.imshow(np.hstack(strip), cmap="BrBG_r", vmin=-2.2, vmax=2.7, interpolation="nearest")
-        corners = np.array([[0, 0], [side, 0], [side, side], [0, side], [0, 0]]) - 0.5
-        for number, name in enumerate(named):
-            left = number * (side + 4)
-            ax.plot(corners[:, 0] + left, corners[:, 1], color=GREY, linewidth=0.8)
-            ax.text(left + side / 2 - 0.5, side + 1.8, name, ha="center")
+        draw_maps(ax, named)
         ax.set_title("What is where, badly seen or not at all?")
-        ax.set_axis_off()
 
     return Part("MEND   BeliefPropagation(grid).fit(maps).run(known)", lines, draw)
+
+
+def random_maps(n: int, side: int, rng: np.random.Generator) -> np.ndarray:
+    """Heights of land and water, in patches."""
+    smooth = gaussian_filter(rng.normal(size=(n, side + 16, side + 16)), (0, 2, 2))
+    levels = np.where(smooth[:, 8:-8, 8:-8] > 0, 1.5, -1.0)
+    return levels + 0.3 * rng.normal(size=levels.shape)
+
+
+def draw_maps(ax: Any, maps: dict[str, np.ndarray]) -> None:
+    """Square maps beside each other, with their names."""
+    side = len(next(iter(maps.values())))
+    gap = np.full((side, 4), np.nan)
+    strip = [part for values in maps.values() for part in (values, gap)][:-1]
+    ax.imshow(np.hstack(strip), cmap="BrBG_r", vmin=-2.2, vmax=2.7, interpolation="nearest")
+    corners = np.array([[0, 0], [side, 0], [side, side], [0, side], [0, 0]]) - 0.5
+    for number, name in enumerate(maps):
+        left = number * (side + 4)
+        ax.plot(corners[:, 0] + left, corners[:, 1], color=GREY, linewidth=0.8)
+        ax.text(left + side / 2 - 0.5, side + 1.8, name, ha="center")
+    ax.set_axis_off()
 
 
 # --- the screen and the picture -------------------------------------------------------------------

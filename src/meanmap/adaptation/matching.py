@@ -15,6 +15,7 @@ from meanmap import checks, plots
 from meanmap.adaptation.programme import (
     WeightProgramme,
     WeightSolution,
+    default_bound,
     enough_ridge,
     solve_dual,
     solve_without_ridge,
@@ -133,30 +134,17 @@ class KernelMeanMatching(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
         """Find the weights of the rows of X; y is not looked at."""
-        if X_test is None:
-            raise ValueError(
-                "fit(X, X_test=T) needs the rows that training rows are to look like, got "
-                "X_test=None. Their targets are not needed."
-            )
+        require_test_rows(X_test, "fit(X, X_test=T)")
         if is_chunked(X, X_test):
             return self._fit_chunks(X, X_test)
-        ridge = _number_or_auto(self.ridge, "ridge", checks.not_negative, 1e-2)
-        if ridge is not None:
-            enough_ridge(ridge, "Use 0 for none.")
-        given_bound = _number_or_auto(self.bound, "bound", checks.positive, 100)
-        given_slack = _number_or_auto(self.slack, "slack", checks.not_negative, 0.1)
-        most_steps = checks.whole(self.max_iter, "max_iter", 1, "Use 100.")
+        ridge, given_bound, given_slack, most_steps = self._check_parameters()
         kernel = as_kernel(self.kernel, X, "X")
         train = kernel.check(X, "X")
         test = kernel.check(X_test, "X_test", train, "X")
         n = count(train)
-        bound = given_bound if given_bound is not None else min(max(n**0.5, 10.0), 1000.0)
+        bound = given_bound if given_bound is not None else default_bound(n)
         slack = given_slack if given_slack is not None else 0.0
-        if bound < 1 - slack:
-            raise ValueError(
-                f"bound={bound:g} with slack={slack:g} cannot be met: weights of at most "
-                f"{bound:g} have no mean of {1 - slack:g}. Use a bound of 1 or more."
-            )
+        check_bound(bound, slack)
         held_out = None
         if ridge is None:
             kernel, share, best_slack, held_out = search_matching(
@@ -170,11 +158,7 @@ class KernelMeanMatching(BaseEstimator):
             slack = best_slack if given_slack is None else given_slack
         both = concatenate([train, test])
         kernel = kernel.resolve(both)
-        basis = self.basis
-        if basis is None:
-            rank = RANK if count(both) <= LARGE else LARGE_RANK
-            basis = PivotedCholesky(1e-10 if ridge == 0 else 1e-5, max_rank=rank)
-        space, psi = place_quietly(kernel, both, basis)
+        space, psi = place_quietly(kernel, both, self._basis(count(both), ridge == 0))
         psi, psi_test = psi[:n], psi[n:]
         mean = psi_test.mean(axis=0)
         if ridge is None:
@@ -186,6 +170,7 @@ class KernelMeanMatching(BaseEstimator):
             slack = min(float(found.beta.std()) / n**0.5, 0.5)
             programme = matching_programme(psi, mean, ridge, bound, slack)
             found = solve_weights(programme, most_steps)
+
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_, self.space_ = space.kernel_, space
@@ -199,6 +184,21 @@ class KernelMeanMatching(BaseEstimator):
         self.distance_before_ = float(np.linalg.norm(psi.mean(axis=0) - mean))
         self._warn(found)
         return self
+
+    def _check_parameters(self) -> tuple[float | None, float | None, float | None, int]:
+        """ρ, B and ε, None for "auto", and the steps at most."""
+        ridge = _number_or_auto(self.ridge, "ridge", checks.not_negative, 1e-2)
+        if ridge is not None:
+            enough_ridge(ridge, "Use 0 for none.")
+        bound = _number_or_auto(self.bound, "bound", checks.positive, 100)
+        slack = _number_or_auto(self.slack, "slack", checks.not_negative, 0.1)
+        return ridge, bound, slack, checks.whole(self.max_iter, "max_iter", 1, "Use 100.")
+
+    def _basis(self, rows: int, without_ridge: bool) -> Basis:
+        if self.basis is not None:
+            return self.basis
+        rank = RANK if rows <= LARGE else LARGE_RANK
+        return PivotedCholesky(1e-10 if without_ridge else 1e-5, max_rank=rank)
 
     def _fit_chunks(self, X: Any, X_test: Any) -> Self:
         """The weights as a function, from samples of both; those of chunks are not computed yet."""
@@ -267,6 +267,24 @@ class KernelMeanMatching(BaseEstimator):
         return hasattr(self, "weights_")
 
 
+def require_targets(y: Any, what: str) -> None:
+    """Refuse to fit without targets."""
+    if y is None:
+        raise ValueError(
+            f"This estimator requires y to be passed, but the target y is None: {what} of it. "
+            "KernelMeanMatching needs none."
+        )
+
+
+def require_test_rows(X_test: Any, call: str) -> None:
+    """Refuse to fit without the rows that training rows are to look like."""
+    if X_test is None:
+        raise ValueError(
+            f"{call} needs the rows that training rows are to look like, got X_test=None. Their "
+            "targets are not needed."
+        )
+
+
 def place_quietly(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
     """A space and the points' coordinates, without a word on what they miss."""
     space = Space(kernel, basis)
@@ -274,6 +292,15 @@ def place_quietly(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, 
         warnings.simplefilter("ignore", ApproximationWarning)
         uniform = checks.weights(None, points, float_like(points))
         return space, to_numpy(space.place(kernel, points, uniform))
+
+
+def check_bound(bound: float, slack: float) -> None:
+    """Refuse a bound below the least mean."""
+    if bound < 1 - slack:
+        raise ValueError(
+            f"bound={bound:g} with slack={slack:g} cannot be met: weights of at most "
+            f"{bound:g} have no mean of {1 - slack:g}. Use a bound of 1 or more."
+        )
 
 
 def matching_programme(

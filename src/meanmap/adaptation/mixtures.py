@@ -52,6 +52,11 @@ class Mixture:
     row: np.ndarray  # (n,) the value of a training row
     targets: Points
 
+    @property
+    def has_mean(self) -> bool:
+        """Whether the targets have a mean: numbers, or classes with their proportions."""
+        return True
+
     def solved(self, mean: np.ndarray, ridge: float, bound: float) -> WeightSolution:
         return solve_dual(WeightProgramme(self.images, self.w, mean, ridge, bound, 1.0, 1.0))
 
@@ -129,8 +134,7 @@ class Numbers(Mixture):
     coordinates: np.ndarray  # of their targets
 
     @property
-    def numeric(self) -> bool:
-        """Whether targets are arrays of numbers, which have a mean."""
+    def has_mean(self) -> bool:
         return not isinstance(self.targets, tuple) and to_numpy(self.targets).dtype.kind in "fiu"
 
     def ridges(

@@ -22,6 +22,11 @@ HALVINGS = 40
 PROXIMAL = 1e-3  # ρ of the steps that lead to the solution for ρ = 0
 
 
+def default_bound(n: int) -> float:
+    """The largest weight of n rows where none is given."""
+    return min(max(n**0.5, 10.0), 1000.0)
+
+
 def enough_ridge(value: float, remedy: str) -> float:
     """A ridge that rounding does not swallow, or none."""
     if 0 < value < LEAST_RIDGE:

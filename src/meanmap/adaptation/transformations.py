@@ -22,7 +22,8 @@ from meanmap.adaptation.alignment import (
     stratified_rows,
     upright,
 )
-from meanmap.adaptation.matching import place_quietly
+from meanmap.adaptation.matching import place_quietly, require_targets, require_test_rows
+from meanmap.adaptation.programme import default_bound
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.pairs import read_target
@@ -130,23 +131,11 @@ class LocationScaleShift(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
         """Find W and B, and weights, from labelled training rows and unlabelled test rows."""
-        if y is None:
-            raise ValueError(
-                "This estimator requires y to be passed, but the target y is None: scale and "
-                "location are functions of it. KernelMeanMatching needs none."
-            )
-        if X_test is None:
-            raise ValueError(
-                "fit(X, y, X_test=T) needs the rows that training rows are to look like, got "
-                "X_test=None. Their targets are not needed."
-            )
+        require_targets(y, "scale and location are functions")
+        require_test_rows(X_test, "fit(X, y, X_test=T)")
         self._check_parameters()
         kernel_x = as_gaussian(self.kernel_x)
-        X_test = in_order(X_test, column_names(X), "X_test", "X")
-        train, test = _float_rows(X, "X"), _float_rows(X_test, "X_test")
-        checks.same_kind(test, train, "X_test", "X")
-        _enough(train, "X", "a scale")
-        _enough(test, "X_test", "the scale of the test rows")
+        train, test = read_both(X, X_test)
         kernel_y, targets, flat = read_target(y, self.kernel_y)
         targets = on_host(targets)
         checks.same_length([("X", train), ("y", targets)])
@@ -157,47 +146,55 @@ class LocationScaleShift(BaseEstimator):
         kernel_x = kernel_x.resolve(T)
         seen = stratified_rows(groups, self.max_samples, rng)
         looked = stratified_rows(np.zeros(len(T)), self.max_samples, rng)
+        most, shrinkage = float(len(Z)), 0.0
+        if classes is None:
+            model = ConditionalEmbedding(space.kernel_, kernel_x).fit(take(targets, seen), Z[seen])
+            most, shrinkage = default_bound(len(Z)), model.regularization_
+        penalty = self._penalty(len(seen), len(looked), Z.shape[1], classes is not None)
         problem = Alignment(
             Z[seen],
             F[seen],
             T[looked],
             kernel_x.bandwidth * np.ones(Z.shape[1]),
-            self._penalty(len(seen), len(looked), Z.shape[1], classes is not None),
+            penalty,
             self._ridge(classes is not None),
-            float(len(Z)),
+            most,
+            shrinkage,
         )
-        if classes is None:
-            model = ConditionalEmbedding(space.kernel_, kernel_x)
-            model.fit(take(targets, seen), problem.Z)
-            most = min(max(len(Z) ** 0.5, 10.0), 1000.0)
-            problem = replace(problem, shrinkage=model.regularization_, most=most)
         found = self._search(problem, groups[seen], rng)
 
         validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_x_, self.kernel_y_, self._space = kernel_x, space.kernel_, space
         self._flat, self._units, self._gamma = flat, units, problem.A @ problem.Z
         self._parameters = found.parameters.reshape(problem.shape)
-        self.regularization_ = problem.penalty
-        self.n_iter_, self.converged_ = max(found.steps, 1), found.converged
-        constant = problem.square()
-        self.objective_, self.history_ = found.value + constant, found.history + constant
-        self.distance_ = problem.distance(found.parameters)
-        self.distance_before_ = problem.distance(0 * found.parameters, weighted=False)
+        self._keep_search(problem, found)
         weights = problem.weights_at(found.parameters, F)
         self.weights_ = in_kind(weights, X)
         self.effective_size_ = effective_size(weights / weights.sum())
         scale, location = self._line(F)
         self.X_new_ = in_kind(train * scale + location, X)
         self._targets = targets
-        if classes is not None:
-            first = np.unique(groups, return_index=True)[1]
-            scale, location = scale[first], location[first]
-            self.classes_ = classes
-            self.proportions_train_ = np.bincount(groups) / len(groups)
-            self.proportions_ = np.bincount(groups, weights) / len(groups)
         self.scale_, self.location_ = scale, location
+        if classes is not None:
+            self._keep_classes(classes, groups, weights)
         self._warn(found, len(seen), len(looked))
         return self
+
+    def _keep_search(self, problem: Alignment, found: Descent) -> None:
+        self.regularization_ = problem.penalty
+        self.n_iter_, self.converged_ = max(found.steps, 1), found.converged
+        constant = problem.square()
+        self.objective_, self.history_ = found.value + constant, found.history + constant
+        self.distance_ = problem.distance(found.parameters)
+        self.distance_before_ = problem.distance(0 * found.parameters, weighted=False)
+
+    def _keep_classes(self, classes: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> None:
+        """Scales and locations as a row a class, and the classes' proportions."""
+        first = np.unique(groups, return_index=True)[1]
+        self.scale_, self.location_ = self.scale_[first], self.location_[first]
+        self.classes_ = classes
+        self.proportions_train_ = np.bincount(groups) / len(groups)
+        self.proportions_ = np.bincount(groups, weights) / len(groups)
 
     def _check_parameters(self) -> None:
         if not isinstance(self.target_shift, bool | np.bool_):
@@ -373,6 +370,16 @@ def deviations(test: np.ndarray, train: np.ndarray) -> np.ndarray:
         varies = deviation > 1e-12 * np.abs(mean)
         units = np.where(varies, deviation, units)
     return units
+
+
+def read_both(X: Any, X_test: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of both samples, checked, in floats."""
+    X_test = in_order(X_test, column_names(X), "X_test", "X")
+    train, test = _float_rows(X, "X"), _float_rows(X_test, "X_test")
+    checks.same_kind(test, train, "X_test", "X")
+    _enough(train, "X", "a scale")
+    _enough(test, "X_test", "the scale of the test rows")
+    return train, test
 
 
 def _float_rows(X: Any, name: str) -> np.ndarray:

@@ -79,6 +79,6 @@ def load_application(arguments: Sequence[str] = ()) -> Any:
     import rich  # noqa: F401
     import typer  # noqa: F401
 
-    from meanmap.cli.app import build_application as made
+    from meanmap.cli.app import build_application
 
-    return made(arguments)
+    return build_application(arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -76,8 +76,29 @@ class Testing:
         auto = self.block_length == "auto"
         return {"null": "block", "block_length": "auto" if auto else int(self.block_length)}
 
+    @property
+    def level(self) -> str:
+        """The level of the test, in words."""
+        return f"{self.alpha:g}"
 
-def two_sample(a: str, b: str, columns: Sequence[str] | None, settings: Testing) -> Answer:
+    def in_words(self, codings: Sequence[Coding], streamed: bool) -> dict[str, str]:
+        """The settings by name, as a page shows them."""
+        shown = {
+            "level": self.level,
+            "seed": str(self.seed),
+            "permutations": "by moments" if streamed else str(self.permutations),
+            "columns": " | ".join(dict.fromkeys(map(str, codings))),
+        }
+        if streamed:
+            shown["rows"] = "in batches"
+        if self.block_length is not None:
+            shown["block length"] = self.block_length
+        if self.groups is not None:
+            shown["groups"] = self.groups
+        return shown
+
+
+def compare_tables(a: str, b: str, columns: Sequence[str] | None, settings: Testing) -> Answer:
     """Do the rows of two files come from one distribution?"""
     from meanmap.comparison import two_sample_test
 
@@ -113,7 +134,7 @@ def two_sample(a: str, b: str, columns: Sequence[str] | None, settings: Testing)
     return with_pictures(found, result, sides_of(tables), named_axes([coding], rows[0]))
 
 
-def independence(
+def relate_columns(
     name: str,
     x: Sequence[str],
     y: Sequence[str],
@@ -124,14 +145,7 @@ def independence(
     from meanmap.comparison import conditional_independence_test, independence_test
 
     table = Table.of(name, settings.labels)
-    sides = [table.named(x, "--x"), table.named(y, "--y")]
-    if given is not None:
-        sides.append(table.named(given, "--given"))
-    for i, side in enumerate(sides):
-        for other in sides[i + 1 :]:
-            both = [column for column in side if column in other]
-            if both:
-                raise ValueError(f"column {both[0]!r} is named twice. Name it on one side only.")
+    sides = disjoint_sides(table, {"--x": x, "--y": y, "--given": given})
     names = [column for side in sides for column in side]
     words = [", ".join(side) for side in sides]
     title = f"Do {words[0]} and {words[1]} depend on each other"
@@ -150,26 +164,30 @@ def independence(
     if given is None and settings.in_batches and len(rows.frame) > MANY:
         return streamed_independence(table, sides, settings, title)
     codings = [Coding.of([rows], side, settings.scale) for side in sides]
-    points = [coding.named(rows) for coding in codings]
-    if given is None:
-        with no_warning_of_order():
-            result = independence_test(
-                points[0],
-                points[1],
-                n_permutations=settings.permutations,
-                rng=settings.seed,
-                progress=settings.progress,  # type: ignore[arg-type]
-                **settings.rows_together(groups_of(rows, clusters)),
-            )
+    first, second, *known = [coding.named(rows) for coding in codings]
+    drawn: dict[str, Any] = {"n_permutations": settings.permutations, "rng": settings.seed}
+    if known:
+        result = conditional_independence_test(first, second, known[0], **drawn)
     else:
-        first, second, known = points
-        result = conditional_independence_test(
-            first, second, known, n_permutations=settings.permutations, rng=settings.seed
-        )
+        drawn |= {"progress": settings.progress}
+        drawn |= settings.rows_together(groups_of(rows, clusters))
+        with no_warning_of_order():
+            result = independence_test(first, second, **drawn)
     claim = depend(words)
     found = answer(title, claim, result, [rows.source], [rows.gap, *rows.far], settings, codings)
-    along = named_axes(codings, rows) if given is None else []
+    along = [] if known else named_axes(codings, rows)
     return with_pictures(found, result, f"{words[0]} and {words[1]}", along)
+
+
+def disjoint_sides(table: Table, options: Mapping[str, Sequence[str] | None]) -> list[list[str]]:
+    """The columns that each option names, none of them twice."""
+    sides = [table.named(asked, option) for option, asked in options.items() if asked is not None]
+    for i, side in enumerate(sides):
+        for other in sides[i + 1 :]:
+            both = [column for column in side if column in other]
+            if both:
+                raise ValueError(f"column {both[0]!r} is named twice. Name it on one side only.")
+    return sides
 
 
 # --- rows in batches ------------------------------------------------------------------------------
@@ -319,7 +337,7 @@ def answer(
     from meanmap.comparison.results import show_pvalue
 
     rejected = result.rejects(settings.alpha)
-    p, level = show_pvalue(result.pvalue), f"{settings.alpha:g}"
+    p, level = show_pvalue(result.pvalue), settings.level
     headline = (
         f"There is evidence that {claim}: p = {p}, not above {level}."
         if rejected
@@ -348,18 +366,7 @@ def answer(
         ("kernel" if len(kernels) == 1 else "kernels", ", ".join(map(repr, kernels))),
         *(("note", words) for words in notes),
     )
-    shown = {
-        "level": level,
-        "seed": str(settings.seed),
-        "permutations": "by moments" if streamed else str(settings.permutations),
-        "columns": " | ".join(dict.fromkeys(map(str, codings))),
-    }
-    if streamed:
-        shown["rows"] = "in batches"
-    if settings.block_length is not None:
-        shown["block length"] = settings.block_length
-    if settings.groups is not None:
-        shown["groups"] = settings.groups
+    shown = settings.in_words(codings, streamed)
     return Answer(title, headline, plain_values(values), ("", ""), rows, (), tuple(sources), shown)
 
 

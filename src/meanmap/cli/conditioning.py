@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from meanmap.report.answers import Answer, Picture
 AT_ONCE = 20_000_000  # weights of answers in memory at a time
 
 
-def condition(
+def condition_columns(
     name: str,
     given: Sequence[str],
     predict: Sequence[str],
@@ -37,58 +38,69 @@ def condition(
         raise ValueError("--quantiles must lie between 0 and 1: 0.05,0.5,0.95 for instance.")
     table = Table.of(name, labels)
     known, asked = table.named(given, "--given"), table.named(predict, "--predict")
-    both = [column for column in asked if column in known]
-    if both:
-        raise ValueError(f"column {both[0]!r} is both given and predicted. Name it once.")
     in_batches = table.large if stream is None else stream
-    rows, notes = training_rows(table, [*known, *asked], in_batches, seed)
-    mixed = [column for column in asked if rows.kinds[column] == "label"]
-    if mixed and len(asked) > 1:
-        raise ValueError(f"--predict: {mixed[0]!r} is a label. Predict it by itself.")
-    coding, target = Coding.of([rows], known, scale), Coding.of([rows], asked, False)
+    rows, notes = training_rows(table, known, asked, in_batches, seed)
+    of_labels = rows.kinds[asked[0]] == "label"
+    coding = Coding.of([rows], known, scale)
     query = queries(at, known, rows)
     asked_for, left_blank = answerable(query, known, rows)
     notes = print_notes([*left_blank, *notes])
     if in_batches:
         model, answers = streams.model_in_batches(table, rows, coding, asked, levels, progress)
     else:
-        model, answers = model_at_once(rows, coding, target, levels)
+        model, answers = model_at_once(rows, coding, asked, levels)
     columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in known}
     part = TableRows(query.name, query.frame[asked_for], query.kinds, query.total)
     columns |= {key: in_all_rows(one, asked_for) for key, one in answers(coding(part)).items()}
-    values: dict[str, Any] = {
-        **nested_values(columns, known, asked, bool(mixed), levels),
-        "regularization": model.regularization_,
-        "kernel": [repr(model.kernel_x_), repr(model.kernel_y_)],
-        "notes": notes,
-    }
     settings = {
-        "regularization": f"{model.regularization_:.3g}",
-        "kernels": f"{model.kernel_x_!r} and {model.kernel_y_!r}",
+        **model_settings(model),
         "columns": str(coding),
         "rows": "in batches" if in_batches else "at once",
         **({"notes": " ".join(notes)} if notes else {}),
     }
-    shown = tuple(tuple(cell(v) for v in row) for row in zip(*columns.values(), strict=True))
+    found = Conditional(columns, known, asked, of_labels, levels)
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
-        conditional_headline(columns, known, asked, bool(mixed), levels, asked_for),
-        plain_values(values),
+        found.headline(asked_for),
+        plain_values({**found.nested(), **model_values(model), "notes": notes}),
         tuple(columns),
-        shown,
-        (conditional_picture(rows, columns, known, asked, bool(mixed), levels, answers),),
+        tuple(tuple(cell(v) for v in row) for row in zip(*columns.values(), strict=True)),
+        (found.picture(rows, answers),),
         (rows.source,),
         settings,
     )
     return answer, columns
 
 
+def model_values(model: Any) -> dict[str, Any]:
+    """The figures of a model, for programs."""
+    return {
+        "regularization": model.regularization_,
+        "kernel": [repr(model.kernel_x_), repr(model.kernel_y_)],
+    }
+
+
+def model_settings(model: Any) -> dict[str, str]:
+    """The same in words."""
+    return {
+        "regularization": f"{model.regularization_:.3g}",
+        "kernels": f"{model.kernel_x_!r} and {model.kernel_y_!r}",
+    }
+
+
 def training_rows(
-    table: Table, names: list[str], in_batches: bool, seed: int
+    table: Table, known: list[str], asked: list[str], in_batches: bool, seed: int
 ) -> tuple[TableRows, list[str]]:
     """Rows to learn from, of a large file some, and what there is to say of them."""
+    for column in asked:
+        if column in known:
+            raise ValueError(f"column {column!r} is both given and predicted. Name it once.")
+    names = [*known, *asked]
     rows = table.sample(names, SAMPLE, seed) if in_batches else table.rows(names)
     rows.enough(5)
+    mixed = [column for column in asked if rows.kinds[column] == "label"]
+    if mixed and len(asked) > 1:
+        raise ValueError(f"--predict: {mixed[0]!r} is a label. Predict it by itself.")
     missing = skipped_rows_note(table, rows.total) if in_batches else rows.gap
     return rows, [missing, *rows.far, *constants([rows], names)]
 
@@ -182,13 +194,13 @@ def query_value(column: Any, kind: str, name: str) -> Any:
 
 
 def model_at_once(
-    rows: TableRows, coding: Coding, target: Coding, levels: Levels
+    rows: TableRows, coding: Coding, asked: list[str], levels: Levels
 ) -> tuple[Any, Answers]:
     """A model of all rows, and what it answers at points."""
     from meanmap import ConditionalEmbedding
 
+    target = Coding.of([rows], asked, False)
     model = ConditionalEmbedding().fit(coding(rows), target(rows))
-    asked = target.columns
     if rows.kinds[asked[0]] == "label":
         labels = np.unique(target(rows))
         return model, lambda points: probability_columns(
@@ -230,116 +242,111 @@ def belief_figures(beliefs: Any, what: str, size: int, *arguments: float) -> np.
     return np.concatenate([belief_figures(part, what, size, *arguments) for part in parts])
 
 
-def nested_values(
-    columns: dict[str, Any],
-    known: list[str],
-    asked: list[str],
-    of_labels: bool,
-    levels: Levels,
-) -> dict[str, Any]:
-    """The table's columns as programs want them."""
-    out: dict[str, Any] = {"given": {column: columns[column] for column in known}}
-    if of_labels:
-        name = asked[0]
-        out["mode"] = {name: columns[f"{name} mode"]}
-        head = f"P({name}="
-        out["probability"] = {
-            key[len(head) : -1]: part for key, part in columns.items() if key.startswith(head)
-        }
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """Answers at points: a column for each known column, and for each figure of those asked for."""
+
+    columns: dict[str, Any]
+    known: list[str]
+    asked: list[str]
+    of_labels: bool
+    levels: Levels
+
+    def nested(self) -> dict[str, Any]:
+        """The table's columns as programs want them."""
+        columns, asked = self.columns, self.asked
+        out: dict[str, Any] = {"given": {column: columns[column] for column in self.known}}
+        if self.of_labels:
+            name = asked[0]
+            return {
+                **out,
+                "mode": {name: columns[f"{name} mode"]},
+                "probability": probabilities_of(columns, name),
+            }
+        out["mean"] = {column: columns[f"{column} mean"] for column in asked}
+        out["std"] = {column: columns[f"{column} std"] for column in asked}
+        out["quantile"] = {c: {f"{q:g}": columns[f"{c} {q:g}"] for q in self.levels} for c in asked}
         return out
-    out["mean"] = {column: columns[f"{column} mean"] for column in asked}
-    out["std"] = {column: columns[f"{column} std"] for column in asked}
-    out["quantile"] = {c: {f"{q:g}": columns[f"{c} {q:g}"] for q in levels} for c in asked}
-    return out
 
+    def headline(self, answered: np.ndarray) -> str:
+        """The first answer in words, and how many there are."""
+        asked, levels = self.asked, self.levels
+        many, total = int(answered.sum()), len(answered)
+        columns = {key: part[answered] for key, part in self.columns.items()}
+        where = ", ".join(f"{column} = {cell(columns[column][0])}" for column in self.known)
+        if not self.of_labels and np.isnan(columns[f"{asked[0]} mean"][0]):
+            return f"Nothing is known of {', '.join(asked)} at {where}: no row is near."
+        if self.of_labels:
+            found = columns[f"{asked[0]} mode"][0]
+            share = columns[f"P({asked[0]}={found})"][0]
+            words = [f"{asked[0]} is {found} with probability {share:.2f}"]
+        else:
+            words = [
+                f"{c} is {cell(columns[f'{c} mean'][0])} ± {cell(columns[f'{c} std'][0])}"
+                for c in asked
+            ]
+            if len(asked) == 1 and len(levels) > 1:
+                low, high = min(levels), max(levels)
+                ends = [cell(columns[f"{asked[0]} {q:g}"][0]) for q in (low, high)]
+                words[0] += f", between {ends[0]} and {ends[1]} with probability {high - low:g}"
+        more = f" There are {many} answers{f' for {total} rows' * (many < total)}."
+        more = more if total > 1 else ""
+        return f"Given {where}: {'; '.join(words)}.{more}"
 
-def conditional_headline(
-    columns: dict[str, Any],
-    known: list[str],
-    asked: list[str],
-    of_labels: bool,
-    levels: Levels,
-    answered: np.ndarray,
-) -> str:
-    """The first answer in words, and how many there are."""
-    many, total = int(answered.sum()), len(answered)
-    columns = {key: part[answered] for key, part in columns.items()}
-    where = ", ".join(f"{column} = {cell(columns[column][0])}" for column in known)
-    if not of_labels and np.isnan(columns[f"{asked[0]} mean"][0]):
-        return f"Nothing is known of {', '.join(asked)} at {where}: no row is near."
-    if of_labels:
-        found = columns[f"{asked[0]} mode"][0]
-        share = columns[f"P({asked[0]}={found})"][0]
-        words = [f"{asked[0]} is {found} with probability {share:.2f}"]
-    else:
-        words = [
-            f"{c} is {cell(columns[f'{c} mean'][0])} ± {cell(columns[f'{c} std'][0])}"
-            for c in asked
-        ]
-        if len(asked) == 1 and len(levels) > 1:
-            low, high = min(levels), max(levels)
-            ends = [cell(columns[f"{asked[0]} {q:g}"][0]) for q in (low, high)]
-            words[0] += f", between {ends[0]} and {ends[1]} with probability {high - low:g}"
-    more = f" There are {many} answers{f' for {total} rows' * (many < total)}."
-    more = more if total > 1 else ""
-    return f"Given {where}: {'; '.join(words)}.{more}"
+    def picture(self, rows: TableRows, answers: Answers) -> Picture:
+        """Along one number the whole curve; otherwise an answer beside the other."""
+        target, known, levels = self.asked[0], self.known, self.levels
+        if self.of_labels:
+            return Picture(
+                lambda axes: draw_probabilities(axes[0], self.columns, target),
+                f"The probability of each {target} at each point that was asked for.",
+            )
+        words = f"The mean of {target} and the interval from its quantile "
+        words += f"{min(levels):g} to {max(levels):g}"
+        if len(known) == 1 and rows.kinds[known[0]] != "label":
+            return Picture(
+                lambda axes: self._draw_curve(axes[0], rows, answers),
+                f"{words} against {known[0]}, over the rows of {rows.name}.",
+            )
+        return Picture(self._draw_points, f"{words} at each point that was asked for.")
 
-
-def conditional_picture(
-    rows: TableRows,
-    columns: dict[str, Any],
-    known: list[str],
-    asked: list[str],
-    of_labels: bool,
-    levels: Levels,
-    answers: Answers,
-) -> Picture:
-    """Along one number the whole curve; otherwise an answer beside the other."""
-    low, high = min(levels), max(levels)
-    target = asked[0]
-    along = len(known) == 1 and rows.kinds[known[0]] != "label" and not of_labels
-    if of_labels:
-        return Picture(
-            lambda axes: draw_probabilities(axes[0], columns, target),
-            f"The probability of each {target} at each point that was asked for.",
-        )
-
-    def curve(axes: list[Any]) -> None:
-        ax, x = axes[0], rows.frame[known[0]].to_numpy(dtype=float)
-        some = slice(0, 2000)
+    def _draw_curve(self, ax: Any, rows: TableRows, answers: Answers) -> None:
+        target, known = self.asked[0], self.known[0]
+        x, some = rows.frame[known].to_numpy(dtype=float), slice(0, 2000)
         ax.plot(x[some], rows.frame[target].to_numpy()[some], ".", color="#8a8a8a", markersize=3)
         grid = np.linspace(float(np.quantile(x, 0.005)), float(np.quantile(x, 0.995)), 80)
         found = answers(grid[:, None])
-        ends = [found[f"{target} {q:g}"] for q in (low, high)]
+        ends = [found[f"{target} {q:g}"] for q in (min(self.levels), max(self.levels))]
         ax.fill_between(grid, *ends, color="#0072b2", alpha=0.2, linewidth=0)
         ax.plot(grid, found[f"{target} mean"], color="#0072b2", label="mean")
-        bars(ax, columns[known[0]])
-        ax.set(xlabel=known[0], ylabel=target)
+        self._draw_bars(ax, self.columns[known])
+        ax.set(xlabel=known, ylabel=target)
         ax.legend(fontsize="small")
 
-    def bars(ax: Any, at: Any) -> None:
+    def _draw_points(self, axes: list[Any]) -> None:
+        self._draw_bars(axes[0], np.arange(1, len(self.columns[self.known[0]]) + 1))
+        axes[0].set(xlabel="point that was asked for", ylabel=self.asked[0])
+
+    def _draw_bars(self, ax: Any, at: Any) -> None:
+        target, levels = self.asked[0], (min(self.levels), max(self.levels))
         # the interval is that of the table, whether or not the mean lies in it
-        ends = np.array([columns[f"{target} {q:g}"] for q in (low, high)])
+        ends = np.array([self.columns[f"{target} {q:g}"] for q in levels])
         reach = (ends[1] - ends[0]) / 2
         ax.errorbar(at, ends[0] + reach, reach, fmt="none", ecolor="#d55e00", capsize=3)
-        ax.plot(at, columns[f"{target} mean"], "o", color="#d55e00", label="asked for")
+        ax.plot(at, self.columns[f"{target} mean"], "o", color="#d55e00", label="asked for")
 
-    def beside(axes: list[Any]) -> None:
-        bars(axes[0], np.arange(1, len(columns[known[0]]) + 1))
-        axes[0].set(xlabel="point that was asked for", ylabel=target)
 
-    words = f"The mean of {target} and the interval from its quantile {low:g} to {high:g}"
-    if along:
-        return Picture(curve, f"{words} against {known[0]}, over the rows of {rows.name}.")
-    return Picture(beside, f"{words} at each point that was asked for.")
+def probabilities_of(columns: dict[str, Any], target: str) -> dict[str, Any]:
+    """The columns that hold probabilities, by label."""
+    head = f"P({target}="
+    return {key[len(head) : -1]: part for key, part in columns.items() if key.startswith(head)}
 
 
 def draw_probabilities(ax: Any, columns: dict[str, Any], target: str) -> None:
     """Stacked bars, one a point."""
     from meanmap.plots import COLOURS
 
-    head = f"P({target}="
-    shares = {key[len(head) : -1]: v for key, v in columns.items() if key.startswith(head)}
+    shares = probabilities_of(columns, target)
     at = np.arange(1, len(next(iter(shares.values()))) + 1)
     bottom = np.zeros(len(at))
     for i, (label, share) in enumerate(shares.items()):

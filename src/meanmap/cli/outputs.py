@@ -9,7 +9,7 @@ import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,12 @@ class Outputs:
     output: Path | None = None
     force: bool = False
     quiet: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Outputs:
+        """From the options of a command, by their names in its signature."""
+        named = {one.name: values[one.name] for one in fields(cls) if one.name in values}
+        return cls(as_json=values["json"], **named)
 
     def check(self) -> None:
         """Refuse before the work what could not be written after it."""

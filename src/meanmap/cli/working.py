@@ -27,7 +27,16 @@ def experiment_names(names: Sequence[str], jobs: int | None) -> list[str]:
     return list(experiments.names()) if list(names) == ["all"] else experiments.known(names)
 
 
-def reproduce(
+def list_experiments(as_json: bool) -> str:
+    """The experiments that there are, a line each."""
+    if as_json:
+        return json.dumps(experiments.EXPERIMENTS, indent=2)
+    width = max(map(len, experiments.names()))
+    lines = [f"{name:<{width}}  {experiments.describe(name)}" for name in experiments.names()]
+    return "\n".join(["Experiments: meanmap reproduce NAME... [--quick]", *lines])
+
+
+def run_experiments(
     names: Sequence[str], quick: bool, seed: int, jobs: int | None, quiet: bool, some: bool
 ) -> Iterator[tuple[str, Any, str]]:
     """Run experiments: the name, and what was found or why it could not be run.
@@ -79,7 +88,7 @@ def benchmarks() -> Path:
     )
 
 
-def bench(
+def run_benchmarks(
     names: Sequence[str], listed: bool, check: bool, hidden: bool
 ) -> tuple[int, list[Answer]]:
     """Run benchmarks, each in an interpreter of its own: the exit code, and what they found."""
@@ -129,7 +138,7 @@ def bench_answer(found: dict[str, Any]) -> Answer:
 # --- demo -----------------------------------------------------------------------------------------
 
 
-def demo() -> list[Answer]:
+def demo_answers() -> list[Answer]:
     """The parts of the demo, each an answer."""
     import numpy as np
 

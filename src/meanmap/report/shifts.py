@@ -310,8 +310,14 @@ def shift_report(
         if figures.any_shift:
             figures = with_explanations(figures, rows, samples, targets, draws, rng)
         done(3)
-    kernel_used = measure(samples)
-    found = verdict(figures)
+    return make_report(figures, rows, samples, level, reader_notes(samples, targets, compared))
+
+
+def make_report(
+    figures: Figures, rows: TestResult, samples: Samples, level: float, notes: tuple[str, ...]
+) -> ShiftReport:
+    """The report of what was found."""
+    kernel, found = measure(samples), verdict(figures)
     return ShiftReport(
         found.kind,
         found.words,
@@ -321,15 +327,15 @@ def shift_report(
         samples.used,
         rows,
         figures.rows,
-        findings.relative_distance(kernel_used, samples.train, samples.test),
+        findings.relative_distance(kernel, samples.train, samples.test),
         figures.columns,
         figures.targets,
         figures.given_targets,
         figures.dependence,
         figures.explanations,
         figures.outside,
-        findings.extremes(kernel_used, samples.train, samples.test),
-        reader_notes(samples, targets, compared),
+        findings.extremes(kernel, samples.train, samples.test),
+        notes,
         found.candidates,
     )
 
