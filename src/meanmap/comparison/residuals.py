@@ -17,7 +17,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, one_blas_thread, solve_triangular, take
-from meanmap.conditional.selection import leave_one_out, search_size
+from meanmap.conditional.selection import RegressionSample, leave_one_out, search_size
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.linalg import Spectrum, column_moments
 from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
@@ -106,7 +106,8 @@ class Ridge:
             norms, w = np.einsum("ij,ij->i", some, some), np.full(n, 1 / n)
             if grid is not None:
                 grid = grid * float(spectrum.values.sum())
-            loo = leave_one_out(spectrum, centred, some, w, norms, centered=True, grid=grid)
+            sample = RegressionSample(centred, some, w, norms)
+            loo = leave_one_out(spectrum, sample, centered=True, grid=grid)
             given, error = loo.best, loo.least
         values, kept = spectrum.values, spectrum.values > max(spectrum.cutoff, 0.0)
         basis = spectrum.vectors[:, kept] / np.sqrt(n * values[kept])

@@ -166,7 +166,7 @@ class StreamedMotion(Motion):
     @cached_property
     def sources(self) -> Array:
         before = self.conditional.sides()[0]
-        return self.conditional.operator_._with_intercept(before.coordinates, None)
+        return self.conditional.operator_.with_constant(before.coordinates)
 
     @cached_property
     def shares(self) -> Array:
@@ -267,7 +267,7 @@ class Stream:
             np.arange(count(after)),
             self.control,
             source_part(rows, features, centered),
-            steadily(average @ self.conditional.operator_._inverse, part, average),
+            steadily(average @ self.conditional.operator_.inverse, part, average),
         )
         steps = tally.steps / n
         H = ridge(steps[:r, :r], self.regularization)

@@ -21,7 +21,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional.pairs import placed, reference_kernel
-from meanmap.conditional.selection import regularized_inverse
+from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence, flat
 from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.sequences import Sequences, Steps, listed, observed
@@ -162,7 +162,8 @@ class Placed:
         w = checks.weights(None, points, psi)
         norms = self.observations.kernel_.squared_norms(points)
         nested = isinstance(self.sample.space.map_, Pivots)
-        return regularized_inverse(psi, self.phi, norms, w, regularization, False, nested)[:2]
+        sample = RegressionSample(psi, self.phi, w, norms)
+        return regularized_inverse(sample, regularization, False, nested)[:2]
 
     def evidence(self, epsilon: float, delta: float) -> Evidence:
         """How likely an observation was, given a predicted belief."""

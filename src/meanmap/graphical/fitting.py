@@ -11,12 +11,12 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, float_like, to_numpy
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.calculus import positive_part
 from meanmap.graphical.latent import hidden_node
 from meanmap.graphical.layout import Layout
 from meanmap.graphical.messages import Network, Node
 from meanmap.graphical.tables import Variable, rows_in_both, table_length, variable
 from meanmap.kernels import Kernel, TensorProduct
+from meanmap.rules import positive_part
 from meanmap.spaces import Space
 
 LEAST = 1e-3  # times the mean of a message: less is not told from nothing
