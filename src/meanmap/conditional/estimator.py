@@ -29,9 +29,6 @@ from meanmap.conditional import calculus
 from meanmap.conditional.calculus import Side
 from meanmap.conditional.operator import ConditionalOperator, StreamedOperator
 from meanmap.conditional.pairs import (
-    known_rank,
-    placed,
-    placed_moments,
     read_pairs,
     reference_kernel,
 )
@@ -54,7 +51,7 @@ from meanmap.kernels import Kernel, as_kernel, as_target
 from meanmap.kernels.protocol import same_value
 from meanmap.linalg import RegularizationWarning, Spectrum, with_constant
 from meanmap.spaces import Space
-from meanmap.spaces.cholesky import Pivots
+from meanmap.spaces.space import fit_space, fit_space_moments
 from meanmap.streams.chunks import Chunks, answered, is_chunked
 from meanmap.streams.sums import (
     Frame,
@@ -156,7 +153,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             given = SCHEDULES[given][0](effective_size(w))
         centered = centering(self.centered, kernel_x)
         kernel_y = kernel_y.resolve(points_y, w)
-        space_y, psi_y = placed(kernel_y, bases[1], points_y, w)
+        space_y, psi_y = fit_space(kernel_y, bases[1], points_y, w)
         norms = kernel_y.squared_norms(points_y)
 
         def solve(
@@ -164,8 +161,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         ) -> tuple[Space, Any, Array, float, LeaveOneOut | None]:
             X, phi, k, v = (take(part, rows) for part in (points_x, psi_y, norms, w))
             v = v / namespace(v).sum(v)
-            space, psi = placed(kernel.resolve(X, v), bases[0], X, v)
-            nested = isinstance(space.map_, Pivots)
+            space, psi = fit_space(kernel.resolve(X, v), bases[0], X, v)
+            nested = space.map_.nested
             with one_blas_thread(psi.shape[1] < SMALL):
                 solved = regularized_inverse(psi, phi, k, v, given, centered, nested, search)
             return space, psi, *solved
@@ -177,7 +174,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             errors = [cast(LeaveOneOut, solve(kernel, some, True)[4]).least for kernel in tried]
             kernel_x = tried[int(np.argmin(errors))]
         sums = None
-        if known_rank(bases[0]) * count(points_x) > LARGE:
+        known = bases[0] is not None and bases[0].streams and bases[0].known_rank
+        if known * count(points_x) > LARGE:
             space_x, inverse, regularization, loo, sums = self._large(
                 kernel_x.resolve(points_x, w),
                 bases[0],
@@ -255,14 +253,14 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         columns = [psi_y, xp.ones_like(psi_y[:, :1]), *value_columns(points_y)]
         ends = np.cumsum([column.shape[1] for column in columns])
         values = xp.concat(columns, axis=1)
-        space, C, B = placed_moments(kernel, basis, points_x, w, values)
+        space, C, B = fit_space_moments(kernel, basis, points_x, w, values)
         cross, mu = B[: ends[0]], B[ends[0]]
         nu = w @ psi_y
         size = min(count(points_x), 2000 if isinstance(given, str) else 1)
         some = np.linspace(0, count(points_x) - 1, size).astype(int)
         rows = space.coordinates(take(points_x, some))
         sample = (rows, *(take(part, some) for part in (psi_y, w, norms)))
-        nested = isinstance(space.map_, Pivots)
+        nested = space.map_.nested
         solved = inverse_from_moments(C, cross, mu, nu, sample, given, centered, nested)
         moments = [B[i:j] for i, j in pairwise(ends[1:])]
         if centered is False:
@@ -575,8 +573,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         trained = kernel.check(trained, "y")
         kernel = kernel.resolve(trained, self.weights_)
         points = kernel.check(target, "y", trained)
-        space = Space(kernel)
-        psi = space.place(kernel, trained, self.weights_)
+        space, psi = fit_space(kernel, None, trained, self.weights_)
         answers = operator.functional(lambda _: psi)(operator.source.kernel_.check(X, "X"))
         checks.same_length([("X", answers), ("y", points)])
         xp = namespace(answers)

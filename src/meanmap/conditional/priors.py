@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from meanmap import checks
 from meanmap.arrays import (
     Array,
     Points,
@@ -26,7 +25,6 @@ from meanmap.arrays import (
     count,
     device,
     epsilon,
-    float_like,
     namespace,
     solve_triangular,
     take,
@@ -35,7 +33,8 @@ from meanmap.arrays import (
 from meanmap.embeddings import Embedding
 from meanmap.kernels import Kernel
 from meanmap.linalg import ConflictWarning, symmetrized
-from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
+from meanmap.spaces import PivotedCholesky, Space
+from meanmap.spaces.space import fit_space_quietly
 
 Moments = tuple[np.ndarray, np.ndarray]  # mean and standard deviation, one per column
 
@@ -202,10 +201,8 @@ def joint_coordinates(
 ) -> tuple[Array, Array]:
     """Coordinates of rows, and of the prior, in a space fitted to both of them."""
     both = concatenate([points, atoms])
-    space = Space(kernel, PivotedCholesky(1e-11, max_rank=min(RANK, count(both))))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        psi = space.place(kernel, both, checks.weights(None, both, float_like(both)))
+    basis = PivotedCholesky(1e-11, max_rank=min(RANK, count(both)))
+    _, psi = fit_space_quietly(kernel, basis, both)
     n = count(points)
     return psi[:n], alpha @ psi[n:]
 
