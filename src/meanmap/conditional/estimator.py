@@ -33,7 +33,6 @@ from meanmap.kernels import as_kernel, as_target
 from meanmap.kernels.protocol import same_value
 from meanmap.linalg import Spectrum
 from meanmap.rules import bayes_method
-from meanmap.spaces import Space
 from meanmap.streams.chunks import Chunks, answered, is_chunked
 from meanmap.streams.sums import raw_total, require_same_space, seen_of
 
@@ -367,8 +366,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         trained = kernel.check(trained, "y")
         kernel = kernel.resolve(trained, self.weights_)
         points = kernel.check(target, "y", trained)
-        space = Space(kernel)
-        psi = space.place(kernel, trained, self.weights_)
+        space, psi = fit_space(kernel, None, trained, self.weights_)
         answers = operator.functional(lambda _: psi)(operator.source.kernel_.check(X, "X"))
         checks.same_length([("X", answers), ("y", points)])
         xp = namespace(answers)

@@ -13,7 +13,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, count, namespace, one_blas_thread, take
 from meanmap.conditional.operator import ConditionalOperator, Side
-from meanmap.conditional.pairs import Pairs, known_rank, placed
+from meanmap.conditional.pairs import Pairs
 from meanmap.conditional.selection import (
     SCHEDULES,
     LeaveOneOut,
@@ -26,7 +26,7 @@ from meanmap.conditional.selection import (
 )
 from meanmap.conditional.streaming import fit_large
 from meanmap.kernels import Kernel
-from meanmap.spaces.cholesky import Pivots
+from meanmap.spaces.space import fit_space
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
 LARGE = 1 << 23  # coordinates of a sample that are more than this are not kept
@@ -65,14 +65,14 @@ def fit_pairs(
     if isinstance(regularization, str) and regularization != "auto":
         regularization = SCHEDULES[regularization][0](effective_size(w))
     kernel_y = pairs.kernel_y.resolve(pairs.y, w)
-    space_y, psi_y = placed(kernel_y, pairs.bases[1], pairs.y, w)
+    space_y, psi_y = fit_space(kernel_y, pairs.bases[1], pairs.y, w)
     y, norms = Side(space_y, pairs.y, psi_y), kernel_y.squared_norms(pairs.y)
 
     def solve(kernel: Kernel, index: np.ndarray | slice, search: bool) -> tuple[Side, Solved]:
         points, targets, v, k = (take(part, index) for part in (pairs.x, psi_y, w, norms))
         v = v / namespace(v).sum(v)
-        space, psi = placed(kernel.resolve(points, v), pairs.bases[0], points, v)
-        nested = isinstance(space.map_, Pivots)
+        space, psi = fit_space(kernel.resolve(points, v), pairs.bases[0], points, v)
+        nested = space.map_.nested
         sample = RegressionSample(psi, targets, v, k)
         with one_blas_thread(psi.shape[1] < SMALL):
             solved = regularized_inverse(sample, regularization, centered, nested, search)
@@ -84,7 +84,8 @@ def fit_pairs(
         some = np.linspace(0, len(w) - 1, search_size(len(w))).astype(int)
         errors = [solve(kernel, some, True)[1].errors for kernel in tried]
         kernel_x = tried[int(np.argmin([loo.least for loo in errors if loo is not None]))]
-    if known_rank(pairs.bases[0]) * count(pairs.x) > LARGE:
+    basis = pairs.bases[0]
+    if basis is not None and basis.streams and basis.known_rank * count(pairs.x) > LARGE:
         operator: ConditionalOperator
         x, solved, operator = fit_large(
             pairs, kernel_x.resolve(pairs.x, w), y, norms, regularization, centered

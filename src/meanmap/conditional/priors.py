@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from meanmap import checks
 from meanmap.arrays import (
     Array,
     Points,
     asarray,
     concatenate,
     count,
-    float_like,
     namespace,
     take,
     to_numpy,
@@ -25,7 +23,8 @@ from meanmap.embeddings import Embedding
 from meanmap.kernels import Kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.rules import BayesMethod, PriorOnSample
-from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
+from meanmap.spaces import PivotedCholesky
+from meanmap.spaces.space import fit_space_quietly
 
 Moments = tuple[np.ndarray, np.ndarray]  # mean and standard deviation, one per column
 
@@ -135,10 +134,8 @@ def joint_coordinates(
 ) -> tuple[Array, Array]:
     """Coordinates of rows, and of the prior, in a space fitted to both of them."""
     both = concatenate([points, atoms])
-    space = Space(kernel, PivotedCholesky(1e-11, max_rank=min(RANK, count(both))))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        psi = space.place(kernel, both, checks.weights(None, both, float_like(both)))
+    basis = PivotedCholesky(1e-11, max_rank=min(RANK, count(both)))
+    _, psi = fit_space_quietly(kernel, basis, both)
     n = count(points)
     return psi[:n], alpha @ psi[n:]
 

@@ -16,7 +16,7 @@ from meanmap.conditional.pairs import reference_kernel
 from meanmap.kernels import Kernel
 from meanmap.linalg import RegularizationWarning, Spectrum, ridge_inverse, with_constant
 from meanmap.rules import BayesMethod, PriorOnSample, answer_weights
-from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 
 GRID = np.logspace(-8, 1, 28)  # times the mean of k(x, x)
 NESTED = 512  # up to this rank all coordinates take part in choosing a regularisation
@@ -336,7 +336,7 @@ def marginal_consistency(
     """
     reference = reference_kernel(x.space.kernel_, x.points).resolve(x.points, w)
     points = reference.check(x.points, "X")
-    psi = Space(reference).place(reference, points, w)
+    _, psi = fit_space(reference, None, points, w)
     scale = float(namespace(w).sum(w[:, None] * y.coordinates * y.coordinates))
     grid = scale**2 * GRID**2 if rule.squared else scale * GRID
     errors = np.zeros(len(grid))

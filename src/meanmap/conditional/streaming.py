@@ -18,13 +18,13 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, count, float_like, namespace, take, to_numpy
 from meanmap.conditional.operator import ConditionalOperator, Functional, Side
-from meanmap.conditional.pairs import Pairs, placed_moments
+from meanmap.conditional.pairs import Pairs
 from meanmap.conditional.selection import RegressionSample, Solved, inverse_from_moments
 from meanmap.embeddings import Deferred, numeric
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
-from meanmap.spaces.cholesky import Pivots
+from meanmap.spaces.space import fit_space_moments
 from meanmap.streams.chunks import Chunks
 from meanmap.streams.sums import Frame, Seen, seen_of_chunk, value_columns
 
@@ -109,13 +109,13 @@ def fit_large(
     columns = [psi_y, xp.ones_like(psi_y[:, :1]), *value_columns(pairs.y)]
     ends = np.cumsum([column.shape[1] for column in columns])
     values = xp.concat(columns, axis=1)
-    space, C, B = placed_moments(kernel, pairs.bases[0], pairs.x, w, values)
+    space, C, B = fit_space_moments(kernel, pairs.bases[0], pairs.x, w, values)
     cross, mu, nu = B[: ends[0]], B[ends[0]], w @ psi_y
     size = min(count(pairs.x), LOOKED if isinstance(regularization, str) else 1)
     some = np.linspace(0, count(pairs.x) - 1, size).astype(int)
     rows = space.coordinates(take(pairs.x, some))
     sample = RegressionSample(rows, *(take(part, some) for part in (psi_y, w, norms)))
-    nested = isinstance(space.map_, Pivots)
+    nested = space.map_.nested
     solved = inverse_from_moments(C, cross, (mu, nu), sample, regularization, centered, nested)
     moments = [B[i:j] for i, j in pairwise(ends[1:])]
     middles = [w @ column for column in columns[2:]]

@@ -31,7 +31,6 @@ from meanmap.kernels.protocol import ALL
 from meanmap.linalg import ConflictWarning
 from meanmap.rules import CONFLICT, PriorOnSample, Squared, answer_weights, normalize_weights
 from meanmap.spaces import PivotedCholesky, Space
-from meanmap.spaces.cholesky import Pivots
 
 STEADY = 0.1  # a conditional whose weights sum to one within this on the sample determines mass
 BOUND = 2.0  # of sup k(s, s): a belief with a larger ‖m‖² is no distribution
@@ -143,9 +142,8 @@ class Control:
     @classmethod
     def of(cls, space: Space, sample: Sample, kernel: Kernel, controls: Points) -> Control:
         """From a space of pairs that pivots were chosen for."""
-        pivots = space.map_
-        assert isinstance(pivots, Pivots)
-        states, at = pivots.points
+        assert space.map_.landmarks is not None
+        (states, at), _ = space.map_.landmarks
         uniform = checks.weights(None, controls, float_like(controls))
         typical = kernel.gram_times(at, controls, asarray(uniform, sample.psi))
         return cls(space, kernel, sample.space.coordinates(states), typical)
@@ -157,12 +155,12 @@ class Control:
 
     def source(self, m: Array, controls: Points | None) -> Array:
         """Belief b beside control b in coordinates, a row each; None is the training's average."""
-        pivots = self.space.map_
-        assert isinstance(pivots, Pivots)
+        assert self.space.map_.landmarks is not None
+        pivots, factor = self.space.map_.landmarks
         if controls is None:
             compared = self.typical[None, :]
         else:
-            compared = self.kernel.against(pivots.points[1])(controls, ALL, None)
+            compared = self.kernel.against(pivots[1])(controls, ALL, None)
             xp = namespace(compared)
             own = self.kernel.squared_norms(controls)
             far = xp.max(abs(compared), axis=1) < FAR * own
@@ -175,7 +173,7 @@ class Control:
                 )
                 compared = xp.where(far[:, None], self.typical[None, :], compared)
         values = (m @ self.states.T) * compared
-        return solve_triangular(pivots.factor, values.T).T
+        return solve_triangular(factor, values.T).T
 
 
 @dataclass(frozen=True)

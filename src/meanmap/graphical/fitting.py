@@ -18,6 +18,7 @@ from meanmap.graphical.tables import Variable, rows_in_both, table_length, varia
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.rules import positive_part
 from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 
 LEAST = 1e-3  # times the mean of a message: less is not told from nothing
 MANY = 500  # rows that resolve half the median distance
@@ -40,7 +41,7 @@ class Learner:
         found = self.variables(table, kernels, weights)
         nodes: dict[Any, Node] = {}
         for name in (*layout.variables, *layout.families):
-            nodes[name] = placed(found[name], weights[found[name].rows], self.basis)
+            nodes[name] = fit_node(found[name], weights[found[name].rows], self.basis)
         pairs: dict[Any, np.ndarray] = {}
         for a, b in layout.edges:
             pairs[a, b] = pairs[b, a] = rows_of((a, b), found, table)
@@ -174,12 +175,10 @@ def hidden_among(graph: Any, table: dict[Any, Any]) -> tuple[Any, int] | None:
     return hidden
 
 
-def placed(found: Variable, weights: np.ndarray, basis: Any) -> Node:
+def fit_node(found: Variable, weights: np.ndarray, basis: Any) -> Node:
     """A variable with coordinates; its rows' weights are made to sum to one."""
     w = checks.sample_weights(weights, found.points, float_like(found.points))
-    kernel = found.kernel
-    space = Space(kernel, basis)
-    coordinates = space.place(kernel, found.points, w)
+    space, coordinates = fit_space(found.kernel, basis, found.points, w)
     return Node(space, found.points, coordinates, w)
 
 

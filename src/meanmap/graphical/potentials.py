@@ -32,7 +32,7 @@ from meanmap.arrays import (
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import column_names, in_order
 from meanmap.graphical.field import Field
-from meanmap.graphical.fitting import MANY, conditional, placed
+from meanmap.graphical.fitting import MANY, conditional, fit_node
 from meanmap.graphical.messages import Node, depth_of_caller
 from meanmap.graphical.tables import Variable, variable
 from meanmap.kernels import Gaussian, Kernel
@@ -187,10 +187,10 @@ class FieldLearner:
         return found
 
     def node(self, values: Variable, chosen: np.ndarray, weights: np.ndarray) -> Node:
-        """A kind's space, placed on all its values, and its sample."""
+        """A kind's space, fit_node on all its values, and its sample."""
         some = self.some(len(values.rows))
         cells = Variable(values.kernel, take(values.points, some), values.rows[some])
-        whole = placed(cells, weights[cells.rows % len(weights)], self.basis)
+        whole = fit_node(cells, weights[cells.rows % len(weights)], self.basis)
         points = take(values.points, chosen)
         w = weights[values.rows[chosen] % len(weights)]
         rows = whole.space.coordinates(points)

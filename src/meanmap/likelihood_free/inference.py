@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
-from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import column_order, reordered
 from meanmap.likelihood_free.learned import Learned
@@ -222,7 +221,8 @@ class KernelABC(BaseEstimator):
                 self._made_by, self._complete = made_by, False
                 return
         prior = prior_of(self.prior)
-        seeds = Seeds(int(generator(self.random_state).integers(2**63)))
+        rng = checks.random_generator(self.random_state, "random_state")
+        seeds = Seeds(int(rng.integers(2**63)))
         d = prior.rows(0, 1, lambda i: seeds(DRAWS, 0, i)).shape[1]
         names = prior.names or tuple(f"θ{i + 1}" for i in range(d))
         self._simulations = Simulations(seeds, prior, d)
