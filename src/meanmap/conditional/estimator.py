@@ -33,6 +33,7 @@ from meanmap.kernels import as_kernel, as_target
 from meanmap.kernels.protocol import same_value
 from meanmap.linalg import Spectrum
 from meanmap.rules import bayes_method
+from meanmap.spaces.space import fit_space
 from meanmap.streams.chunks import Chunks, answered, is_chunked
 from meanmap.streams.sums import raw_total, require_same_space, seen_of
 

@@ -14,7 +14,7 @@ from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.base import StateFilter, open_setting
 from meanmap.dynamics.model import Model
 from meanmap.dynamics.motion import STEADY, Belief, Motion
-from meanmap.dynamics.tallies import Stream, Tally, joined
+from meanmap.dynamics.tallies import SequenceSums, Tally, join_observation
 from meanmap.dynamics.training import Placed
 from meanmap.embeddings import FactoredWeights
 from meanmap.rules import CONFLICT
@@ -45,7 +45,7 @@ class AdditiveModel(Model):
         return self.regularization, self.regularization
 
     def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:
-        omega = joined(source, lifted, self.centered)
+        omega = join_observation(source, lifted, self.centered)
         updated = Belief(omega @ self.matrix.T, self._weights(omega @ self.inverse.T))
         if self.mass is None:
             return self.sample.bounded(updated)
@@ -63,7 +63,7 @@ class AdditiveModel(Model):
             return pushed
         xp, size = namespace(source), (source.shape[0], self.observations.rank_)
         nothing = xp.zeros(size, dtype=source.dtype, device=device(source))
-        vector = joined(pushed.weights.vector, nothing, self.centered)
+        vector = join_observation(pushed.weights.vector, nothing, self.centered)
         return Belief(pushed.coordinates, self._weights(vector))
 
     def _weights(self, vector: Array) -> FactoredWeights:
@@ -116,7 +116,7 @@ class AdditiveFilter(StateFilter):
     """
 
     _initials = ("uniform",)
-    _stream: Stream | None
+    _stream: SequenceSums | None
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class AdditiveFilter(StateFilter):
         self._keep(self._streamed().merged(other._streamed()))
         return self
 
-    def _streamed(self) -> Stream:
+    def _streamed(self) -> SequenceSums:
         """What was seen as sums; a fit on rows becomes one."""
         if self._stream is not None:
             return self._stream
@@ -225,11 +225,11 @@ class AdditiveFilter(StateFilter):
         tally = Tally.of(model.steps, sample, take(model.rows, motion.second), motion.second)
         spaces = sample.space, model.observations
         decoder = getattr(model.evidence, "decoder", None)
-        return Stream(
+        return SequenceSums(
             tally, motion.conditional, *spaces, motion.control, model.regularization, decoder
         )
 
-    def _keep(self, stream: Stream) -> None:
+    def _keep(self, stream: SequenceSums) -> None:
         self._stream, self._current = stream, None
         self.transition_ = stream.conditional
 

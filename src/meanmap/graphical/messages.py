@@ -27,7 +27,7 @@ from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.conditional.trust import ALONE, OUTSIDE
 from meanmap.embeddings import Embedding, embedding_of
-from meanmap.graphical.layout import Layout
+from meanmap.graphical.layout import TreeLayout
 from meanmap.linalg import ConflictWarning, Spectrum
 from meanmap.spaces import Space
 
@@ -114,7 +114,7 @@ class Reach:
 class Network:
     """All that was learned: a node for each variable, two operators for each edge."""
 
-    layout: Layout
+    layout: TreeLayout
     nodes: dict[Any, Node]
     operators: dict[tuple[Any, Any], ConditionalOperator]  # (t, s): P(t | s)
     least: float  # of a message, whose mean is 1: estimates of small ones may be negative
