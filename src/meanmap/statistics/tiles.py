@@ -126,6 +126,33 @@ class Family:
         return np.stack([diagonal_of(k, points) for k in self.kernels])
 
 
+class KeptFamily:
+    """The Gram matrices of a family on one sample, whose points are then told by their numbers."""
+
+    def __init__(self, family: Family, points: Points) -> None:
+        n = count(points)
+        self._grams = np.empty((len(family), n, n))
+        for i, tile in family.against(points)(points, slice(0, n), None):
+            self._grams[i] = tile
+        self._diagonals = family.diagonals(points)
+
+    def __len__(self) -> int:
+        return len(self._grams)
+
+    def against(self, B: np.ndarray) -> Tiles:
+        """As that of a family, for rows and columns by number."""
+
+        def tiles(A: np.ndarray, columns: Any, buffer: Any) -> Iterator[tuple[int, Array]]:
+            for i, gram in enumerate(self._grams):
+                yield i, gram[A[:, None], B[columns]]
+
+        return tiles
+
+    def diagonals(self, points: np.ndarray) -> np.ndarray:
+        """k(x, x) of the points with these numbers, a row a kernel."""
+        return self._diagonals[:, points]
+
+
 def diagonal_of(kernel: Kernel, points: Points) -> np.ndarray:
     """k(x, x) of every point, on the host in double precision."""
     return to_numpy(kernel.squared_norms(points)).astype(np.float64, copy=False)
