@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import clone
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
 from meanmap.decoding.preimages import are_rotations, nearest_rotations
 from meanmap.dynamics.sequences import Steps, pad_sequences
 from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
-from meanmap.kernels import Chordal, Kernel, Trace
-from meanmap.kernels.bandwidths import column_scales, multiply_bandwidth
+from meanmap.kernels import Chordal, Kernel
+from meanmap.kernels.bandwidths import column_scales
 from meanmap.progress import progress_bar
 
 FACTORS = (0.5, 1.0)  # multiples of the median bandwidth
@@ -129,25 +128,15 @@ def kernel_candidates(given: Any, default: Kernel, factors: Any) -> list[Kernel]
         return [default]
     kernels: list[Kernel] = []
     multiples = factors if factors is not None else FACTORS
-    if isinstance(default, Trace):  # a mean matrix says little of where a rotation is
+    if default.domain == "matrices":  # a mean matrix says little of where a rotation is
         multiples = factors if factors is not None else (0.25, *FACTORS)
         kernels = [Chordal(f"{f!s}*median") for f in multiples if not isinstance(f, Kernel)]
-        default = Trace()
-    rules = {name: value for name, value in default.get_params().items() if _is_rule(name, value)}
     for factor in multiples:
         if isinstance(factor, Kernel):
             kernels.append(factor)
-        elif rules:
-            kernels.append(
-                clone(default).set_params(
-                    **{name: multiply_bandwidth(value, factor) for name, value in rules.items()}
-                )
-            )
+        elif default.has_bandwidth:
+            kernels.append(default.rescaled(factor))
     return kernels or [default]
-
-
-def _is_rule(name: str, value: Any) -> bool:
-    return name.split("__")[-1] == "bandwidth" and isinstance(value, str)
 
 
 def read_grid(grid: dict[str, Any] | None, known: list[str]) -> dict[str, Any]:

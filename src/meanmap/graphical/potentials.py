@@ -158,7 +158,7 @@ class FieldLearner:
         here = weights[row] > 0
         if not here.any():
             raise ValueError(f"{label}: all rows in which it has a value have weight zero.")
-        if kernel is None and here.sum() >= MANY and isinstance(found.kernel, Gaussian):
+        if kernel is None and here.sum() >= MANY and found.kernel.radial:
             found = replace(found, kernel=Gaussian("0.5*scaled median"))
         bound = found.kernel.bind(table[names[known[0]]], label)
         found = replace(found, kernel=bound)
