@@ -13,6 +13,7 @@ from baselines import ConditionalKernelDensity
 from meanmap import ConditionalEmbedding, embed
 from meanmap.conditional.selection import GRID, marginal_consistency
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, RationalQuadratic
+from meanmap.rules import bayes_method
 from meanmap.spaces import PivotedCholesky
 
 LOADERS = [load_breast_cancer, load_diabetes, load_iris, load_linnerud, load_wine]
@@ -46,7 +47,7 @@ def test_marginal_consistency_is_the_papers_cross_validation(method: str) -> Non
     lam = 1e-2
     fine = PivotedCholesky(1e-13)
     model = ConditionalEmbedding(Gaussian(0.7), Gaussian(0.9), lam, basis=fine).fit(x, y)
-    chosen = marginal_consistency(*model.sides(), model.weights_, lam, method)
+    chosen = marginal_consistency(*model.sides(), model.weights_, lam, bayes_method(method))
     assert model.posterior_regularization(method, "marginal") == chosen.best
     assert np.isfinite(chosen.errors).all()
     if method == "squared":

@@ -18,7 +18,7 @@ from meanmap.arrays import (
     spans,
     threads,
 )
-from meanmap.conditional.operator import CONFLICT, FAR
+from meanmap.conditional.trust import FAR
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.sequences import ControlGate, Steps
@@ -27,6 +27,7 @@ from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights, numeric
 from meanmap.embeddings.values import each_part, middle, variance
 from meanmap.linalg import ConflictWarning
+from meanmap.rules import CONFLICT
 from meanmap.spaces import Space
 
 #: δ of smoothing over the square of the mean k(s, s). On rotation and oscillation with 400 training

@@ -22,14 +22,14 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.conditional.operator import CONFLICT
-from meanmap.conditional.selection import regularized_inverse
+from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.evidence import LEAST, Evidence, ForecastEvidence, vector_rows
 from meanmap.dynamics.model import Passage
 from meanmap.dynamics.motion import Belief, Sample
 from meanmap.dynamics.sequences import ControlGate, Steps, pad_sequences
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights
+from meanmap.rules import CONFLICT
 from meanmap.spaces import Space
 
 FLOOR = 1e-2  # an observation of less evidence contradicts the belief, which starts anew
@@ -121,7 +121,8 @@ class WindowMoments:
         xp = namespace(later)
         uniform = asarray(np.full(len(self.middle), 1 / len(self.middle)), later)
         norms = xp.sum(later**2, axis=1)
-        found = regularized_inverse(self.seen, later, norms, uniform, regularization, False, False)
+        sample = RegressionSample(self.seen, later, uniform, norms)
+        found = regularized_inverse(sample, regularization, False, False)
         return found[0], found[1]
 
     def model(self, n_states: int, regularization: float | str | None) -> SpectralModel:

@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import float_like, namespace, one_blas_thread, take, to_numpy
-from meanmap.conditional.pairs import placed
 from meanmap.dynamics.base import ORIGINS, open_setting
 from meanmap.dynamics.model import Passage, warn_of_far
 from meanmap.dynamics.motion import Sample
@@ -27,6 +26,7 @@ from meanmap.dynamics.validation import (
 )
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
+from meanmap.spaces.space import fit_space
 
 # what validation tries
 FACTORS = [0.25, 0.5, 1.0, 2.0]  # multiples of the median bandwidth
@@ -211,7 +211,7 @@ class SpectralFilter(BaseEstimator):
 
     def _sample(self, o: Sequences, kernel: Kernel) -> Sample:
         w = checks.weights(None, o.points, float_like(o.points))
-        space, psi = placed(kernel.resolve(o.points, w), self.basis, o.points, w)
+        space, psi = fit_space(kernel.resolve(o.points, w), self.basis, o.points, w)
         return Sample(space, o.points, psi)
 
     def _trial(

@@ -166,7 +166,7 @@ class StreamedMotion(Motion):
     @cached_property
     def sources(self) -> Array:
         before = self.conditional.sides()[0]
-        return self.conditional.operator_._with_intercept(before.coordinates, None)
+        return self.conditional.operator_.with_constant(before.coordinates)
 
     @cached_property
     def shares(self) -> Array:

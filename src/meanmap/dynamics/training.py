@@ -20,8 +20,8 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.conditional.pairs import placed, reference_kernel
-from meanmap.conditional.selection import regularized_inverse
+from meanmap.conditional.pairs import reference_kernel
+from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.evidence import (
     Decoder,
     Evidence,
@@ -35,7 +35,7 @@ from meanmap.embeddings import numeric
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Space
-from meanmap.spaces.cholesky import Pivots
+from meanmap.spaces.space import fit_space
 
 LOST = 1e-3  # an observation whose support is below this says nothing: the step is a prediction
 
@@ -105,7 +105,7 @@ class Training:
         pairs = (kernel_state, self.states.points), (kernel_observation, self.observations.points)
         for (kernel, points), basis in zip(pairs, bases, strict=True):
             w = checks.weights(None, points, float_like(points))
-            sides.append(placed(kernel.resolve(points, w), basis, points, w))
+            sides.append(fit_space(kernel.resolve(points, w), basis, points, w))
         (space, psi), (observed, phi) = sides
         return Placed(self, Sample(space, self.states.points, psi), observed, phi)
 
@@ -122,9 +122,8 @@ class Training:
             except TypeError:
                 pass
         reference = reference_kernel(kernel, points).resolve(points)
-        space = Space(reference)
-        uniform = checks.weights(None, points, float_like(points))
-        return space.place(reference, points, uniform), space
+        space, psi = fit_space(reference, None, points)
+        return psi, space
 
 
 @dataclass(frozen=True)
@@ -167,8 +166,9 @@ class Placed:
         psi, points = self.sample.psi, self.training.observations.points
         w = checks.weights(None, points, psi)
         norms = self.observations.kernel_.squared_norms(points)
-        nested = isinstance(self.sample.space.map_, Pivots)
-        return regularized_inverse(psi, self.phi, norms, w, regularization, False, nested)[:2]
+        nested = self.sample.space.map_.nested
+        sample = RegressionSample(psi, self.phi, w, norms)
+        return regularized_inverse(sample, regularization, False, nested)[:2]
 
     def evidence(self, epsilon: float, delta: float) -> Evidence:
         """How likely an observation was, given a predicted belief."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from meanmap import checks
 from meanmap.arrays import Array, Points, asarray, concatenate, namespace, take, to_numpy
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.decoding import sampling
@@ -230,6 +231,6 @@ class PairEmbedding(GridEmbedding):
 
     def sample(self, n: int, rng: Any = None) -> Points:
         """n pairs of points, drawn as `KernelGraphicalModel.sample` draws rows."""
-        n, random = sampling.whole(n), sampling.generator(rng)
+        n, random = checks.whole(n), checks.random_generator(rng)
         drawn = draw_rows(self._inference, n, random, self._nodes)
         return tuple(drawn[name] for name in self._nodes)

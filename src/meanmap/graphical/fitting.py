@@ -11,13 +11,14 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, float_like, to_numpy
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.calculus import positive_part
 from meanmap.graphical.latent import hidden_node
 from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.messages import Network, Node
 from meanmap.graphical.tables import Variable, read_variable, rows_in_both, table_length
 from meanmap.kernels import Kernel, TensorProduct
+from meanmap.rules import positive_part
 from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 
 LEAST = 1e-3  # times the mean of a message: less is not told from nothing
 MANY = 500  # rows that resolve half the median distance
@@ -177,9 +178,7 @@ def hidden_among(graph: Any, table: dict[Any, Any]) -> tuple[Any, int] | None:
 def fit_node(found: Variable, weights: np.ndarray, basis: Any) -> Node:
     """A variable with coordinates; its rows' weights are made to sum to one."""
     w = checks.sample_weights(weights, found.points, float_like(found.points))
-    kernel = found.kernel
-    space = Space(kernel, basis)
-    coordinates = space.place(kernel, found.points, w)
+    space, coordinates = fit_space(found.kernel, basis, found.points, w)
     return Node(space, found.points, coordinates, w)
 
 

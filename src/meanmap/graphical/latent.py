@@ -18,10 +18,11 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from meanmap import checks
-from meanmap.arrays import float_like, in_kind, is_array, take, to_numpy
+from meanmap.arrays import in_kind, is_array, take, to_numpy
 from meanmap.decoding.densities import density, scales
 from meanmap.graphical.tables import Variable, in_one_library, read_variable
-from meanmap.spaces import PivotedCholesky, Space
+from meanmap.spaces import PivotedCholesky
+from meanmap.spaces.space import fit_space
 
 STATES = "states"  # the attribute that marks a node as hidden, and says how many states it has
 ITERATIONS, STEADY = 100, 1e-4
@@ -106,8 +107,7 @@ def initial_states(found: Mapping[Any, Variable], weights: np.ndarray, states: i
 def view_rows(one: Variable, n: int) -> np.ndarray:
     """Centred coordinates of a view, (n, r), zero where it is missing."""
     kernel = one.kernel.resolve(one.points)
-    weights = checks.weights(None, one.points, float_like(one.points))
-    psi = to_numpy(Space(kernel, PivotedCholesky(1e-3, 100)).place(kernel, one.points, weights))
+    psi = to_numpy(fit_space(kernel, PivotedCholesky(1e-3, 100), one.points)[1])
     rows = np.zeros((n, psi.shape[1]))
     rows[one.rows] = psi - psi.mean(axis=0)
     return rows
@@ -122,8 +122,7 @@ def whitening(rows: np.ndarray) -> np.ndarray:
 def labels_of(one: Variable) -> np.ndarray:
     """Coordinates of values that are no numbers: those of labels are equal or orthogonal."""
     kernel = one.kernel.resolve(one.points)
-    weights = checks.weights(None, one.points, float_like(one.points))
-    return to_numpy(Space(kernel).place(kernel, one.points, weights))
+    return to_numpy(fit_space(kernel, None, one.points)[1])
 
 
 def components(one: Variable, R: np.ndarray, psi: np.ndarray | None) -> np.ndarray:

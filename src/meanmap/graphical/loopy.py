@@ -24,7 +24,6 @@ from meanmap.graphical.tables import is_missing, kernels_of, read_columns, row_w
 from meanmap.graphical.wiring import Wiring
 from meanmap.linalg import ConflictWarning
 from meanmap.progress import progress_bar
-from meanmap.spaces.bases import generator
 
 CONFLICT = 3.0  # of its best logarithm each message loses so much where their product is best
 
@@ -150,7 +149,7 @@ class BeliefPropagation(BaseEstimator):
             self.basis,
             checks.whole(self.max_samples, "max_samples", 2, "A few hundred are enough."),
             0.0 if self.regularization == 0 else LEAST,
-            generator(self.random_state),
+            checks.random_generator(self.random_state, "random_state"),
         )
         with one_blas_thread():
             potentials = learner.learn(table, self._kernels(field), weights)

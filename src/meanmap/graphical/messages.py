@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
-from meanmap.conditional.operator import ALONE, OUTSIDE, ConditionalOperator
+from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.trust import ALONE, OUTSIDE
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.layout import TreeLayout
 from meanmap.linalg import ConflictWarning, Spectrum
@@ -151,7 +152,7 @@ class Inference:
         if len(sources) == 1:
             t = sources[0]
             operator = self.network.operators[q, t]
-            return operator._embedding(self._cavity(t, q, keys))
+            return operator.embedding(self._cavity(t, q, keys))
         weights = self._product(q, sources, keys)
         return node.embedding(weights, weights @ node.coordinates)
 

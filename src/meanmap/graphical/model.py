@@ -20,7 +20,6 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, JointEmbedding, embed, embedding_of
 from meanmap.frames import in_order
@@ -265,7 +264,7 @@ class KernelGraphicalModel(BaseEstimator):
         ((200,), True)
         """
         check_is_fitted(self, "network_")
-        n, random = sampling.whole(n), sampling.generator(rng)
+        n, random = checks.whole(n), checks.random_generator(rng)
         inference, _, single = self._inference(evidence)
         if not single:
             raise ValueError("sample: expected one point a node as evidence, got several.")

@@ -187,7 +187,7 @@ class FieldLearner:
         return found
 
     def node(self, values: Variable, chosen: np.ndarray, weights: np.ndarray) -> Node:
-        """A kind's space, placed on all its values, and its sample."""
+        """A kind's space, fit_node on all its values, and its sample."""
         some = self.some(len(values.rows))
         cells = Variable(values.kernel, take(values.points, some), values.rows[some])
         whole = fit_node(cells, weights[cells.rows % len(weights)], self.basis)

@@ -16,7 +16,7 @@ from meanmap.graphical.tables import (
     row_weights,
     rows_in_both,
 )
-from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 
 ROUNDING = 1e-12  # a constant's coordinates differ by less than this
 
@@ -62,7 +62,7 @@ def chow_liu_tree(data: Any, kernel: Any = None, sample_weight: Any = None) -> n
         resolved = one.kernel.resolve(one.points, w)
         share = asarray(w / w.sum(), float_like(one.points))
         found[name] = one
-        coordinates[name] = to_numpy(Space(resolved).place(resolved, one.points, share))
+        coordinates[name] = to_numpy(fit_space(resolved, None, one.points, share)[1])
     graph = nx.Graph()
     graph.add_nodes_from(table)
     for a, b in combinations(table, 2):

@@ -12,8 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
-from meanmap.conditional.calculus import METHODS
-from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import column_order, reordered
 from meanmap.likelihood_free.posteriors import PosteriorModel
@@ -31,6 +29,7 @@ from meanmap.likelihood_free.simulation import (
 )
 from meanmap.linalg import ConflictWarning
 from meanmap.persistence import LeftOut
+from meanmap.rules import bayes_method
 
 MARGIN, EDGE = 0.25, 0.001  # the box of a round: quantiles of the posterior, and more on each side
 INSIDE = 0.98  # of a posterior, that a round's box must hold to answer for it
@@ -222,7 +221,8 @@ class KernelABC(BaseEstimator):
                 self._made_by, self._complete = made_by, False
                 return
         prior = prior_of(self.prior)
-        seeds = Seeds(int(generator(self.random_state).integers(2**63)))
+        rng = checks.random_generator(self.random_state, "random_state")
+        seeds = Seeds(int(rng.integers(2**63)))
         d = prior.rows(0, 1, lambda i: seeds(DRAWS, 0, i)).shape[1]
         names = prior.names or tuple(f"θ{i + 1}" for i in range(d))
         self._simulations = Simulations(seeds, prior, d)
@@ -299,7 +299,7 @@ class KernelABC(BaseEstimator):
         array([0.5])
         """
         check_is_fitted(self, "model_")
-        checks.option(method, "method", METHODS)
+        bayes_method(method)
         rows, single = self._observed(y)
         outside = self._warn_outside(rows, single)
         if prior is not None:

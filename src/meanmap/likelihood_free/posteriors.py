@@ -19,6 +19,7 @@ from meanmap.kernels.bandwidths import median_distance
 from meanmap.likelihood_free.records import Posterior
 from meanmap.likelihood_free.shapes import Regression, centre_parameters, columns_spread, or_one
 from meanmap.linalg import ConflictWarning
+from meanmap.rules import bayes_method
 from meanmap.spaces import ApproximationWarning, Nystroem, PivotedCholesky
 
 FACTORS = (0.25, 0.5, 1.0, 2.0)  # multiples of the median distance that a kernel on outputs tries
@@ -132,7 +133,8 @@ class PosteriorModel:
             operator = forward.posterior(embedded, method, regularization)
             # positive weights that make the simulations those of the other prior
             ridge = operator
-            if method not in ("nonnegative", "importance"):
+            rule = bayes_method(method)
+            if not (rule.positive and rule.adaptive):
                 ridge = forward.posterior(embedded)
             ends = np.stack([draws.min(axis=0), draws.max(axis=0)])
             regression = Regression.of(ridge, theta, outputs, ridge.scale, self.support, ends)
