@@ -21,7 +21,7 @@ from meanmap.arrays import (
 from meanmap.conditional.trust import FAR
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
-from meanmap.dynamics.sequences import Steps
+from meanmap.dynamics.sequences import ControlGate, Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights, numeric
@@ -75,6 +75,12 @@ class Model:
     def advance(self, belief: Belief, source: Array) -> Belief:
         """The belief one step later, with no observation."""
         return self.motion.push(source)
+
+    @property
+    def control_gate(self) -> ControlGate:
+        """How controls come in."""
+        control = self.motion.control
+        return ControlGate() if control is None else ControlGate(control.kernel, control.like)
 
     # --- one step -----------------------------------------------------------------------------
 
@@ -191,6 +197,16 @@ class Model:
                 passage.add(belief, None)
             passage.flush()
         return passage
+
+    def forecast_from(
+        self, belief: Belief | None, prior: Belief | None, count: int, controls: Points | None
+    ) -> Passage:
+        """Beliefs 1, 2, … steps after that of a stream, which has none before its first step."""
+        first = None
+        if belief is None:
+            belief = self.sample.marginal if prior is None else prior
+            first = None if self.begins_before else belief
+        return self.forecast(belief, count, controls, first)
 
     def smooth(
         self, passage: Passage, lengths: tuple[int, ...], controls: Points | None, transfer: str

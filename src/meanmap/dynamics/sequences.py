@@ -242,6 +242,57 @@ def _drop_missing(value: Any, missing: np.ndarray, name: str) -> tuple[Any, np.n
 
 
 @dataclass(frozen=True)
+class ControlGate:
+    """How controls come into a filter; without a kernel it was fitted without any."""
+
+    kernel: Kernel | None = None
+    like: Points | None = None  # what a control looks like
+    refusal: str = "the filter was fitted without any. Fit it with them."
+
+    def read_sequences(self, controls: Any, lengths: tuple[int, ...], ahead: int) -> Points | None:
+        """Controls of sequences of these lengths, and `ahead` more, as an array (b, rows, …)."""
+        if self.kernel is None:
+            self._refuse(controls, "controls")
+            return None
+        if controls is None:
+            raise ValueError(
+                "controls: the filter was fitted with controls and needs them here too, a row for "
+                "every step."
+            )
+        raw, single = list_sequences(controls, self.kernel, "controls", self.like)
+        if len(raw) != len(lengths):
+            raise ValueError(
+                f"controls holds {len(raw)} sequences and observations {len(lengths)}."
+            )
+        rows = []
+        for i, (part, length) in enumerate(zip(raw, lengths, strict=True)):
+            name = "controls" if single else f"controls[{i}]"
+            points = self.kernel.check(part, name, self.like, "the training data")
+            if count(points) < length + ahead:
+                raise ValueError(
+                    f"{name}: expected {length + ahead} rows, one a step, got {count(points)}. Row "
+                    "t acts between step t and step t + 1."
+                )
+            rows.append(points)
+        return pad_sequences(rows, max(count(row) for row in rows))
+
+    def read_one(self, control: Any, first: bool) -> Points | None:
+        """The control before one live step; nothing lies before the first."""
+        if self.kernel is None:
+            self._refuse(control, "control")
+            return None
+        if first:
+            return None
+        if control is None:
+            raise ValueError("control: the filter was fitted with controls; pass the last one.")
+        return self.kernel.rows(control, self.like, "control")[0]
+
+    def _refuse(self, given: Any, name: str) -> None:
+        if given is not None:
+            raise ValueError(f"{name}: {self.refusal}")
+
+
+@dataclass(frozen=True)
 class Steps:
     """Sequences to be filtered, in coordinates: padded to one length, with what was seen."""
 

@@ -304,20 +304,20 @@ class KernelABC(BaseEstimator):
         outside = self._warn_outside(rows, single)
         if prior is not None:
             other = self._under(prior, method, regularization)
-            found = other.posterior(rows, single, self.names_)
+            found = other.posterior(rows, single, self.names_, y)
         else:
-            found = self._answer(rows, single)
+            found = self._answer(rows, single, y)
         self._warn_few(found, outside)
-        return found._answering(y)
+        return found
 
-    def _answer(self, rows: np.ndarray, single: bool) -> Posterior:
+    def _answer(self, rows: np.ndarray, single: bool, asked: Any = None) -> Posterior:
         """The posterior under the prior that was drawn from, by the finest region that has it."""
-        found = self._learned.posterior(rows, single, self.names_)
+        found = self._learned.posterior(rows, single, self.names_, asked)
         if single:
             for box, asked, region in self._regions:
                 mine = asked is not None and np.array_equal(rows, asked)
                 if mine or found.share(*box) >= INSIDE:
-                    found = region.posterior(rows, single, self.names_)
+                    found = region.posterior(rows, single, self.names_, asked)
         return found
 
     def _warn_outside(self, rows: np.ndarray, single: bool) -> np.ndarray:

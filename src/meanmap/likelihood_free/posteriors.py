@@ -83,19 +83,24 @@ class PosteriorModel:
         """Which observations (b, p) no simulation is like."""
         return self.regression.residuals.outside(y)
 
-    def posterior(self, y: np.ndarray, single: bool, names: tuple[str, ...]) -> Posterior:
-        """The posteriors of observations (b, p), or that of a single one."""
+    def posterior(
+        self, y: np.ndarray, single: bool, names: tuple[str, ...], asked: Any = None
+    ) -> Posterior:
+        """The posteriors of observations (b, p), or that of a single one.
+
+        Answers come in the kind of array that was `asked` with.
+        """
         given = y[0] if single else y
         with quiet():
             shape = self.regression(y)
             if self.operator is self.model.operator_:
-                return Posterior.of(self.operator.given(given), names, shape)
+                return Posterior.of(self.operator.given(given), names, shape, asked)
         # Bayes' rule has a mean of its own, and something to say where prior and y conflict
         answer = self.operator.given(given)
         centre = self.regression.centre
         sums = np.atleast_2d(answer.expect(lambda theta: centre_parameters(theta, centre)))
         means = self.regression.mean_of(sums)
-        return Posterior.of(answer, names, replace(shape, means=means))
+        return Posterior.of(answer, names, replace(shape, means=means), asked)
 
     def ranks(self, y: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """Where parameters fall in the posteriors of their outputs: P(θ* < θ | y), (b, d)."""
