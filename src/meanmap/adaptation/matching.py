@@ -25,17 +25,16 @@ from meanmap.arrays import (
     Points,
     concatenate,
     count,
-    float_like,
     in_kind,
     one_blas_thread,
     take,
     to_numpy,
 )
 from meanmap.conditional.selection import effective_size
-from meanmap.decoding.sampling import generator
-from meanmap.kernels import Gaussian, Kernel, as_kernel
+from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
-from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
+from meanmap.spaces import Basis, PivotedCholesky, Space
+from meanmap.spaces.space import fit_space_quietly
 from meanmap.streams.chunks import answered, is_chunked, sampled
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
@@ -153,12 +152,12 @@ class KernelMeanMatching(BaseEstimator):
                 (train, test),
                 bound,
                 (0.0, np.inf) if given_slack is None else (0.0,),
-                generator(self.random_state),
+                checks.random_generator(self.random_state, "random_state"),
             )
             slack = best_slack if given_slack is None else given_slack
         both = concatenate([train, test])
         kernel = kernel.resolve(both)
-        space, psi = place_quietly(kernel, both, self._basis(count(both), ridge == 0))
+        space, psi = fit_host_space(kernel, both, self._basis(count(both), ridge == 0))
         psi, psi_test = psi[:n], psi[n:]
         mean = psi_test.mean(axis=0)
         if ridge is None:
@@ -285,13 +284,10 @@ def require_test_rows(X_test: Any, call: str) -> None:
         )
 
 
-def place_quietly(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
-    """A space and the points' coordinates, without a word on what they miss."""
-    space = Space(kernel, basis)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        uniform = checks.weights(None, points, float_like(points))
-        return space, to_numpy(space.place(kernel, points, uniform))
+def fit_host_space(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
+    """A space and the points' coordinates on the host, without a word on what they miss."""
+    space, psi = fit_space_quietly(kernel, basis, points)
+    return space, to_numpy(psi)
 
 
 def check_bound(bound: float, slack: float) -> None:
@@ -352,12 +348,12 @@ def search_matching(
         rng.shuffle(fold)
     both = concatenate([train, test])
     candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
-    if free and isinstance(kernel, Gaussian):
+    if free and kernel.radial:
         candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
     table = []
     for factor, candidate in candidates:
         basis = PivotedCholesky(1e-4, max_rank=SEARCHED)
-        _, psi = place_quietly(candidate.resolve(both), both, basis)
+        _, psi = fit_host_space(candidate.resolve(both), both, basis)
         parts = psi[: len(folds[0])], psi[len(folds[0]) :]
         for slack in slacks:
             scores = np.mean([_path(parts, folds, k, bound, slack) for k in range(FOLDS)], axis=0)

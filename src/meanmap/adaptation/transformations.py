@@ -22,15 +22,14 @@ from meanmap.adaptation.alignment import (
     stratified_rows,
     upright,
 )
-from meanmap.adaptation.matching import place_quietly, require_targets, require_test_rows
+from meanmap.adaptation.matching import fit_host_space, require_targets, require_test_rows
 from meanmap.adaptation.programme import default_bound
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.pairs import read_target
 from meanmap.conditional.selection import effective_size
-from meanmap.decoding.sampling import generator
 from meanmap.frames import column_names, in_order, seen_columns
-from meanmap.kernels import Delta, Gaussian, Kernel, as_target
+from meanmap.kernels import Gaussian, Kernel, as_target
 from meanmap.linalg import ConflictWarning, column_moments
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.tiles import on_host
@@ -139,7 +138,7 @@ class LocationScaleShift(BaseEstimator):
         kernel_y, targets, flat = read_target(y, self.kernel_y)
         targets = on_host(targets)
         checks.same_length([("X", train), ("y", targets)])
-        rng = generator(self.random_state)
+        rng = checks.random_generator(self.random_state, "random_state")
         units = test.mean(axis=0), deviations(test, train)
         Z, T = ((rows - units[0]) / units[1] for rows in (train, test))
         F, space, classes, groups = features(kernel_y, targets)
@@ -331,11 +330,11 @@ class LocationScaleShift(BaseEstimator):
         return tags
 
 
-def as_gaussian(kernel: Any) -> Gaussian:
+def as_gaussian(kernel: Any) -> Any:
     """The kernel on rows, whose gradient is at hand."""
     if kernel is None:
         return Gaussian(BANDWIDTH)
-    if type(kernel) is not Gaussian:
+    if getattr(kernel, "power", None) != 2:
         raise TypeError(
             f"kernel_x: expected kernels.Gaussian(bandwidth), whose gradient moves the rows, got "
             f"{kernel!r:.60}."
@@ -348,12 +347,12 @@ def features(
 ) -> tuple[np.ndarray, Space, np.ndarray | None, np.ndarray]:
     """Features of targets with their space, and the classes and each row's, if there are any."""
     n = count(targets)
-    if isinstance(kernel, Delta) and targets.ndim == 1:
+    if kernel.discrete and targets.ndim == 1:
         classes, groups = np.unique(to_numpy(targets), return_inverse=True)
-        space, psi = place_quietly(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
+        space, psi = fit_host_space(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
         return coordinates_with_constant(psi), space, classes, groups
     basis = PivotedCholesky(1e-4, max_rank=RANK)
-    space, psi = place_quietly(kernel.resolve(targets), targets, basis)
+    space, psi = fit_host_space(kernel.resolve(targets), targets, basis)
     return coordinates_with_constant(psi), space, None, np.zeros(n, dtype=int)
 
 

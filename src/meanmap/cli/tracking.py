@@ -35,7 +35,7 @@ def track_states(
 
     if not 0 < level < 1:
         raise ValueError(f"--level must lie between 0 and 1, got {level:g}. Try 0.9.")
-    states, seen, known, fresh = read_sequences(train, new, state, observe)
+    states, seen, known, fresh = read_track(train, new, state, observe)
     hidden, views = known.numbers(states), known.numbers(seen)
     codings = [Coding.of([known], part, scale) for part in (states, seen)]
     steps = fresh.numbers(seen).copy()
@@ -97,7 +97,7 @@ def track_columns(figures: dict[str, np.ndarray], states: Sequence[str]) -> dict
     return out
 
 
-def read_sequences(
+def read_track(
     train: str, new: str, state: Sequence[str], observe: Sequence[str]
 ) -> tuple[list[str], list[str], TableRows, TableRows]:
     """Names of states and observations, the sequence to learn from, and the new one.

@@ -22,10 +22,10 @@ from meanmap.comparison.results import (
     tie_scale,
 )
 from meanmap.comparison.running import RunningTwoSampleTest, in_sums
-from meanmap.comparison.witness import Difference, plain
-from meanmap.decoding.sampling import generator
+from meanmap.comparison.witness import Difference
 from meanmap.kernels import Kernel
-from meanmap.spaces import Basis, Space
+from meanmap.spaces import Basis
+from meanmap.spaces.space import fit_space_moments
 from meanmap.statistics import distance
 from meanmap.statistics.centring import Centred, near_origin
 from meanmap.statistics.gates import constant_notes, two_samples
@@ -132,7 +132,9 @@ def two_sample_test(
     checks.option(combine, "combine", nulls.COMBINATIONS)
     checks.option(estimator, "estimator", distance.ESTIMATORS)
     nulls.one_sided(sequential, alternative)
-    draws, rng, memory = nulls.how_many(n_permutations), generator(rng), memory_limit(max_memory)
+    draws = nulls.how_many(n_permutations)
+    rng = checks.random_generator(rng)
+    memory = memory_limit(max_memory)
     averaged = estimator not in ("U", "V")
     if averaged and null not in ("permutation", "normal"):
         raise ValueError(
@@ -180,7 +182,7 @@ def two_sample_test(
     else:
         length = None
         if null in ("block", "wild") and groups is None:
-            kernel = plain(kernels[0])
+            kernel = kernels[0].plain
             length, said = blocks.length_for_samples(block_length, kernel, X, Y)
             notes += said
         elif block_length is not None:
@@ -203,7 +205,7 @@ def two_sample_test(
         hypothesis=DIFFERENT if alternative != "less" else ALIKE,
         sizes={"n": n, "m": m},
         notes=tuple(notes),
-        explanation=Difference(plain(kernels[best]), X, Y),
+        explanation=Difference(kernels[best].plain, X, Y),
     )
 
 
@@ -259,8 +261,8 @@ def _source(
     kind = "block permutation" if null == "block" else "permutation"
     if basis is not None:
         n = count(pooled)
-        space = Space(kernels[0], basis)
-        space.place_moments(kernels[0], pooled, np.full(n, 1 / n), np.ones((n, 1)))
+        weights, ones = np.full(n, 1 / n), np.ones((n, 1))
+        space, _, _ = fit_space_moments(kernels[0], basis, pooled, weights, ones)
         gram = bins.BinnedGram.in_coordinates(space, pooled, layout).centred(layout)
     elif layout.bins > bins.MOST and null != "wild":
         return StreamedExchange(family, pooled, layout, estimator, kind, memory, progress)
