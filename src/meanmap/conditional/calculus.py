@@ -21,6 +21,7 @@ from meanmap.conditional.operator import (
 from meanmap.conditional.priors import nonnegative_weights
 from meanmap.conditional.selection import POSTERIOR_SCHEDULES
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, as_rows
+from meanmap.embeddings.element import move_atoms
 from meanmap.kernels import TensorProduct
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Space
@@ -79,7 +80,7 @@ def one_prior(prior: Any, x: Side) -> Embedding:
         raise ValueError(
             f"expected one prior, got a batch of {len(prior)}; apply the rule to each of them."
         )
-    return prior.moved_to(x.space.kernel_, x.space.example_)
+    return move_atoms(prior, x.space.kernel_, x.space.example_)
 
 
 def prior_weights(conditional: ConditionalEmbedding, prior: Any) -> Array:

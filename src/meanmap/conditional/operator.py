@@ -34,7 +34,6 @@ from meanmap.arrays import (
     asarray,
     assign,
     count,
-    float_like,
     namespace,
     one_blas_thread,
     take,
@@ -509,14 +508,7 @@ class ConditionalOperator:
     def source_coordinates(self, prior: Any) -> Array:
         """A prior's coordinates in the source space (its atoms re-embedded where need be)."""
         prior = as_embedding(prior, self.source)
-        if prior._space is self.source:
-            coordinates = prior.coordinates
-        else:
-            like = self.source.example_
-            atoms = prior.atoms_for(self.source.kernel_, "the prior's atoms", like)
-            coordinates = self.source.mean_coordinates(
-                atoms, asarray(prior.weights, float_like(like))
-            )
+        coordinates = prior.in_space(self.source)
         mass = asarray(prior.mass, coordinates) if self._intercept else None
         return self._with_intercept(coordinates, mass)
 

@@ -106,10 +106,7 @@ class Sample:
 
     def belief(self, prior: Any) -> Belief:
         """A prior of the state as weights on the training states."""
-        given = as_embedding(prior, self.space).moved_to(self.kernel, self.space.example_)
-        given = given.normalized()
-        shared = given._space is self.space
-        m = given.coordinates if shared else self.space.mean_coordinates(given.atoms, given.weights)
+        m = as_embedding(prior, self.space).normalized().in_space(self.space)
         m = m if m.ndim == 2 else m[None, :]
         n = self.psi.shape[0]
         C = self.psi.T @ self.psi / n

@@ -476,7 +476,7 @@ def repeated(belief: Embedding, b: int) -> Embedding:
     one = belief[0] if belief.is_batch else belief
     xp = namespace(one.weights)
     weights = xp.broadcast_to(one.weights, (b, one.weights.shape[0]))
-    return one._like(weights, None)
+    return one.with_weights(weights)
 
 
 def present(values: np.ndarray) -> np.ndarray:

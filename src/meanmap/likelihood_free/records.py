@@ -45,18 +45,18 @@ class Posterior(Embedding):
     @classmethod
     def of(cls, embedding: Embedding, names: tuple[str, ...], shape: Shape) -> Posterior:
         """An embedding of parameters as a posterior."""
-        coordinates = embedding._coordinates if embedding._by_coordinates else None
-        space, kernel = embedding._space, embedding.kernel
-        made = cls(space, kernel, embedding._atoms, embedding._weights, coordinates)
-        return made._dressed(names, shape)
+        return cls(**embedding.made_of())._dressed(names, shape)
 
     def _dressed(self, names: tuple[str, ...], shape: Shape) -> Self:
         self.names, self._shape = names, shape
         return self
 
-    def _like(self, weights: Any, coordinates: Any) -> Self:
-        found = super()._like(weights, coordinates)._dressed(self.names, self._shape)
+    def with_weights(self, weights: Any, coordinates: Any = None) -> Self:
+        found = super().with_weights(weights, coordinates)._dressed(self.names, self._shape)
         return found._answering(self._asked)
+
+    def on_atoms(self, *made_of: Any) -> Embedding:
+        return Embedding(*made_of)
 
     def _answering(self, asked: Any) -> Self:
         """The same, with answers in the kind of array that the observation was."""
@@ -69,13 +69,11 @@ class Posterior(Embedding):
         found = super().__getitem__(index)._dressed(self.names, self._shape[rows])
         return found._answering(self._asked)
 
-    def named(self, names: tuple[str, ...]) -> Self:
+    def named(self, names: tuple[str, ...]) -> Posterior:
         """The same with other names for its columns."""
         if len(names) != len(self.names):
             raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")
-        coordinates = self._coordinates if self._by_coordinates else None
-        found = super()._like(self._weights, coordinates)._dressed(tuple(names), self._shape)
-        return found._answering(self._asked)
+        return self.of(self, tuple(names), self._shape)._answering(self._asked)
 
     # --- the distribution ---------------------------------------------------------------------
 
@@ -87,8 +85,8 @@ class Posterior(Embedding):
     def _drawn(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return (self._shape.draws(i) for i in range(len(self._shape)))
 
-    _beliefs = _drawn  # what `mode` is read from
-    _has_no_mass = False
+    beliefs = _drawn  # what `mode` is read from
+    has_mass = True
 
     def mean(self) -> Array:
         """The posterior mean, by weights normalised to one.
