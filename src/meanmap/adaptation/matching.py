@@ -30,7 +30,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional.selection import effective_size
-from meanmap.kernels import Gaussian, Kernel, as_kernel
+from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
@@ -321,7 +321,7 @@ def search(
         rng.shuffle(fold)
     both = concatenate([train, test])
     candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
-    if free and isinstance(kernel, Gaussian):
+    if free and kernel.radial:
         candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
     table = []
     for factor, candidate in candidates:

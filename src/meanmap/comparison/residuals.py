@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, one_blas_thread, solve_triangular, take
-from meanmap.conditional.selection import leave_one_out, search_size
+from meanmap.conditional.selection import RegressionSample, leave_one_out, search_size
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.linalg import Spectrum, column_moments
 from meanmap.spaces import Basis, PivotedCholesky, Space
@@ -99,7 +99,8 @@ class Ridge:
             norms, w = np.einsum("ij,ij->i", some, some), np.full(n, 1 / n)
             if grid is not None:
                 grid = grid * float(spectrum.values.sum())
-            loo = leave_one_out(spectrum, centred, some, w, norms, centered=True, grid=grid)
+            sample = RegressionSample(centred, some, w, norms)
+            loo = leave_one_out(spectrum, sample, centered=True, grid=grid)
             given, error = loo.best, loo.least
         values, kept = spectrum.values, spectrum.values > max(spectrum.cutoff, 0.0)
         basis = spectrum.vectors[:, kept] / np.sqrt(n * values[kept])
@@ -196,7 +197,7 @@ class Conditioning:
     def of(cls, points: Points, kernel: Kernel, basis: Basis | None, chosen: bool) -> Conditioning:
         """With the kernel that a user chose, or with a default one, and then a learned metric."""
         numbers = not isinstance(points, tuple) and points.ndim == 2
-        if numbers and not chosen and isinstance(kernel, Gaussian):
+        if numbers and not chosen and kernel.radial:
             return cls(points, default_kernel(points), basis, True)
         return cls(points, settled(kernel, points), basis, False)
 
@@ -324,9 +325,7 @@ def settled(kernel: Kernel, points: Points) -> Kernel:
 
 def at_median(points: np.ndarray, factor: float = 1.0) -> Gaussian:
     """A Gaussian at a multiple of the median distance."""
-    kernel = settled(Gaussian(f"{factor}*median"), points)
-    assert isinstance(kernel, Gaussian)
-    return kernel
+    return cast(Gaussian, settled(Gaussian(f"{factor}*median"), points))
 
 
 def varies(rows: np.ndarray) -> bool:

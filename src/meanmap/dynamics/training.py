@@ -21,10 +21,16 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional.pairs import reference_kernel
-from meanmap.conditional.selection import regularized_inverse
-from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence, flat
+from meanmap.conditional.selection import RegressionSample, regularized_inverse
+from meanmap.dynamics.evidence import (
+    Decoder,
+    Evidence,
+    LinearEvidence,
+    MixtureEvidence,
+    vector_rows,
+)
 from meanmap.dynamics.motion import Sample
-from meanmap.dynamics.sequences import Sequences, Steps, listed, observed
+from meanmap.dynamics.sequences import Sequences, Steps, list_sequences, observed_steps
 from meanmap.embeddings import numeric
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
@@ -161,7 +167,8 @@ class Placed:
         w = checks.weights(None, points, psi)
         norms = self.observations.kernel_.squared_norms(points)
         nested = self.sample.space.map_.nested
-        return regularized_inverse(psi, self.phi, norms, w, regularization, False, nested)[:2]
+        sample = RegressionSample(psi, self.phi, w, norms)
+        return regularized_inverse(sample, regularization, False, nested)[:2]
 
     def evidence(self, epsilon: float, delta: float) -> Evidence:
         """How likely an observation was, given a predicted belief."""
@@ -203,7 +210,7 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
             near = to_numpy(space.support_of(everything, psi))
         support[seen] = near
         if space.kernel_.on_vectors:
-            rows = flat(everything)
+            rows = vector_rows(everything)
             values = np.zeros((b, length, rows.shape[1]))
             values[seen] = rows
     seen &= ~(support < LOST)
@@ -213,13 +220,13 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
 def read_steps(space: Space, observations: Any) -> Steps:
     """What a user passed to be filtered, through the gate and in coordinates."""
     kernel, like = space.kernel_, space.example_
-    raw, single = listed(observations, kernel, "observations", like)
+    raw, single = list_sequences(observations, kernel, "observations", like)
     if not raw:
         raise ValueError("observations: the list holds no sequence; at least one is needed.")
     parts: list[tuple[Points | None, np.ndarray]] = []
     for i, part in enumerate(raw):
         name = "observations" if single else f"observations[{i}]"
-        some, seen = observed(part, name)
+        some, seen = observed_steps(part, name)
         if len(seen) == 0:
             raise ValueError(f"{name} has no steps; at least one is needed.")
         points = kernel.check(some, name, like, "the training data") if seen.any() else None
@@ -232,7 +239,7 @@ def read_steps(space: Space, observations: Any) -> Steps:
     return steps_of(space, parts, single)
 
 
-def compared(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Array]:
+def comparison_values(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Array]:
     """Functions of the training states, (n, q), and their values at the test states."""
     values, space = train.targets(kernel)
     there = test.states.points

@@ -67,9 +67,9 @@ class JointEmbedding(Embedding):
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernel of each variable."""
-        if not isinstance(self.kernel, TensorProduct):
+        if not self.kernel.factors:
             raise TypeError(f"expected a tensor product of kernels, got {self.kernel!r}.")
-        return self.kernel.kernels
+        return self.kernel.factors
 
     @property
     def spaces(self) -> tuple[Space, ...]:

@@ -113,7 +113,7 @@ class Embedding(Element):
             xp = namespace(values)
             flat = xp.reshape(values - middle(values), (values.shape[0], -1))
             first, second = p.total(flat), p.total(flat * flat)
-            found = root(variance(first, second, p._weights, flat))
+            found = root(variance(first, second, p.made_of()["weights"], flat))
             return xp.reshape(found, (*found.shape[:-1], *values.shape[1:]))[()]
 
         return each_part(p.atoms, deviation)

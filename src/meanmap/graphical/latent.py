@@ -20,7 +20,7 @@ from sklearn.cluster import KMeans
 from meanmap import checks
 from meanmap.arrays import in_kind, is_array, take, to_numpy
 from meanmap.decoding.densities import density, scales
-from meanmap.graphical.tables import Variable, in_one_library, variable
+from meanmap.graphical.tables import Variable, in_one_library, read_variable
 from meanmap.spaces import PivotedCholesky
 from meanmap.spaces.space import fit_space
 
@@ -64,11 +64,11 @@ def responsibilities(
     weights: np.ndarray,
 ) -> np.ndarray:
     """The probability of each state in each row, (n, k); the rows' weights sum to one."""
-    found = {name: variable(table[name], kernels.get(name), str(name)) for name in views}
+    found = {name: read_variable(table[name], kernels.get(name), str(name)) for name in views}
     n = len(weights)
     if n < states:
         raise ValueError(f"data: {states} states need as many rows at least, got {n}.")
-    R = grouped(found, weights, states)
+    R = initial_states(found, weights, states)
     alike = {name: labels_of(one) for name, one in found.items() if not one.kernel.on_vectors}
     for _ in range(ITERATIONS):
         logs = np.log(np.maximum(weights @ R, SMALL)) * np.ones((n, 1))
@@ -87,7 +87,7 @@ def responsibilities(
     return R[:, np.argsort(-(weights @ R), kind="stable")]
 
 
-def grouped(found: Mapping[Any, Variable], weights: np.ndarray, states: int) -> np.ndarray:
+def initial_states(found: Mapping[Any, Variable], weights: np.ndarray, states: int) -> np.ndarray:
     """Rows sorted by what the views have in common, each in one state."""
     n = len(weights)
     centred = {name: view_rows(one, n) for name, one in found.items()}
@@ -143,20 +143,20 @@ def components(one: Variable, R: np.ndarray, psi: np.ndarray | None) -> np.ndarr
     return np.stack(columns, axis=1)
 
 
-def filled_in(
+def fill_in_states(
     table: Mapping[Any, Any], name: Any, R: np.ndarray, weights: np.ndarray
 ) -> tuple[dict[Any, Any], np.ndarray]:
     """Every row once for each state of the hidden node, and the weights."""
     n, k = R.shape
     rows = np.repeat(np.arange(n), k)
-    more = {column: cells(values, rows) for column, values in table.items()}
+    more = {column: take_cells(values, rows) for column, values in table.items()}
     some = next((values for values in table.values() if is_array(values)), None)
     more[name] = in_kind(np.tile(np.arange(k), n), some)
     more = in_one_library(more)
     return more, (weights[:, None] * R).ravel()
 
 
-def cells(values: Any, rows: np.ndarray) -> Any:
+def take_cells(values: Any, rows: np.ndarray) -> Any:
     """Some cells of a column, whatever holds it."""
     if hasattr(values, "iloc"):
         return values.iloc[rows]

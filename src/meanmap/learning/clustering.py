@@ -24,7 +24,7 @@ from meanmap.arrays import (
 )
 from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
-from meanmap.kernels import Delta, Gaussian, Kernel
+from meanmap.kernels import Delta, Kernel
 from meanmap.learning.labels import label_features
 from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
 from meanmap.spaces import PivotedCholesky
@@ -197,7 +197,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         At the usual bandwidth a large cluster is spread out in the kernel's space, and parting it
         pays more than telling a small one.
         """
-        if not isinstance(kernel, Gaussian) or count(points) <= k:
+        if not kernel.radial or count(points) <= k:
             return kernel
         n = count(points)
         rng = np.random.default_rng(0)

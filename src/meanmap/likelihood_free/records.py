@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -43,37 +44,35 @@ class Posterior(Embedding):
     _asked: Any = None  # an empty array of the kind that answers are in; None is NumPy's
 
     @classmethod
-    def of(cls, embedding: Embedding, names: tuple[str, ...], shape: Shape) -> Posterior:
-        """An embedding of parameters as a posterior."""
-        return cls(**embedding.made_of())._dressed(names, shape)
+    def of(
+        cls, embedding: Embedding, names: tuple[str, ...], shape: Shape, asked: Any = None
+    ) -> Posterior:
+        """An embedding of parameters as a posterior, which answers in the kind of array `asked`."""
+        foreign = is_array(asked) and not isinstance(asked, np.ndarray)
+        made = cls(**embedding.made_of())
+        return made._describe(names, shape, float_like(asked) if foreign else None)
 
-    def _dressed(self, names: tuple[str, ...], shape: Shape) -> Self:
-        self.names, self._shape = names, shape
+    def _describe(self, names: tuple[str, ...], shape: Shape, asked: Any) -> Self:
+        self.names, self._shape, self._asked = names, shape, asked
         return self
 
     def with_weights(self, weights: Any, coordinates: Any = None) -> Self:
-        found = super().with_weights(weights, coordinates)._dressed(self.names, self._shape)
-        return found._answering(self._asked)
+        found = super().with_weights(weights, coordinates)
+        return found._describe(self.names, self._shape, self._asked)
 
     def on_atoms(self, *made_of: Any) -> Embedding:
         return Embedding(*made_of)
 
-    def _answering(self, asked: Any) -> Self:
-        """The same, with answers in the kind of array that the observation was."""
-        foreign = is_array(asked) and not isinstance(asked, np.ndarray)
-        self._asked = float_like(asked) if foreign else None
-        return self
-
     def __getitem__(self, index: Any) -> Self:
         rows = np.atleast_1d(np.arange(len(self))[index])
-        found = super().__getitem__(index)._dressed(self.names, self._shape[rows])
-        return found._answering(self._asked)
+        found = super().__getitem__(index)
+        return found._describe(self.names, self._shape[rows], self._asked)
 
     def named(self, names: tuple[str, ...]) -> Posterior:
         """The same with other names for its columns."""
         if len(names) != len(self.names):
             raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")
-        return self.of(self, tuple(names), self._shape)._answering(self._asked)
+        return copy(self)._describe(tuple(names), self._shape, self._asked)
 
     # --- the distribution ---------------------------------------------------------------------
 
