@@ -8,13 +8,12 @@ without constants, such as the trace kernel, where mass is not determined.
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, asarray, assign, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, asarray, assign, namespace, take, to_numpy, warn
 from meanmap.conditional.operator import ConditionalOperator, Functional, as_embedding
 from meanmap.conditional.trust import Trust
 from meanmap.embeddings import Embedding, embedding_of, row_blocks
@@ -101,12 +100,11 @@ class PosteriorOperator(ConditionalOperator):
                 "the posterior has no positive weight at all: prior and observation have nothing "
                 "in common. Widen the prior or the bandwidth, or raise the regularisation."
             ) from error
-        warnings.warn(
+        warn(
             f"prior and observation conflict in {int(cancelled.sum())} of {cancelled.size} "
             "queries: the posterior weights cancel, so their positive part is used. The training "
             "sample has hardly any point that suits both; draw more there, or widen the prior.",
             ConflictWarning,
-            stacklevel=6,
         )
         return xp.where(conflict[..., None], part, weights)
 
@@ -151,12 +149,11 @@ class CautiousPosterior(PosteriorOperator):
         if alone.any():
             alone = to_numpy(leverage > max(1.0, OUTLYING * self._usual_leverage))
         if alone.any():
-            warnings.warn(
+            warn(
                 f"prior and observation conflict in {int(alone.sum())} of {alone.size} queries: "
                 "the observation is far from what the prior predicts, and the answer is mostly "
                 "smoothing. Draw more training points that suit both, or widen the prior.",
                 ConflictWarning,
-                stacklevel=4,
             )
         return limited
 

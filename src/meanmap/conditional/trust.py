@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, namespace, take, to_numpy, warn
 from meanmap.embeddings import Deferred
 from meanmap.linalg import ConflictWarning
 
@@ -103,12 +102,11 @@ class Trust:
         far = self.outside(operator, points, features)
         if far is not None and far.any():
             back = "" if operator.rest is None else ", and returns to the marginal distribution"
-            warnings.warn(
+            warn(
                 f"{int(far.sum())} of {len(far)} query points lie outside the data: the answer "
                 f"there is extrapolated{back}. Training rows say little about it: the variance of "
                 "the answer is far larger than at training points, or hardly any weight is left.",
                 ConflictWarning,
-                stacklevel=5,
             )
 
 

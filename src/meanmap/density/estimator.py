@@ -35,7 +35,7 @@ from meanmap.density.programme import (
     by_cvxpy,
     constrained,
     effective_count,
-    warn,
+    warn_if_unsolved,
 )
 from meanmap.embeddings import Embedding
 from meanmap.frames import column_names, seen_columns
@@ -279,7 +279,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
             solution = chosen.solve(match, penalty)
         else:
             solution = constrained(match, chosen, epsilon)
-        return candidates, warn(solution), choice
+        return candidates, warn_if_unsolved(solution), choice
 
     def _simple(
         self,
