@@ -12,7 +12,6 @@ without constants, such as the trace kernel, where mass is not determined.
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +27,13 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
+    warn,
 )
 from meanmap.conditional.operator import ConditionalOperator, Functional, Side, Trust, as_embedding
 from meanmap.conditional.priors import fine_density_ratio
 from meanmap.conditional.selection import POSTERIOR_SCHEDULES
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embedding_of, row_blocks
+from meanmap.embeddings.element import move_atoms
 from meanmap.kernels import TensorProduct
 from meanmap.linalg import ConflictWarning, Spectrum
 from meanmap.rules import (
@@ -63,7 +64,7 @@ def one_prior(prior: Any, x: Side) -> Embedding:
         raise ValueError(
             f"expected one prior, got a batch of {len(prior)}; apply the rule to each of them."
         )
-    return prior.moved_to(x.space.kernel_, x.space.example_)
+    return move_atoms(prior, x.space.kernel_, x.space.example_)
 
 
 def prior_on_sample(conditional: ConditionalEmbedding, prior: Any) -> PriorOnSample:
@@ -342,12 +343,11 @@ class PosteriorOperator(ConditionalOperator):
                 "the posterior has no positive weight at all: prior and observation have nothing "
                 "in common. Widen the prior or the bandwidth, or raise the regularisation."
             ) from error
-        warnings.warn(
+        warn(
             f"prior and observation conflict in {int(cancelled.sum())} of {cancelled.size} "
             "queries: the posterior weights cancel, so their positive part is used. The training "
             "sample has hardly any point that suits both; draw more there, or widen the prior.",
             ConflictWarning,
-            stacklevel=6,
         )
         return xp.where(conflict[..., None], part, weights)
 
@@ -392,12 +392,11 @@ class CautiousPosterior(PosteriorOperator):
         if alone.any():
             alone = to_numpy(leverage > max(1.0, OUTLYING * self._usual_leverage))
         if alone.any():
-            warnings.warn(
+            warn(
                 f"prior and observation conflict in {int(alone.sum())} of {alone.size} queries: "
                 "the observation is far from what the prior predicts, and the answer is mostly "
                 "smoothing. Draw more training points that suit both, or widen the prior.",
                 ConflictWarning,
-                stacklevel=4,
             )
         return limited
 

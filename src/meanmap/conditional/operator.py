@@ -10,7 +10,6 @@ given `rest`, the weights of the target's marginal, adds what is missing of it,
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,11 +22,11 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
-    float_like,
     namespace,
     one_blas_thread,
     take,
     to_numpy,
+    warn,
 )
 from meanmap.embeddings import (
     Deferred,
@@ -323,13 +322,7 @@ class ConditionalOperator:
     def source_coordinates(self, prior: Any) -> Array:
         """A prior's coordinates in the source space (its atoms re-embedded where need be)."""
         prior = as_embedding(prior, self.source)
-        if prior._space is self.source:
-            coordinates = prior.coordinates
-        else:
-            like = self.source.example_
-            atoms = prior.atoms_for(self.source.kernel_, "the prior's atoms", like)
-            weights = asarray(prior.weights, float_like(like))
-            coordinates = self.source.mean_coordinates(atoms, weights)
+        coordinates = prior.in_space(self.source)
         mass = asarray(prior.mass, coordinates) if self.intercept else None
         return self.with_constant(coordinates, mass)
 
@@ -471,12 +464,11 @@ class Trust:
         far = self.outside(operator, points, features)
         if far is not None and far.any():
             back = "" if operator.rest is None else ", and returns to the marginal distribution"
-            warnings.warn(
+            warn(
                 f"{int(far.sum())} of {len(far)} query points lie outside the data: the answer "
                 f"there is extrapolated{back}. Training rows say little about it: the variance of "
                 "the answer is far larger than at training points, or hardly any weight is left.",
                 ConflictWarning,
-                stacklevel=5,
             )
 
 
