@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
+    warn,
 )
 from meanmap.conditional.selection import effective_size
 from meanmap.kernels import Kernel, as_kernel
@@ -209,23 +209,21 @@ class KernelMeanMatching(BaseEstimator):
 
     def _warn(self, found: WeightSolution) -> None:
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"the weights are {found.gap:.2g} from the best objective after {found.steps} "
                 "steps. Raise max_iter, or ridge.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         n = len(found.beta)
         if self.effective_size_ < min(max(FEW, SCARCE * n), MOST * n):
             left = self.distance_ / self.distance_before_
-            warnings.warn(
+            warn(
                 f"the {n} training rows with these weights say no more than about "
                 f"{self.effective_size_:.2g} rows of the test distribution would (largest weight "
                 f"{float(self.weights_.max()):.3g}; {left:.0%} of the distance between the samples "
                 "is left). A weighted estimate will be noisy, biased or both: look for training "
                 "rows where the test rows are, or lower ridge if you chose it.",
                 ConflictWarning,
-                stacklevel=3,
             )
 
     def weights(self, X: Any) -> Array:

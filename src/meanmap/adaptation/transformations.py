@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -24,7 +23,7 @@ from meanmap.adaptation.alignment import (
 )
 from meanmap.adaptation.matching import fit_host_space, require_targets, require_test_rows
 from meanmap.adaptation.programme import default_bound
-from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
+from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.pairs import read_target
 from meanmap.conditional.selection import effective_size
@@ -248,31 +247,28 @@ class LocationScaleShift(BaseEstimator):
 
     def _warn(self, found: Descent, n: int, m: int) -> None:
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"the search stopped after {found.steps} steps before it settled "
                 f"({found.status}). Raise max_iter (now {self.max_iter}), or regularization.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         noise = (1 / min(n, self.effective_size_) + 1 / m) ** 0.5
         if self.distance_ > max(FAR * self.distance_before_, UNLIKELY * noise):
-            warnings.warn(
+            warn(
                 "no change of location and scale makes the training rows look like the test rows: "
                 f"of a distance of {self.distance_before_:.3g} {self.distance_:.3g} is left, where "
                 f"chance would leave about {noise:.2g}. Look at X_new_ beside X_test before you "
                 "use it.",
                 ConflictWarning,
-                stacklevel=3,
             )
         few = max(RARE, 2 / m)
         if hasattr(self, "classes_") and (self.proportions_ < few).any():
             rare = [repr(c) for c in self.classes_[self.proportions_ < few].tolist()]
-            warnings.warn(
+            warn(
                 f"of class {', '.join(rare)} there are hardly any test rows "
                 f"({self.proportions_.min():.1%} of them): its scale and location rest on next to "
                 "nothing.",
                 ConflictWarning,
-                stacklevel=3,
             )
 
     def transform(self, X: Any, y: Any) -> Array:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
@@ -14,6 +13,7 @@ from typing import Any
 
 import meanmap
 from meanmap import experiments
+from meanmap.arrays import warn
 from meanmap.cli.formats import suggest_name
 from meanmap.cli.outputs import Outputs, figure_bytes, plain_values
 from meanmap.cli.screen import say
@@ -50,7 +50,7 @@ def run_experiments(
         except ImportError as error:
             if not some:
                 raise
-            warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+            warn(f"{name} is left out: {error}")
             yield name, None, str(error)
         else:
             yield name, found, ""

@@ -21,6 +21,7 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
+    warn,
 )
 from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
@@ -227,20 +228,18 @@ class HSICClustering(ClusterMixin, BaseEstimator):
 
     def _warn(self, best: Ascent, Z: np.ndarray, W: np.ndarray) -> None:
         if not best.converged:
-            warnings.warn(
+            warn(
                 f"points still change their labels after max_iter={self.max_iter} sweeps; the last "
                 f"one raised the objective from {best.history[-2]:.6g} to {best.history[-1]:.6g}. "
                 "Raise max_iter, or tol to stop at small gains.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         if self.normalized and self.label_kernel is None and (W <= 0).any():
             distinct = len(np.unique(Z, axis=0))
-            warnings.warn(
+            warn(
                 f"only {int((W > 0).sum())} of n_clusters={len(W)} labels are used: the number of "
                 f"distinct points is {distinct}. Ask for fewer clusters.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def predict(self, X: Any) -> Array:
