@@ -201,7 +201,7 @@ class Motion:
             space = Space(pair, PivotedCholesky()).fit(before)
         model = ConditionalEmbedding(
             space.kernel_, sample.kernel, regularization, (space, sample.space), centered
-        ).fit(before, after)
+        ).fit_checked(before, after)
         control = None
         if controls is not None:
             control = Control.of(space, sample, space.kernel_.kernels[1], controls[0])
