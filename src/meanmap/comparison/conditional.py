@@ -16,14 +16,13 @@ from meanmap.comparison.quadratic import Hadamard
 from meanmap.comparison.residuals import (
     Conditioned,
     Conditioning,
+    fit_regressors,
     given_regularization,
-    placed,
     settled,
     varies,
 )
 from meanmap.comparison.results import Gamma, Null, TestResult, describe
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, TensorProduct
 from meanmap.spaces import Space
 from meanmap.statistics.centring import centred
@@ -112,7 +111,7 @@ def conditional_independence_test(
     """
     checks.option(null, "null", NULLS)
     given = given_regularization(regularization)
-    draws, rng = how_many(n_permutations), generator(rng)
+    draws, rng = how_many(n_permutations), checks.random_generator(rng)
     named = [("X", X, kernel_x), ("Y", Y, kernel_y), ("Z", Z, kernel_z)]
     (kx, ky, kz), (X, Y, Z) = paired_samples(named, LEAST)
     kx, ky = settled(kx, X), settled(ky, Y)
@@ -120,7 +119,8 @@ def conditional_independence_test(
     conditioning = Conditioning.of(Z, kz, bases[2], chosen=kernel_z is not None)
     kernels = kx, ky, conditioning.kernel
     method, hypothesis = "Conditional independence test (KCI)", "X and Y are dependent given Z"
-    (_, alone), (space_y, rows_y) = placed(kx, X, bases[0]), placed(ky, Y, bases[1])
+    _, alone = fit_regressors(kx, X, bases[0])
+    space_y, rows_y = fit_regressors(ky, Y, bases[1])
     for name, rows in (("X", alone), ("Y", rows_y)):
         if not varies(rows):
             note = constant(name)
@@ -128,7 +128,7 @@ def conditional_independence_test(
     # beside Z, what is constant in X's kernel would be functions of Z alone
     beside = centred(kx, X) if bases[0] is None else kx
     pair = Pair.of(beside, conditioning.kernel, X, Z, widen=kernel_z is None)
-    space_x, rows_x = placed(pair.kernel, pair(X, Z), bases[0])
+    space_x, rows_x = fit_regressors(pair.kernel, pair(X, Z), bases[0])
     problem = Problem(conditioning, rows_x, rows_y, (alone, rows_y), given)
     statistic, found, sides = problem.solved(null, refit, draws, rng)
     for name, side in zip("XY", sides, strict=True):
@@ -342,7 +342,7 @@ def conditional_two_sample_test(
     """
     checks.option(null, "null", NULLS)
     given = given_regularization(regularization)
-    draws, rng = how_many(n_permutations), generator(rng)
+    draws, rng = how_many(n_permutations), checks.random_generator(rng)
     bases = both(basis)
     kernels, (X1, Y1), (X2, Y2) = paired_conditionals(X1, Y1, X2, Y2, kernel_x, kernel_y, LEAST)
     X, Y, n1, n2 = concatenate([X1, X2]), concatenate([Y1, Y2]), count(X1), count(X2)
@@ -350,12 +350,14 @@ def conditional_two_sample_test(
     kernels = conditioning.kernel, kernels[1]
     method, hypothesis = "Conditional two-sample test", "P(Y|X) differs between the samples"
     sizes = {"n₁": n1, "n₂": n2}
-    space_y, rows_y = placed(kernels[1], Y, bases[1])
+    space_y, rows_y = fit_regressors(kernels[1], Y, bases[1])
     if not varies(rows_y):
         return nothing_to_see(constant("Y"), kernels, method, hypothesis, sizes)
     g = np.repeat([0.5, -0.5], [n1, n2])[:, None]
     # multiplied by g, and so with its constant part
-    space_x, rows_x = placed(widened(kernels[0], kernel_x is None), X, bases[0], centred=False)
+    space_x, rows_x = fit_regressors(
+        widened(kernels[0], kernel_x is None), X, bases[0], centred=False
+    )
     problem = Problem(conditioning, rows_y, g * rows_x, (rows_y, g), given)
     statistic, found, sides = problem.solved(null, True, draws, rng)
     return TestResult(

@@ -12,10 +12,9 @@ from meanmap.arrays import Points, concatenate, count, in_kind, take, to_numpy
 from meanmap.comparison.conditional import LEAST, constant, nothing_to_see
 from meanmap.comparison.nulls import how_many
 from meanmap.comparison.quadratic import Hadamard
-from meanmap.comparison.residuals import Conditioning, given_regularization, placed, varies
+from meanmap.comparison.residuals import Conditioning, fit_regressors, given_regularization, varies
 from meanmap.comparison.results import TestResult, describe
 from meanmap.comparison.witness import Difference
-from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.statistics.conditional import paired_conditionals
 
@@ -142,7 +141,7 @@ def counterfactual_effect(
     """
     checks.option(null, "null", ("wild", "gamma", "simulation"))
     given = given_regularization(regularization)
-    draws, rng = how_many(n_permutations), generator(rng)
+    draws, rng = how_many(n_permutations), checks.random_generator(rng)
     bases = basis if isinstance(basis, tuple) else (basis, basis)
     (kx, ky), (X0, Y0), (X1, Y1) = paired_conditionals(
         X_control, Y_control, X_treated, Y_treated, kernel_x, kernel_y, LEAST
@@ -152,7 +151,7 @@ def counterfactual_effect(
     conditioning = Conditioning.of(X, kx, bases[0], chosen=kernel_x is not None)
     kernels = conditioning.kernel, ky
     sizes = {"controls": n0, "treated": n1}
-    phi = placed(ky, Y, bases[1])[1]
+    phi = fit_regressors(ky, Y, bases[1])[1]
     weights = control_weights(conditioning, phi, n0, given)
     a = np.concatenate([-weights, np.full(n1, 1 / n1)])
     treated = embed(like(Y1, X_treated), ky)

@@ -22,7 +22,6 @@ from meanmap.comparison.results import (
 )
 from meanmap.comparison.running import RunningIndependenceTest, in_sums
 from meanmap.comparison.witness import Dependence
-from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
@@ -135,7 +134,9 @@ def independence_test(
     checks.option(combine, "combine", nulls.COMBINATIONS)
     checks.option(estimator, "estimator", ("U", "V"))
     nulls.one_sided(sequential, alternative)
-    draws, rng, memory = nulls.how_many(n_permutations), generator(rng), memory_limit(max_memory)
+    draws = nulls.how_many(n_permutations)
+    rng = checks.random_generator(rng)
+    memory = memory_limit(max_memory)
     if null in ("gamma", "spectral"):
         unused = {"block_length": block_length, "groups": groups, "n_bins": n_bins}
         nulls.refuse(unused, f'null="{null}"')

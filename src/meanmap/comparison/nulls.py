@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,8 @@ from meanmap.arrays import Points, count
 from meanmap.comparison.results import TIE, Draws, Gamma, Null
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
-from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
+from meanmap.spaces import Basis, PivotedCholesky
+from meanmap.spaces.space import fit_space_quietly
 from meanmap.statistics.centring import Centred
 
 COMBINATIONS = ("max", "fuse", "min-p")
@@ -160,9 +160,7 @@ def eigenvalues(kernel: Kernel, points: Points, basis: Basis | None) -> np.ndarr
     n = count(points)
     if basis is None:
         kernel, basis = Centred.at_mean(kernel, points), PivotedCholesky(tol=SMALLEST)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        psi = Space(kernel, basis).place(kernel, points, np.full(n, 1 / n))
+    _, psi = fit_space_quietly(kernel, basis, points)
     psi = psi - psi.mean(axis=0)
     values = Spectrum.of(psi.T @ psi / n).values[::-1]
     return np.maximum(values, 0.0)

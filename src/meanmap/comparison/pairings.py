@@ -8,14 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Points, count, for_each_thread, one_blas_thread, take
+from meanmap.arrays import (
+    Points,
+    count,
+    for_each_thread,
+    on_accelerator,
+    one_blas_thread,
+    take,
+)
 from meanmap.comparison import shifts
 from meanmap.comparison.nulls import Source
 from meanmap.comparison.results import product_scale
 from meanmap.kernels import Kernel
 from meanmap.progress import progress_bar
 from meanmap.statistics import dependence
-from meanmap.statistics.tiles import Buffers, Family, Sums, for_each_tile
+from meanmap.statistics.tiles import Buffers, Family, KeptFamily, Sums, for_each_tile
+
+KEPT = 1024  # rows up to which Gram matrices are kept, 8 MiB each, for one round after the other
 
 
 class Shifts(Source):
@@ -32,16 +41,21 @@ class Shifts(Source):
         order: Callable[[np.random.Generator], shifts.Rows],
         rng: np.random.Generator,
     ) -> None:
-        self._families, self._X, self._Y, self._estimator = families, X, Y, estimator
-        self._order = order
-        self._rows = order(rng)
+        self._estimator, self._order, self._rows = estimator, order, order(rng)
+        self._families: tuple[Any, Any] = families
+        self._X, self._Y = X, Y
+        self._roundings = tuple(roundings(family) for family in families)
         self._first: np.ndarray | None = None
+        n = count(X)
+        if n <= KEPT and not on_accelerator(X):  # every round is then a matter of indices
+            self._families = KeptFamily(families[0], X), KeptFamily(families[1], Y)
+            self._X = self._Y = np.arange(n)
 
     def _round(self, rows: shifts.Rows) -> np.ndarray:
         sums = shifts.shifted_sums(
             self._families, self._X, self._Y, self._rows, rows, self.progress
         )
-        x, y = (roundings(family) for family in self._families)
+        x, y = self._roundings
         self.scales = product_scale((sums.x[:, None], sums.y), (x[:, None], y)).ravel()
         return sums.hsic(self._estimator).reshape(-1, self._rows.bins)
 

@@ -274,12 +274,9 @@ def _read_there(
 
 def _skew(tile: np.ndarray, out: np.ndarray, start: int) -> None:
     """out[i, d] = tile[i, start + i + d], wrapped around."""
-    width, kept = tile.shape[1], out.shape[1]
-    for i in range(len(tile)):
-        at = start + i
-        head = min(kept, width - at)
-        out[i, :head] = tile[i, at : at + head]
-        out[i, head:] = tile[i, : kept - head]
+    twice = np.concatenate([tile, tile], axis=1)[:, start:]
+    row, column = twice.strides
+    out[:] = np.lib.stride_tricks.as_strided(twice, out.shape, (row + column, column))
 
 
 def _correlate(pieces: list[np.ndarray], spectrum: np.ndarray, symmetric: bool) -> None:

@@ -23,9 +23,9 @@ from meanmap.comparison.results import (
 )
 from meanmap.comparison.running import RunningTwoSampleTest, in_sums
 from meanmap.comparison.witness import Difference
-from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
-from meanmap.spaces import Basis, Space
+from meanmap.spaces import Basis
+from meanmap.spaces.space import fit_space_moments
 from meanmap.statistics import distance
 from meanmap.statistics.centring import Centred, near_origin
 from meanmap.statistics.gates import constant_notes, two_samples
@@ -132,7 +132,9 @@ def two_sample_test(
     checks.option(combine, "combine", nulls.COMBINATIONS)
     checks.option(estimator, "estimator", distance.ESTIMATORS)
     nulls.one_sided(sequential, alternative)
-    draws, rng, memory = nulls.how_many(n_permutations), generator(rng), memory_limit(max_memory)
+    draws = nulls.how_many(n_permutations)
+    rng = checks.random_generator(rng)
+    memory = memory_limit(max_memory)
     averaged = estimator not in ("U", "V")
     if averaged and null not in ("permutation", "normal"):
         raise ValueError(
@@ -259,8 +261,8 @@ def _source(
     kind = "block permutation" if null == "block" else "permutation"
     if basis is not None:
         n = count(pooled)
-        space = Space(kernels[0], basis)
-        space.place_moments(kernels[0], pooled, np.full(n, 1 / n), np.ones((n, 1)))
+        weights, ones = np.full(n, 1 / n), np.ones((n, 1))
+        space, _, _ = fit_space_moments(kernels[0], basis, pooled, weights, ones)
         gram = bins.BinnedGram.in_coordinates(space, pooled, layout).centred(layout)
     elif layout.bins > bins.MOST and null != "wild":
         return StreamedExchange(family, pooled, layout, estimator, kind, memory, progress)

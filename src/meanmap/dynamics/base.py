@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from itertools import product
 from typing import Any, ClassVar, Self
@@ -12,29 +11,27 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, namespace, one_blas_thread, take, to_library
+from meanmap.arrays import Array, Points, namespace, one_blas_thread, take, to_library
 from meanmap.conditional.pairs import alike
 from meanmap.dynamics.model import Model, Passage, warn_of_far
 from meanmap.dynamics.motion import Belief
 from meanmap.dynamics.sequences import (
     Sequences,
     Steps,
-    enough,
-    listed,
-    only_rotations,
-    padded,
-    read,
-    same_lengths,
+    read_sequences,
+    require_rotations,
+    require_same_lengths,
+    require_transition,
 )
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, read_steps
 from meanmap.dynamics.validation import (
     Contest,
-    checked_grid,
+    choose_settings,
     kernel_candidates,
     number_of_folds,
-    validated,
+    read_grid,
 )
 from meanmap.embeddings import Embedding, FactoredWeights
 from meanmap.embeddings.values import each_part
@@ -88,7 +85,7 @@ class StateFilter(BaseEstimator):
         number_of_folds(self.validation)
         training, kernels = self._training(states, observations, controls)
         settings = self._settings()
-        grid = checked_grid(self.grid, ["state", "observation", *settings])
+        grid = read_grid(self.grid, ["state", "observation", *settings])
         self._check_initial(kernels[0], training.states.points)
         candidates = (
             kernel_candidates(self.kernel_state, kernels[0], grid.get("state")),
@@ -97,7 +94,7 @@ class StateFilter(BaseEstimator):
         for name, values in grid.items():
             if name in settings:
                 settings[name] = [open_setting(v, f"grid[{name!r}]", [])[0] for v in values]
-        found = validated(
+        found = choose_settings(
             self.validation,
             training,
             candidates,
@@ -160,17 +157,17 @@ class StateFilter(BaseEstimator):
         """Everything through the gate; `kernels` and points `like` these come from a fit before."""
         if kernels is None:
             kernels = self.kernel_state, self.kernel_observation, self.kernel_control
-        s, kernel_state = read(states, kernels[0], "states", like[0])
-        o, kernel_observation = read(observations, kernels[1], "observations", like[1])
+        s, kernel_state = read_sequences(states, kernels[0], "states", like[0])
+        o, kernel_observation = read_sequences(observations, kernels[1], "observations", like[1])
         named = [("states", s), ("observations", o)]
         c = None
         if controls is not None:
-            rows, kernel = read(controls, kernels[2], "controls", like[2])
+            rows, kernel = read_sequences(controls, kernels[2], "controls", like[2])
             named.append(("controls", rows))
             c = rows, kernel
-        same_lengths(named)
-        enough(s, "states")
-        only_rotations(s.points, kernel_state, "states")
+        require_same_lengths(named)
+        require_transition(s, "states")
+        require_rotations(s.points, kernel_state, "states")
         left, right = alike(s.points, o.points)
         s = Sequences(left, s.lengths, s.single)
         o = Sequences(right, o.lengths, o.single)
@@ -244,7 +241,7 @@ class StateFilter(BaseEstimator):
                 'they happened under. Use transfer="two-step" with controls.'
             )
         transfer = transfer or ("one-step" if given is None else "two-step")
-        smoothed = self._model.smoothed(passage, steps.lengths, given, transfer)
+        smoothed = self._model.smooth(passage, steps.lengths, given, transfer)
         return smoothed.track("smoothed", steps.lengths, steps.single)
 
     def predict(
@@ -284,7 +281,7 @@ class StateFilter(BaseEstimator):
             now = None
             if given is not None:
                 rows = np.broadcast_to(np.arange(length)[None, :] + k, (b, length))
-                now = each_part(take_rows(given, rows), flattened)
+                now = each_part(take_rows(given, rows), flatten_steps)
             belief = self._model.advance(belief, self._model.motion.source(belief.coordinates, now))
         found = Passage(self._model.sample, True, 1, None)
         found.add(belief, None)
@@ -299,8 +296,7 @@ class StateFilter(BaseEstimator):
         None is what the parameter `initial` says.
         """
         check_is_fitted(self)
-        # a copy: what is fitted later does not reach into a stream that has begun
-        return Stream(copy(self), self._prior(self._model, prior))
+        return Stream(type(self).__name__, self._model, self._prior(self._model, prior))
 
     # --- input --------------------------------------------------------------------------------
 
@@ -310,67 +306,10 @@ class StateFilter(BaseEstimator):
         check_is_fitted(self)
         with one_blas_thread():
             steps = read_steps(self._model.observations, observations)
-        given = self._controls(controls, steps, ahead)
+        given = self._model.control_gate.read_sequences(controls, steps.lengths, ahead)
         warn_of_far(steps.support, stacklevel=4)
         passage = self._model.run(steps, given, self._prior(self._model), keep)
         return steps, passage, given
-
-    def _controls(self, controls: Any, steps: Steps, ahead: int) -> Any:
-        """Controls as an array (b, rows, …), or None."""
-        if self._control is None:
-            if controls is not None:
-                raise ValueError("controls: the filter was fitted without any. Fit it with them.")
-            return None
-        if controls is None:
-            raise ValueError(
-                "controls: the filter was fitted with controls and needs them here too, a row for "
-                "every step."
-            )
-        kernel = self._control
-        raw, single = listed(controls, kernel, "controls", self._model.motion.controls_like)
-        if len(raw) != len(steps.lengths):
-            raise ValueError(
-                f"controls holds {len(raw)} sequences and observations {len(steps.lengths)}."
-            )
-        rows = []
-        for i, (part, length) in enumerate(zip(raw, steps.lengths, strict=True)):
-            name = "controls" if single else f"controls[{i}]"
-            points = kernel.check(part, name, self._model.motion.controls_like, "the training data")
-            if count(points) < length + ahead:
-                raise ValueError(
-                    f"{name}: expected {length + ahead} rows, one a step, got {count(points)}. Row "
-                    "t acts between step t and step t + 1."
-                )
-            rows.append(points)
-        return padded(rows, max(count(row) for row in rows))
-
-    def _one_control(self, control: Any, first: bool) -> Points | None:
-        """The control of one live step."""
-        if self._control is None:
-            if control is not None:
-                raise ValueError("control: the filter was fitted without any. Fit it with them.")
-            return None
-        if first:
-            return None  # nothing lies before the first step
-        if control is None:
-            raise ValueError("control: the filter was fitted with controls; pass the last one.")
-        return self._control.rows(control, self._model.motion.controls_like, "control")[0]
-
-    def _forecast(
-        self, belief: Belief | None, prior: Belief | None, steps: int, controls: Any
-    ) -> Track:
-        """What a stream expects of the next steps."""
-        ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
-        model, given, now = self._model, None, None
-        if belief is None:
-            belief = model.sample.marginal if prior is None else prior
-            now = None if model.begins_before else belief
-        if self._control is not None or controls is not None:
-            nothing = np.zeros((1, 0))
-            there = Steps(nothing, np.zeros((1, 0), dtype=bool), nothing, (0,), True)
-            given = self._controls(controls, there, ahead)
-        found = model.forecast(belief, ahead, given, now)
-        return found.track("predicted", (ahead,), True)
 
     def _check_initial(self, kernel: Kernel, states: Points) -> None:
         """Refuse a first belief that no stream could begin with."""
@@ -405,7 +344,7 @@ def _flat_weights(passage: Passage, total: int) -> Any:
     return namespace(weights).reshape(weights, (total, -1))
 
 
-def flattened(part: Array) -> Array:
+def flatten_steps(part: Array) -> Array:
     """(b, steps, …) as rows."""
     return namespace(part).reshape(part, (part.shape[0] * part.shape[1], *part.shape[2:]))
 

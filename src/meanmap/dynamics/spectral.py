@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -11,23 +10,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import float_like, namespace, one_blas_thread, take, to_numpy
-from meanmap.conditional.pairs import placed
 from meanmap.dynamics.base import ORIGINS, open_setting
 from meanmap.dynamics.model import Passage, warn_of_far
-from meanmap.dynamics.motion import Belief, Sample
-from meanmap.dynamics.observable import Moments, SpectralModel, middles
-from meanmap.dynamics.sequences import Sequences, Steps, read
+from meanmap.dynamics.motion import Sample
+from meanmap.dynamics.observable import SpectralModel, WindowMoments, middles
+from meanmap.dynamics.sequences import Sequences, Steps, read_sequences
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
-from meanmap.dynamics.training import Training, compared, read_steps, steps_of
+from meanmap.dynamics.training import Training, comparison_values, read_steps, steps_of
 from meanmap.dynamics.validation import (
-    checked_grid,
+    choose_settings,
     kernel_candidates,
     number_of_folds,
-    validated,
+    read_grid,
 )
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
+from meanmap.spaces.space import fit_space
 
 # what validation tries
 FACTORS = [0.25, 0.5, 1.0, 2.0]  # multiples of the median bandwidth
@@ -145,12 +144,12 @@ class SpectralFilter(BaseEstimator):
         y : ignored
         """
         number_of_folds(self.validation)
-        o, kernel = read(observations, self.kernel, "observations")
+        o, kernel = read_sequences(observations, self.kernel, "observations")
         training = Training(o, o, None)  # what is filtered is what is observed
         settings, factors = self._settings()
         middles(o.lengths, max(settings["window"]))
         kernels = kernel_candidates(self.kernel, kernel, factors)
-        found = validated(
+        found = choose_settings(
             self.validation,
             training,
             (kernels,),
@@ -170,7 +169,7 @@ class SpectralFilter(BaseEstimator):
         sample = self._sample(o, chosen["kernel"])
         N = chosen["n_states"]
         most = max(STATES) if isinstance(N, str) else N
-        moments = Moments.of(sample, o.lengths, chosen["window"], most)
+        moments = WindowMoments.of(sample, o.lengths, chosen["window"], most)
         if N == "auto":
             N = moments.likely_states()
         elif self.n_states == "auto":
@@ -202,7 +201,7 @@ class SpectralFilter(BaseEstimator):
             "n_states": _state_candidates(self.n_states),
             "regularization": lambdas,
         }
-        grid = checked_grid(self.grid, ["observation", *settings])
+        grid = read_grid(self.grid, ["observation", *settings])
         settings |= {name: list(grid[name]) for name in settings if name in grid}
         for value in settings["window"]:
             checks.whole(value, "grid['window']", 1, least)
@@ -212,7 +211,7 @@ class SpectralFilter(BaseEstimator):
 
     def _sample(self, o: Sequences, kernel: Kernel) -> Sample:
         w = checks.weights(None, o.points, float_like(o.points))
-        space, psi = placed(kernel.resolve(o.points, w), self.basis, o.points, w)
+        space, psi = fit_space(kernel.resolve(o.points, w), self.basis, o.points, w)
         return Sample(space, o.points, psi)
 
     def _trial(
@@ -221,7 +220,7 @@ class SpectralFilter(BaseEstimator):
         """Errors of predicting each next observation of the other half, for all settings."""
         o = test.observations
         sample = self._sample(train.observations, kernel)
-        values, truth = compared(train, test, kernel)
+        values, truth = comparison_values(train, test, kernel)
         rows = [slice(end - n, end) for end, n in zip(o.ends, o.lengths, strict=True)]
         parts = [(take(o.points, at), np.ones(at.stop - at.start, dtype=bool)) for at in rows]
         steps = steps_of(sample.space, parts, o.single)
@@ -231,7 +230,7 @@ class SpectralFilter(BaseEstimator):
         spectrum: Spectrum | None = None
         errors = np.full((len(settings["window"]), K, L), np.inf)
         for i, window in enumerate(settings["window"]):
-            moments = Moments.of(sample, train.observations.lengths, window, max(sizes))
+            moments = WindowMoments.of(sample, train.observations.lengths, window, max(sizes))
             spectrum = Spectrum.of(moments.seen.T @ moments.seen / len(moments.middle))
             inverses = [spectrum.inverse(spectrum.sufficient(value)) for value in lambdas]
             features = xp.concat([steps.features @ inverse for inverse in inverses])
@@ -311,29 +310,13 @@ class SpectralFilter(BaseEstimator):
     def start(self) -> Stream:
         """Begin a live stream: `.step(o)` takes one observation and tells of the next."""
         check_is_fitted(self)
-        # a copy: what is fitted later does not reach into a stream that has begun
-        return Stream(cast(Any, copy(self)), None)
+        return Stream(type(self).__name__, self._model, None)
 
     def _filtered(self, observations: Any) -> tuple[Steps, Passage]:
         check_is_fitted(self)
         steps = read_steps(self._model.observations, observations)
         warn_of_far(steps.support, stacklevel=4)
         return steps, self._model.run(steps)
-
-    # --- what a stream asks -------------------------------------------------------------------
-
-    def _one_control(self, control: Any, first: bool) -> None:
-        if control is not None:
-            raise ValueError("control: a SpectralFilter knows no controls.")
-
-    def _forecast(
-        self, belief: Belief | None, prior: Belief | None, steps: int, controls: Any
-    ) -> Track:
-        """What a stream expects of the next observations."""
-        ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
-        self._one_control(controls, False)
-        b = self._model.start[None, :] if belief is None else belief.weights.vector
-        return self._model.forecast(b, ahead).track("predicted", (ahead,), True)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")

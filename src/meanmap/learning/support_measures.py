@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, in_kind, is_array, is_floating, take, to_float, to_numpy
-from meanmap.conditional.pairs import placed
 from meanmap.learning.bags import OnBags
+from meanmap.spaces.space import fit_space
 
 
 class SupportMeasures(OnBags):
@@ -42,7 +42,7 @@ class SupportMeasures(OnBags):
             machine.set_params(kernel="precomputed").fit(gram, y, sample_weight=weights)
         else:
             kernel = kernel.resolve(examples, w)
-            space, coordinates = placed(kernel, self.basis, examples, w)
+            space, coordinates = fit_space(kernel, self.basis, examples, w)
             machine.set_params(kernel="linear").fit(coordinates, y, sample_weight=weights)
         # nothing is kept before everything has worked
         self._remember(kernel, bags, point_space, shown)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from meanmap import decoding, plots
+from meanmap import checks, decoding, plots
 from meanmap.arrays import Array, float_like, in_kind, is_array, to_numpy
-from meanmap.decoding import quantiles, sampling
+from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding
 from meanmap.likelihood_free.shapes import Shape
 
@@ -43,39 +44,33 @@ class Posterior(Embedding):
     _asked: Any = None  # an empty array of the kind that answers are in; None is NumPy's
 
     @classmethod
-    def of(cls, embedding: Embedding, names: tuple[str, ...], shape: Shape) -> Posterior:
-        """An embedding of parameters as a posterior."""
-        coordinates = embedding._coordinates if embedding._by_coordinates else None
-        space, kernel = embedding._space, embedding.kernel
-        made = cls(space, kernel, embedding._atoms, embedding._weights, coordinates)
-        return made._dressed(names, shape)
+    def of(
+        cls, embedding: Embedding, names: tuple[str, ...], shape: Shape, asked: Any = None
+    ) -> Posterior:
+        """An embedding of parameters as a posterior, which answers in the kind of array `asked`."""
+        made = cls.__new__(cls)
+        vars(made).update(vars(embedding))  # the same element, whatever it is made of
+        foreign = is_array(asked) and not isinstance(asked, np.ndarray)
+        return made._describe(names, shape, float_like(asked) if foreign else None)
 
-    def _dressed(self, names: tuple[str, ...], shape: Shape) -> Self:
-        self.names, self._shape = names, shape
+    def _describe(self, names: tuple[str, ...], shape: Shape, asked: Any) -> Self:
+        self.names, self._shape, self._asked = names, shape, asked
         return self
 
     def _like(self, weights: Any, coordinates: Any) -> Self:
-        found = super()._like(weights, coordinates)._dressed(self.names, self._shape)
-        return found._answering(self._asked)
-
-    def _answering(self, asked: Any) -> Self:
-        """The same, with answers in the kind of array that the observation was."""
-        foreign = is_array(asked) and not isinstance(asked, np.ndarray)
-        self._asked = float_like(asked) if foreign else None
-        return self
+        found = super()._like(weights, coordinates)
+        return found._describe(self.names, self._shape, self._asked)
 
     def __getitem__(self, index: Any) -> Self:
         rows = np.atleast_1d(np.arange(len(self))[index])
-        found = super().__getitem__(index)._dressed(self.names, self._shape[rows])
-        return found._answering(self._asked)
+        found = super().__getitem__(index)
+        return found._describe(self.names, self._shape[rows], self._asked)
 
     def named(self, names: tuple[str, ...]) -> Self:
         """The same with other names for its columns."""
         if len(names) != len(self.names):
             raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")
-        coordinates = self._coordinates if self._by_coordinates else None
-        found = super()._like(self._weights, coordinates)._dressed(tuple(names), self._shape)
-        return found._answering(self._asked)
+        return copy(self)._describe(tuple(names), self._shape, self._asked)
 
     # --- the distribution ---------------------------------------------------------------------
 
@@ -133,7 +128,7 @@ class Posterior(Embedding):
         return in_kind(self._draws(n, rng), self._asked)
 
     def _draws(self, n: int, rng: Any) -> np.ndarray:
-        n, random = sampling.whole(n), sampling.generator(rng)
+        n, random = checks.whole(n), checks.random_generator(rng)
         found = [self._shape.sample(i, n, random) for i in range(len(self._shape))]
         return np.stack(found) if self.is_batch else found[0]
 

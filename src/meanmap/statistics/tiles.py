@@ -38,7 +38,8 @@ from meanmap.arrays import (
 )
 from meanmap.kernels import Kernel
 from meanmap.progress import progress_bar
-from meanmap.spaces import Basis, Space
+from meanmap.spaces import Basis
+from meanmap.spaces.space import fit_space
 
 MOST_SQUARINGS = 10
 ROUNDINGS = 64  # epsilons of a kernel's mean size that an element of its Gram matrix may be off by
@@ -123,6 +124,33 @@ class Family:
     def diagonals(self, points: Points) -> np.ndarray:
         """k(x, x) of every point, a row a kernel."""
         return np.stack([diagonal_of(k, points) for k in self.kernels])
+
+
+class KeptFamily:
+    """The Gram matrices of a family on one sample, whose points are then told by their numbers."""
+
+    def __init__(self, family: Family, points: Points) -> None:
+        n = count(points)
+        self._grams = np.empty((len(family), n, n))
+        for i, tile in family.against(points)(points, slice(0, n), None):
+            self._grams[i] = tile
+        self._diagonals = family.diagonals(points)
+
+    def __len__(self) -> int:
+        return len(self._grams)
+
+    def against(self, B: np.ndarray) -> Tiles:
+        """As that of a family, for rows and columns by number."""
+
+        def tiles(A: np.ndarray, columns: Any, buffer: Any) -> Iterator[tuple[int, Array]]:
+            for i, gram in enumerate(self._grams):
+                yield i, gram[A[:, None], B[columns]]
+
+        return tiles
+
+    def diagonals(self, points: np.ndarray) -> np.ndarray:
+        """k(x, x) of the points with these numbers, a row a kernel."""
+        return self._diagonals[:, points]
 
 
 def diagonal_of(kernel: Kernel, points: Points) -> np.ndarray:
@@ -369,9 +397,8 @@ def gram_moments(
     kernel: Kernel, points: Points, a: np.ndarray, basis: Basis | None = None
 ) -> GramMoments:
     """One pass over a Gram matrix, exact or in coordinates, for weights `a` of total 0."""
-    n = count(points)
     if basis is not None:
-        psi = Space(kernel, basis).place(kernel, points, np.full(n, 1 / n))
+        _, psi = fit_space(kernel, basis, points)
         psi, rounding = about_mean(psi)
         squares, mean = float(np.sum((psi.T @ psi) ** 2)), a @ psi
         rows, diagonal = psi @ psi.sum(axis=0), np.sum(psi * psi, axis=1)
