@@ -10,9 +10,9 @@ from meanmap import checks
 from meanmap.arrays import is_array
 from meanmap.frames import is_frame
 from meanmap.kernels.algebra import TensorProduct
-from meanmap.kernels.custom import Function, ScikitLearn, is_scikit_learn
 from meanmap.kernels.discrete import Delta
 from meanmap.kernels.domains.columns import Columns, all_numbers
+from meanmap.kernels.domains.custom import Function, ScikitLearn, is_scikit_learn
 from meanmap.kernels.domains.matrices import Trace
 from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.vectors import Gaussian

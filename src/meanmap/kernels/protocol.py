@@ -213,25 +213,17 @@ class Kernel(BaseEstimator):
         """Whether points are vectors, rows of a 2-D array of numbers."""
         return self.domain == "vectors"
 
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        """The kernels that this one is made of."""
-        return ()
+    #: The kernels that this one is made of.
+    parts: tuple[Kernel, ...] = ()
 
-    @property
-    def factors(self) -> tuple[Kernel, ...]:
-        """The kernels of a product over variables, whose points are tuples; else none."""
-        return ()
+    #: The kernels of a product over variables, whose points are tuples; else none.
+    factors: tuple[Kernel, ...] = ()
 
-    @property
-    def point_kernel(self) -> Kernel | None:
-        """The kernel between the points of a bag; None where points are not bags."""
-        return None
+    #: The kernel between the points of a bag; None where points are not bags.
+    point_kernel: Kernel | None = None
 
-    @property
-    def between_embeddings(self) -> Kernel | None:
-        """The kernel that compares embeddings of bags, as vectors in some coordinates, or None."""
-        return None
+    #: The kernel that compares embeddings of bags, as vectors in some coordinates, or None.
+    between_embeddings: Kernel | None = None
 
     @property
     def core(self) -> Kernel:
