@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from meanmap import Compression, compress, embed, mmd
-from meanmap.decoding import thinning
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, NGrams, Precomputed
+from meanmap.statistics import thinning
 
 matplotlib.use("Agg")
 
