@@ -32,7 +32,7 @@ from meanmap.conditional.fitting import (
     fit_pairs,
 )
 from meanmap.conditional.operator import ConditionalOperator, Side
-from meanmap.conditional.pairs import Pairs, read_pairs, reference_kernel
+from meanmap.conditional.pairs import Pairs, read_pairs
 from meanmap.conditional.selection import (
     SCHEDULES,
     LeaveOneOut,
@@ -45,12 +45,13 @@ from meanmap.conditional.streaming import ConditionalStream
 from meanmap.embeddings import Embedding, JointEmbedding
 from meanmap.frames import in_order, remember_columns, seen_columns
 from meanmap.kernels import as_kernel, as_target
+from meanmap.kernels.defaults import reference_kernel
 from meanmap.kernels.protocol import same_value
 from meanmap.linalg import Spectrum
 from meanmap.rules import bayes_method
 from meanmap.spaces.space import fit_space
-from meanmap.streams.chunks import Chunks, answered, is_chunked
-from meanmap.streams.sums import raw_total, require_same_space, seen_of
+from meanmap.streams.chunks import Chunks, answer_chunks, is_chunked
+from meanmap.streams.sums import raw_total, require_same_space, summarize_rows
 
 
 class ConditionalEmbedding(RegressorMixin, BaseEstimator):
@@ -183,7 +184,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
             return self
         X = self._counted(X)
         spaces = self.space_x_, self.space_y_
-        batch = seen_of(X, Y, sample_weight, *spaces, self.kernel_y, stream.batches)
+        batch = summarize_rows(X, Y, sample_weight, *spaces, self.kernel_y, stream.batches)
         self._take_stream(stream + batch)
         return self
 
@@ -258,7 +259,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         """
         if is_chunked(X):
             example = self._means(take(self.sides()[0].points, slice(0, 1)))
-            return answered(X, self.predict, example)
+            return answer_chunks(X, self.predict, example)
         return self._means(self._counted(X))
 
     def _means(self, X: Any) -> Array:

@@ -232,7 +232,7 @@ def labels(y: Any) -> np.ndarray:
             "class for every bag."
         )
     y = column_or_1d(hosted(y), warn=True)
-    missing = np.flatnonzero(checks._missing(y))
+    missing = np.flatnonzero(checks.missing_rows(y))
     if len(missing):
         raise ValueError(
             f"Input y contains NaN: {len(missing)} of {len(y)} bags have no class (the first is "

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy, warn
 from meanmap.embeddings import Embedding, embed
-from meanmap.frames import column_order, reordered
+from meanmap.frames import column_order, reorder_columns
 from meanmap.likelihood_free.posteriors import PosteriorModel
 from meanmap.likelihood_free.priors import Prior, in_box, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
@@ -410,7 +410,9 @@ class KernelABC(BaseEstimator):
         draws = prior.sample(n, self._simulations.seeds.generator(OTHER))
         mine = self.names_
         if prior.names is not None and self._named:
-            draws = reordered(draws, column_order(mine, prior.names, "prior", "the first prior"))
+            draws = reorder_columns(
+                draws, column_order(mine, prior.names, "prior", "the first prior")
+            )
         return draws
 
     # --- trust --------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_array, take, to_numpy
-from meanmap.conditional.pairs import looks_like_classes
 from meanmap.frames import is_frame
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
+from meanmap.kernels.defaults import looks_like_classes
 from meanmap.linalg import column_moments
 from meanmap.statistics.gates import enough
 from meanmap.statistics.tiles import on_host
@@ -300,7 +300,7 @@ def read_targets(
     others = values[:0]
     if y_test is not None:
         found = flat(y_test, "y_test", sizes[1], "test")
-        known = ~checks._missing(found)
+        known = ~checks.missing_rows(found)
         labelled = np.flatnonzero(known[rows[1]])
         found = found[rows[1]][labelled]
         if len(found):

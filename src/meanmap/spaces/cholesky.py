@@ -41,7 +41,7 @@ from meanmap.arrays import (
     spans,
     take,
     to_numpy,
-    transposed,
+    transpose,
     warn,
 )
 from meanmap.kernels import Kernel
@@ -179,7 +179,7 @@ class Pivots(Coordinates):
         # L⁻¹ Σ wᵢ k(P, xᵢ): one solve for the sum instead of one for each point
         blocks = spans(count(points), max(1, 4 * TILE // max(self.rank, 1)))
         parts = [weights[..., i] @ self._compare(take(points, i), ALL, None) for i in blocks]
-        return transposed(solve_triangular(self.factor, transposed(sum(parts[1:], parts[0]))))
+        return transpose(solve_triangular(self.factor, transpose(sum(parts[1:], parts[0]))))
 
 
 @dataclass(frozen=True)
