@@ -517,7 +517,7 @@ def test_projections_are_certified(rng: np.random.Generator) -> None:
     X = rng.normal(size=(500, 2))
     e = embed(X, weights=signed(rng, 3, 500))
     p = e.project()
-    rows, m = e._placed()
+    rows, m = e._rows_and_targets()
     for i in range(3):
         assert projection.gap(rows, m[i], p.weights[i]) < 1e-10
     clipped = np.maximum(e.weights, 0)

@@ -7,6 +7,7 @@ Everything else asks for `namespace(x)` and writes the array API standard. What 
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -25,6 +27,7 @@ from threadpoolctl import ThreadpoolController
 Array = Any  # an array of any supported library
 Points = Any  # an array of rows, or a tuple of them
 
+_HERE = str(Path(__file__).parent) + os.sep
 _NUMPY = array_api_compat.array_namespace(np.empty(0))
 
 HOSTS = {"cpu"}  # kinds of devices whose memory NumPy shares
@@ -175,6 +178,14 @@ def to_float(array: Array) -> Array:
     return array
 
 
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of whoever called this package, however deep inside it we are."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 class PrecisionWarning(RuntimeWarning):
     """An array library is set to multiply with fewer digits than its arrays hold."""
 
@@ -198,11 +209,10 @@ def _expect_full_products(array: Array) -> None:
     else:
         return
     if cut:
-        warnings.warn(
+        warn(
             "float32 arrays are multiplied in TensorFloat-32 as this library is set up: three "
             f"digits, too few for kernels. Call {remedy}, or pass float64.",
             PrecisionWarning,
-            stacklevel=3,
         )
 
 
@@ -363,11 +373,10 @@ def in_blocks(work: Callable[[int], Answer], size: int) -> Answer:
         # outside the handler, whose traceback would keep the tiles alive
         _release()
         size //= 2
-        warnings.warn(
+        warn(
             f"the device ran out of memory ({text}); going on with blocks of {size} rows, which "
             "are slower. Free some of its memory, or pass fewer rows at a time.",
             MemoryWarning,
-            stacklevel=3,
         )
 
 

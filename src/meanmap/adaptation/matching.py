@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from typing import Any, Self
 
@@ -28,9 +27,10 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
+    warn,
 )
 from meanmap.conditional.selection import effective_size
-from meanmap.kernels import Gaussian, Kernel, as_kernel
+from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
@@ -209,23 +209,21 @@ class KernelMeanMatching(BaseEstimator):
 
     def _warn(self, found: Solution) -> None:
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"the weights are {found.gap:.2g} from the best objective after {found.steps} "
                 "steps. Raise max_iter, or ridge.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         n = len(found.beta)
         if self.effective_size_ < min(max(FEW, SCARCE * n), MOST * n):
             left = self.distance_ / self.distance_before_
-            warnings.warn(
+            warn(
                 f"the {n} training rows with these weights say no more than about "
                 f"{self.effective_size_:.2g} rows of the test distribution would (largest weight "
                 f"{float(self.weights_.max()):.3g}; {left:.0%} of the distance between the samples "
                 "is left). A weighted estimate will be noisy, biased or both: look for training "
                 "rows where the test rows are, or lower ridge if you chose it.",
                 ConflictWarning,
-                stacklevel=3,
             )
 
     def weights(self, X: Any) -> Array:
@@ -321,7 +319,7 @@ def search(
         rng.shuffle(fold)
     both = concatenate([train, test])
     candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
-    if free and isinstance(kernel, Gaussian):
+    if free and kernel.radial:
         candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
     table = []
     for factor, candidate in candidates:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ from meanmap import checks, plots
 from meanmap.adaptation.matching import RANK, fit_host_space
 from meanmap.adaptation.mixtures import Classes, Mixture, Numbers, Ridges, mixed, predicted
 from meanmap.adaptation.programme import Solution, enough_ridge
-from meanmap.arrays import Array, concatenate, in_kind, to_numpy
+from meanmap.arrays import Array, concatenate, in_kind, to_numpy, warn
 from meanmap.conditional.pairs import read_target
 from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
@@ -203,19 +202,17 @@ class TargetShift(BaseEstimator):
 
     def _warn(self, found: Solution, test: np.ndarray) -> None:
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"the weights are {found.gap:.2g} from the best objective after {found.steps} "
                 "steps. Raise ridge.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         if self.distance_ > FAR * self.distance_before_ and self._noticeable(test):
-            warnings.warn(
+            warn(
                 "no change of the targets' distribution makes the training rows look like the test "
                 f"rows: of a distance of {self.distance_before_:.3g} {self.distance_:.3g} is left. "
                 "P(x|y) may differ too (LocationScaleShift), or P(y|x) stay (KernelMeanMatching).",
                 ConflictWarning,
-                stacklevel=3,
             )
 
     def _noticeable(self, test: np.ndarray) -> bool:

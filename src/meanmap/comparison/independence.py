@@ -21,7 +21,7 @@ from meanmap.comparison.results import (
     product_scale,
 )
 from meanmap.comparison.running import RunningIndependenceTest, in_sums
-from meanmap.comparison.witness import Dependence, plain
+from meanmap.comparison.witness import Dependence
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
@@ -176,7 +176,7 @@ def independence_test(
         estimator = "V" if basis is not None else estimator
         length = None
         if null in ("block", "wild"):
-            first = plain(kernels_x[0]), plain(kernels_y[0])
+            first = kernels_x[0].plain, kernels_y[0].plain
             length, said = blocks.length_for_pairs(block_length, first, X, Y)
             notes += said
         elif block_length is not None:
@@ -205,7 +205,7 @@ def independence_test(
         hypothesis=DEPENDENT if alternative != "less" else APART,
         sizes={"n": n},
         notes=tuple(notes),
-        explanation=Dependence((plain(chosen[0]), plain(chosen[1])), X, Y),
+        explanation=Dependence((chosen[0].plain, chosen[1].plain), X, Y),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -197,7 +197,7 @@ class Conditioning:
     def of(cls, points: Points, kernel: Kernel, basis: Basis | None, chosen: bool) -> Conditioning:
         """With the kernel that a user chose, or with a default one, and then a learned metric."""
         numbers = not isinstance(points, tuple) and points.ndim == 2
-        if numbers and not chosen and isinstance(kernel, Gaussian):
+        if numbers and not chosen and kernel.radial:
             return cls(points, default_kernel(points), basis, True)
         return cls(points, settled(kernel, points), basis, False)
 
@@ -325,9 +325,7 @@ def settled(kernel: Kernel, points: Points) -> Kernel:
 
 def at_median(points: np.ndarray, factor: float = 1.0) -> Gaussian:
     """A Gaussian at a multiple of the median distance."""
-    kernel = settled(Gaussian(f"{factor}*median"), points)
-    assert isinstance(kernel, Gaussian)
-    return kernel
+    return cast(Gaussian, settled(Gaussian(f"{factor}*median"), points))
 
 
 def varies(rows: np.ndarray) -> bool:

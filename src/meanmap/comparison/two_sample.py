@@ -22,7 +22,7 @@ from meanmap.comparison.results import (
     tie_scale,
 )
 from meanmap.comparison.running import RunningTwoSampleTest, in_sums
-from meanmap.comparison.witness import Difference, plain
+from meanmap.comparison.witness import Difference
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.spaces.space import fit_space_moments
@@ -182,7 +182,7 @@ def two_sample_test(
     else:
         length = None
         if null in ("block", "wild") and groups is None:
-            kernel = plain(kernels[0])
+            kernel = kernels[0].plain
             length, said = blocks.length_for_samples(block_length, kernel, X, Y)
             notes += said
         elif block_length is not None:
@@ -205,7 +205,7 @@ def two_sample_test(
         hypothesis=DIFFERENT if alternative != "less" else ALIKE,
         sizes={"n": n, "m": m},
         notes=tuple(notes),
-        explanation=Difference(plain(kernels[best]), X, Y),
+        explanation=Difference(kernels[best].plain, X, Y),
     )
 
 

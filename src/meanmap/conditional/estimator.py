@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, namespace, one_blas_thread, take, to_numpy
@@ -25,10 +25,9 @@ from meanmap.conditional.selection import (
     leave_one_out,
     marginal_consistency,
 )
-from meanmap.conditional.spectrum import OperatorSpectrum, operator_spectrum
 from meanmap.conditional.streaming import ConditionalStream
 from meanmap.embeddings import Embedding, JointEmbedding
-from meanmap.frames import in_order, seen_columns
+from meanmap.frames import in_order, remember_columns, seen_columns
 from meanmap.kernels import as_kernel, as_target
 from meanmap.kernels.protocol import same_value
 from meanmap.linalg import Spectrum
@@ -115,7 +114,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         fitted = fit_pairs(pairs, regularization, self.centered)
         # nothing is set before everything has worked
         if not isinstance(pairs.x, tuple) and pairs.x.ndim == 2:
-            validate_data(self, X=X, reset=True, skip_check_array=True)
+            remember_columns(self, X)
         self.space_x_, self.space_y_ = fitted.x.space, fitted.y.space
         self.kernel_x_, self.kernel_y_ = self.space_x_.kernel_, self.space_y_.kernel_
         self.weights_ = fitted.weights
@@ -269,26 +268,6 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         ends = [to_numpy(end)[:, 0] for end in self.given(queries).interval(level)]
         sample = (columns[0][:, 0], columns[1][:, 0])
         return plots.band(at, mean, (ends[0], ends[1]), sample, level, ax)
-
-    def spectrum(self, n: int | None = None, lag: float = 1.0) -> OperatorSpectrum:
-        """Eigenfunctions and timescales, where Y lives in the space of X: one r × r eigenproblem.
-
-        For pairs of states (x_t, x_{t + lag}) these are the slow modes of the dynamics.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from meanmap import ConditionalEmbedding
-        >>> rng, x = np.random.default_rng(0), [0.0]
-        >>> for _ in range(3000):
-        ...     x.append(0.8 * x[-1] + 0.6 * rng.normal())
-        >>> x = np.array(x)[:, None]
-        >>> model = ConditionalEmbedding(regularization=1e-5).fit(x[:-1], x[1:])
-        >>> model.spectrum(3).eigenvalues.round(1)  # the truth is 1, 0.8, 0.64
-        array([1. , 0.8, 0.6])
-        """
-        operator = self.fitted_operator()
-        return operator_spectrum(operator, self.sides()[0].points, n, lag)
 
     # --- the rules ----------------------------------------------------------------------------
 

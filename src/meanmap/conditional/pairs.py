@@ -84,8 +84,8 @@ def reference_kernel(kernel: Kernel, points: Points) -> Kernel:
 
     The default for the kind of points; for labels and indices, which have none, the model's own.
     """
-    if isinstance(kernel, TensorProduct):
-        pairs = zip(kernel.kernels, points, strict=True)
+    if kernel.factors:
+        pairs = zip(kernel.factors, points, strict=True)
         return TensorProduct(*(reference_kernel(part, p) for part, p in pairs))
     return kernel if points.ndim == 1 else default_kernel(points, "y")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,7 +10,17 @@ import numpy as np
 from sklearn.base import clone
 
 from meanmap import plots
-from meanmap.arrays import Array, asarray, epsilon, namespace, take, to_numpy
+from meanmap.arrays import (
+    TILE,
+    Array,
+    asarray,
+    epsilon,
+    namespace,
+    spans,
+    take,
+    to_numpy,
+    warn,
+)
 from meanmap.conditional.pairs import reference_kernel
 from meanmap.kernels import Kernel
 from meanmap.linalg import RegularizationWarning, Spectrum, ridge_inverse, with_constant
@@ -63,11 +72,10 @@ class LeaveOneOut:
             if self.edge == "smallest"
             else "X may tell nothing of Y"
         )
-        warnings.warn(
+        warn(
             f"leave-one-out chose the {self.edge} regularisation that it tried, {self.best:.3g}, "
             f"where errors still fall: {remedy}. Pass regularization= to choose another.",
             RegularizationWarning,
-            stacklevel=3,
         )
 
     def plot(self, ax: Any = None) -> Any:
@@ -155,21 +163,21 @@ def leave_one_out(
     outside = sample.norms - xp.sum(targets * targets, axis=1)  # what the coordinates of Y miss
     outside = xp.where(outside > 0, outside, xp.zeros_like(outside))
     values = xp.where(spectrum.values > spectrum.cutoff, spectrum.values, 0 * spectrum.values)
-    total = float(xp.sum(w))
+    share = (w / (1 - xp.where(w < 1, w, 0 * w)))[:, None]
     errors = []
-    for value in grid:
-        f = values + value
+    # many values of λ at once where the sample is small: what is summed then costs least
+    for some in spans(len(grid), max(1, TILE // max(targets.shape[0] * max(r, s), 1))):
+        f = values + asarray(grid[some], values)[:, None]
         f = xp.where(f > 0, 1 / xp.where(f > 0, f, xp.ones_like(f)), xp.zeros_like(f))
-        residual = targets - (Z * f) @ A
-        if mass is not None:
-            # the mean that is restored loses row i too
-            share = (w / (1 - xp.where(w < 1, w, 0 * w)))[:, None]
-            residual = residual + share * (1 - Z @ (f * mass))[:, None] * targets
-        left = 1 - w * (squares @ f + (1.0 if centered else 0.0))
+        residual = targets - (Z * f[:, None, :]) @ A
+        if mass is not None:  # the mean that is restored loses row i too
+            missing = 1 - (f * mass) @ Z.T
+            residual = residual + share * missing[:, :, None] * targets
+        left = 1 - w * (f @ squares.T + (1.0 if centered else 0.0))
         left = xp.where(left > 1e-14, left, asarray(1e-14, left))
-        squared = xp.sum(residual * residual, axis=1) / (left * left) + outside
-        errors.append(float(xp.sum(w * squared)) / total)
-    return LeaveOneOut(np.asarray(grid, dtype=float), np.array(errors))
+        squared = xp.sum(residual * residual, axis=2) / (left * left) + outside
+        errors.append(to_numpy(squared @ w) / float(xp.sum(w)))
+    return LeaveOneOut(np.asarray(grid, dtype=float), np.concatenate(errors).astype(float))
 
 
 def merge_equal_rows(sample: RegressionSample) -> RegressionSample:

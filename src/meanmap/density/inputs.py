@@ -23,11 +23,11 @@ def points_of(
     if isinstance(X, Embedding):
         points, w = _atoms(X, sample_weight)
         own = X.kernel
-        kernel = own if kernel is None and isinstance(own, Gaussian) else kernel
+        kernel = own if kernel is None and own.power == 2 else kernel
     else:
         points = to_numpy(checks.vectors(X, "X")).astype(np.float64)
         w = to_numpy(checks.sample_weights(sample_weight, points, points))
-    if kernel is not None and not isinstance(kernel, Gaussian):
+    if kernel is not None and getattr(kernel, "power", None) != 2:
         raise TypeError(
             f"kernel: expected kernels.Gaussian, under which a Gaussian's embedding is known "
             f"in closed form, or None; got {kernel!r:.60}."

@@ -307,7 +307,7 @@ class StateFilter(BaseEstimator):
         with one_blas_thread():
             steps = read_steps(self._model.observations, observations)
         given = self._model.control_gate.read_sequences(controls, steps.lengths, ahead)
-        warn_of_far(steps.support, stacklevel=4)
+        warn_of_far(steps.support)
         passage = self._model.run(steps, given, self._prior(self._model), keep)
         return steps, passage, given
 

@@ -23,8 +23,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.decoding.preimages import ORTHOGONAL
-from meanmap.kernels import Chordal, Kernel, Trace, as_kernel
-from meanmap.kernels.domains.objects import CountKernel, ObjectKernel
+from meanmap.kernels import Kernel, as_kernel
 
 MOST = 0.9  # where this share of the states are rotations, a state that is none is a mistake
 
@@ -79,9 +78,7 @@ def _sample_axes(kernel: Kernel | None, like: Points | None, value: Array) -> in
         return 99 if isinstance(like, tuple) or checks.holds_objects(like) else like.ndim
     if kernel is None:
         return 3 if value.ndim != 3 or value.shape[1] == value.shape[2] else 2
-    if kernel.on_vectors:
-        return 2
-    return 3 if isinstance(kernel, Trace | Chordal) else 99
+    return {"vectors": 2, "matrices": 3}.get(kernel.domain, 99)
 
 
 def _is_sample(item: Any, kernel: Kernel | None, name: str, like: Points | None) -> bool:
@@ -100,8 +97,7 @@ def _is_sample(item: Any, kernel: Kernel | None, name: str, like: Points | None)
         except ValueError:  # rows of different lengths: points, whatever they are
             return False
         return array.ndim >= 2 or (array.ndim == 1 and array.dtype.kind in "USOb")
-    bags = isinstance(kernel, ObjectKernel) and not isinstance(kernel, CountKernel)
-    if bags and not isinstance(item, list):
+    if kernel.domain in ("series", "bags") and not isinstance(item, list):
         return False  # a series or a bag is itself an array of rows
     try:
         kernel.check(observed_steps(item, name)[0], name)
@@ -165,7 +161,8 @@ def require_transition(sequences: Sequences, name: str, least: int = 2) -> None:
 
 def require_rotations(states: Points, kernel: Kernel, name: str) -> None:
     """Refuse a state that is no rotation among states that are."""
-    if not isinstance(kernel, Trace | Chordal) or states.shape[1] != states.shape[2]:
+    matrices = kernel.core.mode_search in ("orthogonal", "rotations")
+    if not matrices or states.shape[1] != states.shape[2]:
         return
     R = to_numpy(states)
     rest = np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(R.shape[1])).max(axis=(1, 2))

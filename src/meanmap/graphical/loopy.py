@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import is_array, one_blas_thread, to_numpy
+from meanmap.arrays import is_array, one_blas_thread, to_numpy, warn
 from meanmap.conditional.fitting import check_regularization
 from meanmap.graphical.beliefs import Beliefs
 from meanmap.graphical.field import RandomField, field_of
@@ -216,13 +215,12 @@ class BeliefPropagation(BaseEstimator):
                 "schedule='residual'": self.schedule != "residual",
                 "more iterations": True,
             }
-            warnings.warn(
+            warn(
                 f"belief propagation has not converged: after {most} iterations a message still "
                 f"moves by {moved[-1]:.2g} of its size (tolerance {tolerance:g}). The beliefs are "
                 "those of the last iteration. Try "
                 f"{', or '.join(what for what, new in remedies.items() if new)}.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         self._warn_of_conflict(wiring, strain)
         return Beliefs(passing, known, state, products, converged, np.array(moved))
@@ -280,10 +278,9 @@ class BeliefPropagation(BaseEstimator):
         name = self.nodes_[wiring.hidden[kind][int(strain[kind].argmax())]]
         others = sum(int((one > CONFLICT).sum()) for one in strain) - 1
         more = f" (and around {others} other nodes)" if others else ""
-        warnings.warn(
+        warn(
             f"the evidence around {name!r}{more} conflicts: no value in the data suits all of it.",
             ConflictWarning,
-            stacklevel=3,
         )
 
     def _table(self, data: Any, field: RandomField) -> dict[Any, Any]:

@@ -22,7 +22,7 @@ from meanmap.arrays import (
 )
 from meanmap.conditional.fitting import check_regularization
 from meanmap.decoding.densities import density
-from meanmap.embeddings import Embedding, JointEmbedding, embed, embedding_of
+from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.frames import in_order
 from meanmap.graphical import latent
 from meanmap.graphical.beliefs import describe_belief
@@ -480,7 +480,7 @@ def repeat_embedding(belief: Embedding, b: int) -> Embedding:
     one = belief[0] if belief.is_batch else belief
     xp = namespace(one.weights)
     weights = xp.broadcast_to(one.weights, (b, one.weights.shape[0]))
-    return embedding_of(one.space, one.kernel, one.atoms, weights)
+    return one.with_weights(weights)
 
 
 def present_cells(values: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, in_kind, take, to_numpy
+from meanmap.arrays import Array, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
@@ -245,11 +244,10 @@ class Problem:
         values = [self.trace(B, *common)[0] for B in ends]
         best = int(np.argmin(values))
         if not settled[best]:
-            warnings.warn(
+            warn(
                 f"the search stopped after max_iter={self.given.max_iter} steps before it settled. "
                 "Raise max_iter, or lower n_components.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return ends[best], max(taken[best], 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy
+from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy, warn
 from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
@@ -237,13 +236,12 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         found = programme.solve(self.solver, self.tol, self.max_iter, rng)
         if found.status != "optimal":
             kept = f", distances kept to {found.violation:.2g}" if self.stiffness is None else ""
-            warnings.warn(
+            warn(
                 f"the semidefinite programme was not solved to tol={self.tol}: status "
                 f"{found.status!r}, a relative gap of {found.gap:.2g} to the bound of the dual"
                 f"{kept}, after {found.iterations} steps. Raise max_iter or tol"
                 + (", or give stiffness a number." if self.stiffness is None else "."),
                 ConvergenceWarning,
-                stacklevel=4,
             )
         factors = _principal(B @ found.factor * np.sqrt(unit), some.counts)
         places = _columns(factors, self.n_components)

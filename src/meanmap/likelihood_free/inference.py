@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -11,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import is_array, to_numpy
+from meanmap.arrays import is_array, to_numpy, warn
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import column_order, reordered
 from meanmap.likelihood_free.posteriors import PosteriorModel
@@ -325,12 +324,11 @@ class KernelABC(BaseEstimator):
         outside = self._learned.outside(rows)
         if outside.any():
             which = "y lies" if single else f"{int(outside.sum())} of {len(rows)} observations lie"
-            warnings.warn(
+            warn(
                 f"{which} outside the simulations: none is like it, so that the posterior there is "
                 "not informed by any. Is the observation right, and what was done to it the same "
                 "as in the simulator?",
                 ConflictWarning,
-                stacklevel=3,
             )
         return outside
 
@@ -347,12 +345,11 @@ class KernelABC(BaseEstimator):
                 f"{few.sum()} of {len(few)} posteriors rest on fewer than {FEW} of {n} simulations "
                 f"(the least on about {least:.2g})"
             )
-        warnings.warn(
+        warn(
             f"{which}: chance moves its mean by {least**-0.5:.1f} of its standard deviations, and "
             "intervals with it. Simulate more: fit(n) with a larger n continues, refine(y, n) "
             "simulates where the posterior of y is.",
             SimulationWarning,
-            stacklevel=3,
         )
 
     def _observed(self, y: Any) -> tuple[np.ndarray, bool]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -43,6 +42,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
     transposed,
+    warn,
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, Comparison
@@ -224,12 +224,11 @@ class PivotedCholesky(Basis):
             fitted, coordinates = fit_pivots(kernel, points, weights, self.tol, min(n, int(cap)))
         left = fitted.residual
         if fitted.rank == cap < n and left > self.tol:
-            warnings.warn(
+            warn(
                 f"rank {cap} leaves {left:.2g} of the kernel's trace on {n} points "
                 f"(asked for {self.tol:.2g}). Raise max_rank, widen the bandwidth, or pass "
                 f"basis=PivotedCholesky(tol={left:.1g}) to accept it.",
                 ApproximationWarning,
-                stacklevel=2,
             )
         return fitted, coordinates
 

@@ -6,11 +6,11 @@ import warnings
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, epsilon, float_like, namespace, take, to_numpy
-from meanmap.frames import seen_columns
+from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.kernels.algebra import require_same_kernel
 from meanmap.spaces.bases import Basis, Coordinates
@@ -76,7 +76,7 @@ class Space(TransformerMixin, BaseEstimator):
         basis = self._basis(kernel, kept)
         fitted, coordinates = basis.fit(kernel, kept, kept_weights)
         if getattr(points, "ndim", 0) == 2:  # nothing is set before everything has worked
-            validate_data(self, X=X, reset=True, skip_check_array=True)
+            remember_columns(self, X)
         self._keep(kernel, kept, basis, fitted)
         if keep is None or keep.all():
             return coordinates

@@ -26,7 +26,7 @@ from meanmap.arrays import (
 )
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.kernels import Kernel, TensorProduct, as_kernel
-from meanmap.kernels.algebra import require_same_kernel
+from meanmap.kernels.algebra import require_same_kernel, variables
 from meanmap.persistence import fingerprint, load, save
 from meanmap.progress import progress_bar
 from meanmap.spaces import Space
@@ -314,12 +314,12 @@ class RunningEmbedding(BaseEstimator):
 
     def _parts(self, kernel: Kernel, points: Points) -> tuple[Points, ...]:
         """The variables: those of a plain tensor product, unless one Space holds them all."""
-        split = type(kernel) is TensorProduct and not isinstance(self.basis, Space)
+        split = len(variables(kernel)) > 1 and not isinstance(self.basis, Space)
         return points if split else (points,)
 
     def _placed(self, kernel: Kernel, points: Points, w: Array) -> tuple[Space, ...]:
         parts = self._parts(kernel, points)
-        kernels = kernel.kernels if len(parts) > 1 else (kernel,)
+        kernels = variables(kernel) if len(parts) > 1 else (kernel,)
         if len(parts) > 2:
             raise ValueError(f"a stream of {len(parts)} variables; one or two are supported.")
         bases = self._bases() if isinstance(self.basis, tuple) else self._bases() * len(parts)
