@@ -64,7 +64,7 @@ class Candidates:
             rule = {Gaussian: "collection", Delta: "whitened"}.get(type(found), "")
         return cls((found,), rule)
 
-    def resolved(
+    def resolve(
         self, points: Points, rng: np.random.Generator, paired: bool = False
     ) -> list[Kernel]:
         """The kernels with their widths, resolved on points; `paired` for a test of dependence."""
@@ -128,6 +128,11 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
     return Whitened(kernel, P, root @ (covariance.vectors[:, strong] * np.sqrt(s / (s + ridge))))
 
 
+def before_whitening(kernel: Kernel) -> Kernel:
+    """The kernel that a whitened one was made of: its functions are easier to read."""
+    return kernel.kernel if isinstance(kernel, Whitened) else kernel
+
+
 def orthonormal_functions(kernel: Kernel, P: Points) -> np.ndarray:
     """Weights on the functions k(p, ·) that make them orthonormal, a column per function."""
     gram = Spectrum.of(kernel.gram_matrix(P, P))
@@ -142,7 +147,9 @@ def _refuse_many(what: str) -> None:
     )
 
 
-def optimized(X: Points, Y: Points, rng: np.random.Generator) -> tuple[Kernel, Points, Points]:
+def optimize_kernel(
+    X: Points, Y: Points, rng: np.random.Generator
+) -> tuple[Kernel, Points, Points]:
     """A Gaussian whose width promises most power on half of the data, and the other halves.
 
     Power grows with MMD over its standard deviation under the alternative (Sutherland et al. 2017,

@@ -11,25 +11,25 @@ import numpy as np
 from meanmap import checks, plots
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison.fit_quality import ConditionalTestResult, FitQuality, quality_notes
-from meanmap.comparison.nulls import how_many
+from meanmap.comparison.nulls import read_draws
 from meanmap.comparison.quadratic import Hadamard
 from meanmap.comparison.residuals import (
     Conditioned,
     Conditioning,
+    fit_regressors,
     given_regularization,
-    placed,
-    settled,
+    resolve_on_some,
     varies,
 )
-from meanmap.comparison.results import Gamma, Null, TestResult, describe
+from meanmap.comparison.results import GammaNull, Null, TestResult, describe_null
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, TensorProduct
 from meanmap.spaces import Space
-from meanmap.statistics.centring import centred
-from meanmap.statistics.conditional import conditional_mmd, paired_conditionals, three
-from meanmap.statistics.dependence import both
-from meanmap.statistics.gates import paired_samples
+from meanmap.statistics.centring import center_kernel
+from meanmap.statistics.conditional import basis_triple, conditional_mmd, read_paired_conditionals
+from meanmap.statistics.dependence import basis_pair
+from meanmap.statistics.gates import read_paired_samples
 
 NULLS = ("wild", "gamma", "simulation", "split")
 LEAST = 5  # points without which no regression leaves residuals
@@ -112,29 +112,29 @@ def conditional_independence_test(
     """
     checks.option(null, "null", NULLS)
     given = given_regularization(regularization)
-    draws, rng = how_many(n_permutations), generator(rng)
+    draws, rng = read_draws(n_permutations), generator(rng)
     named = [("X", X, kernel_x), ("Y", Y, kernel_y), ("Z", Z, kernel_z)]
-    (kx, ky, kz), (X, Y, Z) = paired_samples(named, LEAST)
-    kx, ky = settled(kx, X), settled(ky, Y)
-    bases = three(basis)
+    (kx, ky, kz), (X, Y, Z) = read_paired_samples(named, LEAST)
+    kx, ky = resolve_on_some(kx, X), resolve_on_some(ky, Y)
+    bases = basis_triple(basis)
     conditioning = Conditioning.of(Z, kz, bases[2], chosen=kernel_z is not None)
     kernels = kx, ky, conditioning.kernel
     method, hypothesis = "Conditional independence test (KCI)", "X and Y are dependent given Z"
-    (_, alone), (space_y, rows_y) = placed(kx, X, bases[0]), placed(ky, Y, bases[1])
+    (_, alone), (space_y, rows_y) = fit_regressors(kx, X, bases[0]), fit_regressors(ky, Y, bases[1])
     for name, rows in (("X", alone), ("Y", rows_y)):
         if not varies(rows):
-            note = constant(name)
-            return nothing_to_see(note, kernels, method, hypothesis, {"n": count(X)})
+            note = constant_note(name)
+            return degenerate_result(note, kernels, method, hypothesis, {"n": count(X)})
     # beside Z, what is constant in X's kernel would be functions of Z alone
-    beside = centred(kx, X) if bases[0] is None else kx
-    pair = Pair.of(beside, conditioning.kernel, X, Z, widen=kernel_z is None)
-    space_x, rows_x = placed(pair.kernel, pair(X, Z), bases[0])
-    problem = Problem(conditioning, rows_x, rows_y, (alone, rows_y), given)
-    statistic, found, sides = problem.solved(null, refit, draws, rng)
+    beside = center_kernel(kx, X) if bases[0] is None else kx
+    pair = PointPair.of(beside, conditioning.kernel, X, Z, widen=kernel_z is None)
+    space_x, rows_x = fit_regressors(pair.kernel, pair(X, Z), bases[0])
+    problem = ResidualTest(conditioning, rows_x, rows_y, (alone, rows_y), given)
+    statistic, found, sides = problem.solve(null, refit, draws, rng)
     for name, side in zip("XY", sides, strict=True):
         if side.determined():
             note = f"Z determines {name}, and nothing is left of it to depend."
-            return nothing_to_see(note, kernels, method, hypothesis, {"n": count(X)})
+            return degenerate_result(note, kernels, method, hypothesis, {"n": count(X)})
     like = tuple(take(points, slice(0, 1)) for points in (X, Y, Z))
     quality = {name: FitQuality.of(side) for name, side in zip("XY", sides, strict=True)}
     pvalue = found.pvalue(statistic)
@@ -143,16 +143,16 @@ def conditional_independence_test(
         pvalue=pvalue,
         null=found,
         kernel=kernels,
-        method=f"{method}, {describe(found)}",
+        method=f"{method}, {describe_null(found)}",
         hypothesis=hypothesis,
         sizes={"n": count(X)},
-        notes=(*quality_notes(quality, pvalue), *remarks(sides, (space_x, space_y))),
+        notes=(*quality_notes(quality, pvalue), *regression_notes(sides, (space_x, space_y))),
         fit_quality=quality,
         explanation=ConditionalDependence(kernels, like, pair, (space_x, space_y), sides),
     )
 
 
-def remarks(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[str, ...]:
+def regression_notes(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[str, ...]:
     """What a reader should know of the regressions."""
     x, y = (f"{side.ridge.regularization:.2g}" for side in sides)
     notes = [f"Regularisation {x} and {y}."]
@@ -162,32 +162,32 @@ def remarks(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[
     return tuple(notes)
 
 
-def constant(name: str) -> str:
+def constant_note(name: str) -> str:
     """What to say of a variable that does not vary."""
     return f"{name} is constant, and a constant depends on nothing."
 
 
-def nothing_to_see(
+def degenerate_result(
     note: str, kernels: tuple[Kernel, ...], method: str, hypothesis: str, sizes: dict[str, int]
 ) -> TestResult:
     """The answer where there is nothing that could depend."""
-    found = Gamma("degenerate", 0.0, 0.0)
+    found = GammaNull("degenerate", 0.0, 0.0)
     return TestResult(0.0, 1.0, found, kernels, method, hypothesis, sizes, (note,))
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class PointPair:
     """X beside Z, to see dependence that changes with Z: a kernel on both, and their points."""
 
     kernel: Kernel
     together: bool  # as columns of one array
 
     @classmethod
-    def of(cls, kx: Kernel, kz: Kernel, X: Points, Z: Points, widen: bool) -> Pair:
+    def of(cls, kx: Kernel, kz: Kernel, X: Points, Z: Points, widen: bool) -> PointPair:
         """The product of the two kernels; that of two Gaussians is one on all columns."""
         if type(kx) is not Gaussian or type(kz) is not Gaussian:
             return cls(TensorProduct(kx, kz), False)
-        kz = widened(kz, widen)
+        kz = widen_kernel(kz, widen)
         a, b = (np.broadcast_to(k.bandwidth, p.shape[1]) for k, p in ((kx, X), (kz, Z)))
         return cls(Gaussian(tuple(float(s) for s in (*a, *b))), True)
 
@@ -196,7 +196,7 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class ResidualTest:
     """Two sets of rows whose residuals after a regression on Z should be uncorrelated."""
 
     conditioning: Conditioning
@@ -213,7 +213,7 @@ class Problem:
         y = where.regress(self.rows_y[rows], self.guides[1][rows], self.given)
         return x, y
 
-    def solved(
+    def solve(
         self, null: str, refit: bool, draws: int, rng: np.random.Generator
     ) -> tuple[float, Null, tuple[Conditioned, Conditioned]]:
         """The statistic, its null distribution, and the regressions."""
@@ -224,7 +224,7 @@ class Problem:
         # ‖Φ_xᵀ S_x S_y Φ_y‖² is linear in the noise of X's side
         form = Hadamard(x.noise(), x.ridge.residuals(R_y)) if refit else Hadamard(R_x, R_y)
         n = len(R_x)
-        return squared(R_x, R_y) / n, form.null(null, draws, rng, 1 / n), (x, y)
+        return squared_product(R_x, R_y) / n, form.null(null, draws, rng, 1 / n), (x, y)
 
     def _split(
         self, refit: bool, draws: int, rng: np.random.Generator
@@ -241,10 +241,10 @@ class Problem:
             noise, through = np.concatenate([x.noise(), R_x]), np.concatenate([back, R_y])
         n = len(R_x)
         null = Hadamard(noise, through).null("wild", draws, rng, 1 / n)
-        return squared(R_x, R_y) / n, null, (x, y)
+        return squared_product(R_x, R_y) / n, null, (x, y)
 
 
-def squared(R_x: np.ndarray, R_y: np.ndarray) -> float:
+def squared_product(R_x: np.ndarray, R_y: np.ndarray) -> float:
     """‖R_xᵀ R_y‖²."""
     return float(np.sum((R_x.T @ R_y) ** 2))
 
@@ -258,7 +258,7 @@ class ConditionalDependence:
 
     kernels: tuple[Kernel, ...]
     like: tuple[Points, ...]  # what a point of X, Y and Z looks like
-    pair: Pair
+    pair: PointPair
     spaces: tuple[Space, Space]
     sides: tuple[Conditioned, Conditioned]
 
@@ -342,36 +342,40 @@ def conditional_two_sample_test(
     """
     checks.option(null, "null", NULLS)
     given = given_regularization(regularization)
-    draws, rng = how_many(n_permutations), generator(rng)
-    bases = both(basis)
-    kernels, (X1, Y1), (X2, Y2) = paired_conditionals(X1, Y1, X2, Y2, kernel_x, kernel_y, LEAST)
+    draws, rng = read_draws(n_permutations), generator(rng)
+    bases = basis_pair(basis)
+    kernels, (X1, Y1), (X2, Y2) = read_paired_conditionals(
+        X1, Y1, X2, Y2, kernel_x, kernel_y, LEAST
+    )
     X, Y, n1, n2 = concatenate([X1, X2]), concatenate([Y1, Y2]), count(X1), count(X2)
     conditioning = Conditioning.of(X, kernels[0], bases[0], chosen=kernel_x is not None)
     kernels = conditioning.kernel, kernels[1]
     method, hypothesis = "Conditional two-sample test", "P(Y|X) differs between the samples"
     sizes = {"n₁": n1, "n₂": n2}
-    space_y, rows_y = placed(kernels[1], Y, bases[1])
+    space_y, rows_y = fit_regressors(kernels[1], Y, bases[1])
     if not varies(rows_y):
-        return nothing_to_see(constant("Y"), kernels, method, hypothesis, sizes)
+        return degenerate_result(constant_note("Y"), kernels, method, hypothesis, sizes)
     g = np.repeat([0.5, -0.5], [n1, n2])[:, None]
     # multiplied by g, and so with its constant part
-    space_x, rows_x = placed(widened(kernels[0], kernel_x is None), X, bases[0], centred=False)
-    problem = Problem(conditioning, rows_y, g * rows_x, (rows_y, g), given)
-    statistic, found, sides = problem.solved(null, True, draws, rng)
+    space_x, rows_x = fit_regressors(
+        widen_kernel(kernels[0], kernel_x is None), X, bases[0], centred=False
+    )
+    problem = ResidualTest(conditioning, rows_y, g * rows_x, (rows_y, g), given)
+    statistic, found, sides = problem.solve(null, True, draws, rng)
     return TestResult(
         statistic=statistic,
         pvalue=found.pvalue(statistic),
         null=found,
         kernel=kernels,
-        method=f"{method}, {describe(found)}",
+        method=f"{method}, {describe_null(found)}",
         hypothesis=hypothesis,
         sizes=sizes,
-        notes=remarks(sides, (space_x, space_y)),
+        notes=regression_notes(sides, (space_x, space_y)),
         explanation=ConditionalDifference(kernels, (X1, Y1), (X2, Y2)),
     )
 
 
-def widened(kernel: Kernel, default: bool) -> Kernel:
+def widen_kernel(kernel: Kernel, default: bool) -> Kernel:
     """A default Gaussian for what stands beside the regression's: wider, as `WIDER` says."""
     if not default or type(kernel) is not Gaussian:
         return kernel

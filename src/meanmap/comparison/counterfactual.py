@@ -9,15 +9,15 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, in_kind, take, to_numpy
-from meanmap.comparison.conditional import LEAST, constant, nothing_to_see
-from meanmap.comparison.nulls import how_many
+from meanmap.comparison.conditional import LEAST, constant_note, degenerate_result
+from meanmap.comparison.nulls import read_draws
 from meanmap.comparison.quadratic import Hadamard
-from meanmap.comparison.residuals import Conditioning, given_regularization, placed, varies
-from meanmap.comparison.results import TestResult, describe
+from meanmap.comparison.residuals import Conditioning, fit_regressors, given_regularization, varies
+from meanmap.comparison.results import TestResult, describe_null
 from meanmap.comparison.witness import Difference
 from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
-from meanmap.statistics.conditional import paired_conditionals
+from meanmap.statistics.conditional import read_paired_conditionals
 
 METHOD = "Counterfactual effect on the treated"
 HYPOTHESIS = "the treatment changes the distribution of the outcome among the treated"
@@ -78,7 +78,7 @@ class CounterfactualEffect(TestResult):
         return f"{text} Mean effect: {shown}{more}."
 
 
-def like(points: Points, asked: Any) -> Points:
+def as_asked(points: Points, asked: Any) -> Points:
     """Points on the host, in the kind of array that was asked about."""
     return points if isinstance(points, tuple) else in_kind(points, asked)
 
@@ -142,9 +142,9 @@ def counterfactual_effect(
     """
     checks.option(null, "null", ("wild", "gamma", "simulation"))
     given = given_regularization(regularization)
-    draws, rng = how_many(n_permutations), generator(rng)
+    draws, rng = read_draws(n_permutations), generator(rng)
     bases = basis if isinstance(basis, tuple) else (basis, basis)
-    (kx, ky), (X0, Y0), (X1, Y1) = paired_conditionals(
+    (kx, ky), (X0, Y0), (X1, Y1) = read_paired_conditionals(
         X_control, Y_control, X_treated, Y_treated, kernel_x, kernel_y, LEAST
     )
     X, Y = concatenate([X0, X1]), concatenate([Y0, Y1])
@@ -152,11 +152,11 @@ def counterfactual_effect(
     conditioning = Conditioning.of(X, kx, bases[0], chosen=kernel_x is not None)
     kernels = conditioning.kernel, ky
     sizes = {"controls": n0, "treated": n1}
-    phi = placed(ky, Y, bases[1])[1]
+    phi = fit_regressors(ky, Y, bases[1])[1]
     weights = control_weights(conditioning, phi, n0, given)
     a = np.concatenate([-weights, np.full(n1, 1 / n1)])
-    treated = embed(like(Y1, X_treated), ky)
-    counterfactual = embed(like(Y0, X_control), ky, weights=weights)
+    treated = embed(as_asked(Y1, X_treated), ky)
+    counterfactual = embed(as_asked(Y0, X_control), ky, weights=weights)
     vectors = not isinstance(Y, tuple) and Y.ndim == 2 and Y.dtype.kind == "f"
     extra: dict[str, Any] = {
         "treated": treated,
@@ -164,7 +164,7 @@ def counterfactual_effect(
         "mean_effect": in_kind(a @ Y, X_treated) if vectors else None,
     }
     if not varies(phi):
-        flat = nothing_to_see(constant("Y"), kernels, METHOD, HYPOTHESIS, sizes)
+        flat = degenerate_result(constant_note("Y"), kernels, METHOD, HYPOTHESIS, sizes)
         return CounterfactualEffect(**{**flat.__dict__, **extra})
     pooled = conditioning.regress(phi, phi, given)
     R = pooled.residuals()
@@ -177,7 +177,7 @@ def counterfactual_effect(
         pvalue=found.pvalue(statistic),
         null=found,
         kernel=kernels,
-        method=f"{METHOD}, {describe(found)}",
+        method=f"{METHOD}, {describe_null(found)}",
         hypothesis=HYPOTHESIS,
         sizes=sizes,
         explanation=Effect(ky, Y1, Y0, weights),

@@ -124,7 +124,7 @@ def goodness_of_fit_test(
     >>> result.method
     'Goodness-of-fit test: kernel Stein discrepancy (U), 99 simulated samples'
     """
-    draws, rng = nulls.how_many(n_permutations), generator(rng)
+    draws, rng = nulls.read_draws(n_permutations), generator(rng)
     given = _kernels(kernel)
     sample = SteinSample.gate(X, score, given[0], scaled=kernel is None)
     kernels = [stein_kernel(k, sample.given).bind(X, "X") for k in given]
@@ -132,12 +132,14 @@ def goodness_of_fit_test(
         work = draws * len(kernels) * len(sample.points) ** 2
         null = _default_null(score, sample, sampler, refit, (block_length, n_bins), work)
     null, sampler = _null(null, sampler, score, sample, refit, block_length, n_bins)
-    resolved = _resolved(kernels, sample.points)
+    resolved = _resolve_each(kernels, sample.points)
     notes: list[str] = []
     if sampler is not None:
         found = _Found.of([stein_sums(k, sample.points, sample.scores) for k in resolved], "U")
         free = kernel is None
-        table = _simulated(kernels, sample, score, sampler, refit, draws, rng, progress, free)
+        table = _simulate_samples(
+            kernels, sample, score, sampler, refit, draws, rng, progress, free
+        )
         kind = f"{draws} simulated samples"
     elif block_length is not None:
         length = _length(block_length, sample.scores)
@@ -151,7 +153,7 @@ def goodness_of_fit_test(
     table = np.concatenate([found.values[:, None], table], axis=1)
     several = len(kernels) > 1
     even = np.zeros(len(kernels))
-    values = nulls.combined(table, found.scales, even, "max") if several else table[0]
+    values = nulls.combine_kernels(table, found.scales, even, "max") if several else table[0]
     best = nulls.strongest(table, found.scales, even) if several else 0
     law = Draws(null, values[1:], 1.0 if several else float(found.scales[0]))
     if several:
@@ -183,7 +185,7 @@ def _kernels(kernel: Any) -> list[Any]:
     return [kernel]
 
 
-def _resolved(kernels: list[Kernel], X: np.ndarray) -> list[Kernel]:
+def _resolve_each(kernels: list[Kernel], X: np.ndarray) -> list[Kernel]:
     """The kernels with their bandwidths, each rule's found once for all."""
     known: dict[str, Any] = {}
     found = []
@@ -402,7 +404,7 @@ def _looks_dependent(S: np.ndarray) -> list[str]:
 # --- simulation -----------------------------------------------------------------------------------
 
 
-def _simulated(
+def _simulate_samples(
     kernels: list[Kernel],
     sample: SteinSample,
     score: Any,
@@ -420,7 +422,7 @@ def _simulated(
     together = 1 if refit is not None else max(1, TOGETHER // n)
     with one_blas_thread(), progress_bar(draws, "Simulated samples", progress) as done:
         for some in spans(draws, together):
-            drawn = [_drawn(sampler, sample, rng) for _ in range(some.start, some.stop)]
+            drawn = [_draw_sample(sampler, sample, rng) for _ in range(some.start, some.stop)]
             points = concatenate(drawn)
             values = score_values(score if refit is None else refit(points), points)
             for i, part in enumerate(drawn):
@@ -428,13 +430,13 @@ def _simulated(
                 # units and bandwidths are found afresh: every sample is treated as the observed one
                 units = stein_units(X) if scaled else np.ones(X.shape[1])
                 X, S = X / units, S * units
-                for j, kernel in enumerate(_resolved(kernels, X)):
+                for j, kernel in enumerate(_resolve_each(kernels, X)):
                     table[j, some.start + i] = stein_sums(kernel, X, S).estimate("U")
                 done(1)
     return table
 
 
-def _drawn(sampler: Sampler, sample: SteinSample, rng: np.random.Generator) -> Array:
+def _draw_sample(sampler: Sampler, sample: SteinSample, rng: np.random.Generator) -> Array:
     """A simulated sample of as many points, of the same kind."""
     n, d = sample.points.shape
     points = checks.vectors(sampler(n, rng), "the sampler's points")

@@ -12,16 +12,11 @@ from meanmap import plots
 from meanmap.arrays import Points, count, namespace, take
 from meanmap.embeddings import embed
 from meanmap.embeddings.single import plot_range
-from meanmap.kernels import Kernel, Whitened
+from meanmap.kernels import Kernel
 from meanmap.statistics.dependence import coordinates
 from meanmap.statistics.tiles import on_host
 
 SHOWN = 1000  # rows that a picture of directions is made from
-
-
-def plain(kernel: Kernel) -> Kernel:
-    """The kernel that a whitened one was made of: its functions are easier to read."""
-    return kernel.kernel if isinstance(kernel, Whitened) else kernel
 
 
 @dataclass(frozen=True, eq=False)
