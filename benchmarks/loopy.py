@@ -98,7 +98,7 @@ class Printed:
 
 def iteration_rows() -> list[Row]:
     from meanmap import BeliefPropagation
-    from meanmap.graphical.known import Known
+    from meanmap.graphical.known import FieldEvidence
     from meanmap.graphical.passing import Passing
     from meanmap.graphical.wiring import Wiring
 
@@ -112,7 +112,7 @@ def iteration_rows() -> list[Row]:
         return lambda x: np.exp(-0.5 * (x[:, 0] - value) ** 2)
 
     evidence = {name: likelihood(data[(0, *name)]) for name in model.nodes_}
-    known = Known.of(potentials, evidence, 1.0)
+    known = FieldEvidence.of(potentials, evidence, 1.0)
     wiring = Wiring.of(potentials.field, known.hidden)
     passing = Passing(potentials, wiring, known.alone(wiring))
     state = passing.start()

@@ -14,7 +14,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import cross_val_score
 
 from meanmap import ConditionalEmbedding, ConflictWarning, RegularizationWarning, embed
-from meanmap.conditional.selection import LeaveOneOut, merge_equal_rows
+from meanmap.conditional.selection import LeaveOneOut, RegressionSample, merge_equal_rows
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, Polynomial
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from oracles import Array, completed_conditional_weights
@@ -270,13 +270,14 @@ def test_labels_and_rounded_numbers_are_no_copies() -> None:
     x, w = rng.integers(5, size=200), np.full(200, 1 / 200)
     one_hot = np.eye(5)[x]
     y = (x[:, None] + rng.integers(2, size=(200, 1))).astype(float)
-    assert len(merge_equal_rows(one_hot, y, w, y[:, 0])[0]) == 200
+    assert len(merge_equal_rows(RegressionSample(one_hot, y, w, y[:, 0]))[0]) == 200
     # the same few values with one target each are a table, not copies
-    assert len(merge_equal_rows(one_hot, one_hot, w, y[:, 0])[0]) == 200
+    assert len(merge_equal_rows(RegressionSample(one_hot, one_hot, w, y[:, 0]))[0]) == 200
     # three draws of almost every row have targets of their own
     many = np.repeat(rng.normal(size=(70, 3)), 3, axis=0)
     own = rng.normal(size=(210, 1))
-    assert len(merge_equal_rows(many, own, np.full(210, 1 / 210), own[:, 0])[0]) == 210
+    sample = RegressionSample(many, own, np.full(210, 1 / 210), own[:, 0])
+    assert len(merge_equal_rows(sample)[0]) == 210
 
 
 def test_copies_are_merged_with_their_weights() -> None:
@@ -284,7 +285,7 @@ def test_copies_are_merged_with_their_weights() -> None:
     X, Y = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))
     rows = np.r_[np.arange(30), 4, 4, 17]
     w = np.arange(1.0, 34.0)
-    x, y, total, norms = merge_equal_rows(X[rows], Y[rows], w, Y[rows, 0])
+    x, y, total, norms = merge_equal_rows(RegressionSample(X[rows], Y[rows], w, Y[rows, 0]))
     assert_allclose(x, X) and assert_allclose(y, Y) and assert_allclose(norms, Y[:, 0])
     expected = w[:30].copy()
     expected[4] += w[30] + w[31]

@@ -331,10 +331,13 @@ class Problem:
 @cache
 def applies(name: str, basis: str) -> bool:
     kernel, draw = KERNELS[name]
-    if basis == "random-fourier":
-        return isinstance(kernel, Gaussian | Laplace | Matern)
     points = draw(np.random.default_rng(0), N)
-    return basis != "explicit" or kernel.resolve(points).feature_map(points) is not None
+    try:
+        Space(kernel, {**BASES, **SPACES}[basis]).fit(points)
+    except TypeError as error:  # a basis that does not take a kernel says which one does
+        assert "basis=" in str(error)
+        return False
+    return True
 
 
 def cases(bases: dict[str, Basis]) -> list[tuple[str, str, str]]:
@@ -651,7 +654,8 @@ def test_every_kernel_and_every_basis_is_here() -> None:
         if isinstance(cls, type) and issubclass(cls, Kernel) and cls is not Kernel
     }
     assert shown <= {type(kernel) for kernel, _ in KERNELS.values()}
-    assert {type(basis) for basis in SPACES.values()} == set(Basis.__subclasses__())
+    ours = {cls for cls in Basis.__subclasses__() if cls.__module__.startswith("meanmap.")}
+    assert {type(basis) for basis in SPACES.values()} == ours
 
 
 def test_coordinates_miss_what_they_say(spaced: Problem) -> None:
@@ -663,8 +667,7 @@ def test_coordinates_miss_what_they_say(spaced: Problem) -> None:
     assert psi.shape == (N, space.rank_)
     error = abs(host(psi @ space.transform(atoms).T) - K_prior)
     scale = np.diag(K).max()
-    if isinstance(spaced.basis, RandomFourier):  # ‖ψ(x)‖² is k(x, x), other pairs are near
-        assert_allclose((host(space.transform(atoms)) ** 2).sum(axis=1), 1.0, rtol=1e-12)
+    if not space.map_.projects:
         sample_error = abs(host(psi @ psi.T) - K)[np.triu_indices(N, 1)]
         assert space.residual_ == pytest.approx(sample_error.mean(), rel=1e-9)
         assert space.residual_ < 0.5
@@ -672,9 +675,10 @@ def test_coordinates_miss_what_they_say(spaced: Problem) -> None:
     assert (error <= host(space.error_bound(spaced.X, atoms)) + 1e-9 * scale).all()
     missed = spaced.w @ (np.diag(K) - (host(psi) ** 2).sum(axis=1)) / (spaced.w @ np.diag(K))
     assert space.residual_ == pytest.approx(missed, abs=1e-9)
-    if not isinstance(spaced.basis, Nystroem):
-        assert space.residual_ <= 1e-8
-        spaced.check(psi @ psi.T, K, rtol=0, atol=1e-7 * scale)
+    promised = spaced.basis.tolerance
+    assert space.residual_ <= max(promised, 1e-8)
+    if promised < 1:  # of a weighted sum: a single point may miss that much over its weight
+        spaced.check(psi @ psi.T, K, rtol=0, atol=max(promised / spaced.w.min(), 1e-7) * scale)
 
 
 def test_conditional_in_coordinates(spaced: Problem) -> None:

@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose
 
 import oracles
 from meanmap import ConditionalEmbedding, embed
-from meanmap.conditional.operator import ConditionalOperator, StreamedOperator
+from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.streaming import StreamedOperator
 from meanmap.embeddings import Deferred
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, Polynomial
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
@@ -33,7 +34,7 @@ def pairs(n: int = 40, d: int = 2, seed: int = 0) -> tuple[Array, Array, Array]:
 
 def refits(operator: ConditionalOperator, values: Array, lam: float, centred: bool = False) -> Any:
     """The oracle, on the Gram matrix of the operator's own rows."""
-    rows = np.asarray(operator._rows)
+    rows = np.asarray(operator.rows)
     psi = rows[:, :-1] if centred else rows
     return oracles.leave_one_out_answers(
         psi @ psi.T, values, lam, np.asarray(operator.scale), centred
@@ -98,10 +99,10 @@ def test_of_a_large_sample(centered: bool) -> None:
         warnings.simplefilter("ignore")
         model = ConditionalEmbedding(Gaussian(0.5), Gaussian(1.0), 1e-3, basis, centered)
         operator = model.fit(X, Y, w).operator_
-    assert isinstance(operator, StreamedOperator) and isinstance(operator._known_rows, Deferred)
+    assert isinstance(operator, StreamedOperator) and isinstance(operator.known_rows, Deferred)
     found = operator.leave_one_out(Y)
     assert found.shape == (n, 1)
-    rows = operator._known_rows.array()
+    rows = operator.known_rows.array()
     penalty = 1e-3 * np.eye(rows.shape[1])
     if centered:
         penalty[-1, -1] = 0.0
@@ -216,7 +217,7 @@ def test_the_scale_is_that_of_the_weights() -> None:
     operator = model.posterior(embed(X, kernel=Gaussian(1.0)), "importance", 1e-2)
     # scale ∘ rows H ψ(y) are the weights of the answer
     at = operator.source.transform(Y[:3])
-    v = operator.scale * ((at @ operator._inverse.T) @ np.asarray(operator._rows).T)
+    v = operator.scale * ((at @ operator.inverse.T) @ np.asarray(operator.rows).T)
     v /= np.maximum(v.sum(axis=1), 0.5)[:, None]  # over their mass
     v += (1 - v.sum(axis=1))[:, None] * operator.scale  # and what is missing of one
     assert_allclose(operator.weights(Y[:3]), v, atol=1e-12)

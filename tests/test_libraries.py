@@ -234,7 +234,7 @@ def conditional_stream(given: Given) -> Answers:
     )
     return {
         "predict": model.predict(given(X[:4])),
-        "eigenvalues": abs(spectrum.spectrum(2).eigenvalues),
+        "eigenvalues": abs(mm.dynamics.operator_spectrum(spectrum, 2).eigenvalues),
     }
 
 

@@ -16,7 +16,7 @@ from meanmap import plots
 from meanmap.comparison import PowerAnalysis
 from meanmap.comparison.counterfactual import CounterfactualEffect
 from meanmap.conditional.selection import LeaveOneOut
-from meanmap.conditional.spectrum import OperatorSpectrum
+from meanmap.dynamics import OperatorSpectrum, operator_spectrum
 from meanmap.experiments import Outcome
 
 RNG = np.random.default_rng(0)
@@ -42,7 +42,8 @@ def left_out() -> Callable[..., Any]:
 
 def spectrum() -> Callable[..., Any]:
     states = np.cumsum(RNG.normal(size=(80, 1)), axis=0) % 3
-    return mm.ConditionalEmbedding(regularization=1e-2).fit(states[:-1], states[1:]).spectrum().plot
+    model = mm.ConditionalEmbedding(regularization=1e-2).fit(states[:-1], states[1:])
+    return operator_spectrum(model).plot
 
 
 def components(y: Any = None) -> Callable[..., Any]:

@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose
 
 import oracles as o
 from meanmap import ConditionalEmbedding, ConflictWarning, bayes_rule, embed
-from meanmap.conditional.priors import fine_scales, narrowed_kernel, nonnegative_weights
+from meanmap.conditional.priors import fine_density_ratio, fine_scales, narrowed_kernel
 from meanmap.kernels import Delta, Gaussian, Laplace, Polynomial
+from meanmap.rules import Nonnegative
 from meanmap.spaces import PivotedCholesky
 from oracles import Array
 
@@ -62,9 +63,8 @@ def test_weights_are_those_of_nonnegative_least_squares(kernel, lam, weighted):
     alpha[:2] += [0.2, -0.2]
     model = ConditionalEmbedding(kernel, Gaussian(1.0), lam, FINE).fit(X, X, sample_weight=w)
     x, _ = model.sides()
-    p = nonnegative_weights(
-        x.space, x.points, x.coordinates, model.weights_, embed(atoms, kernel, alpha), lam
-    )
+    v = model.weights_
+    p = v * fine_density_ratio(Nonnegative(), x, v, embed(atoms, kernel, alpha), lam)
     slow = o.nonnegative_prior_weights(kernel(X), kernel(X, atoms), alpha, lam, w)
     assert p.min() >= 0 and p.sum() == pytest.approx(1.0)
     assert o.rkhs_relative_error(p, slow, kernel(X)) < 1e-6

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from meanmap import ConditionalEmbedding, embed, load, save
-from meanmap.conditional import estimator
+from meanmap.conditional import fitting
 from meanmap.embeddings import Deferred
 from meanmap.kernels import Delta, Gaussian, Linear, Polynomial, Trace
 from meanmap.spaces import Nystroem, PivotedCholesky, Space
@@ -192,7 +192,7 @@ def test_a_fit_that_keeps_no_coordinates_is_the_same(
         "regularization": regularization,
     }
     kept = ConditionalEmbedding(**settings).fit(X, Y, w)
-    monkeypatch.setattr(estimator, "LARGE", 0)
+    monkeypatch.setattr(fitting, "LARGE", 0)
     large = ConditionalEmbedding(**settings).fit(X, Y, w)
     assert isinstance(large.sides()[0].known, Deferred)
     assert large.regularization_ == pytest.approx(kept.regularization_, rel=1e-12)

@@ -208,7 +208,7 @@ def grids() -> list[list[str]]:
     from loopy import fields, grid
 
     from meanmap import BeliefPropagation
-    from meanmap.graphical.known import Known
+    from meanmap.graphical.known import FieldEvidence
     from meanmap.graphical.passing import Passing
     from meanmap.graphical.schedules import synchronous
     from meanmap.graphical.wiring import Wiring
@@ -225,7 +225,7 @@ def grids() -> list[list[str]]:
             return lambda x: torch.exp(-0.5 * (x[:, 0] - value) ** 2)
 
         evidence = {node: likelihood(there[(0, *node)]) for node in model.nodes_}
-        known = Known.of(model.potentials_, evidence, 1.0)
+        known = FieldEvidence.of(model.potentials_, evidence, 1.0)
         wiring = Wiring.of(model.potentials_.field, known.hidden)
         passing = Passing(model.potentials_, wiring, known.alone(wiring))
         steps = synchronous(passing, passing.start(), 0.0)

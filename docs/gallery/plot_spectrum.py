@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from meanmap import ConditionalEmbedding
+from meanmap.dynamics import operator_spectrum
 from meanmap.kernels import Gaussian
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
@@ -35,7 +36,7 @@ now, later = seen[:-1].reshape(-1, 1), seen[1:].reshape(-1, 1)
 
 lag = step * every
 model = ConditionalEmbedding(Gaussian(0.5), Gaussian(0.5), regularization=1e-5).fit(now, later)
-spectrum = model.spectrum(5, lag=lag)
+spectrum = operator_spectrum(model, 5, lag=lag)
 
 # %%
 # The truth, from the same process on a fine grid: the transition matrix of one step, 50 times.

@@ -526,12 +526,29 @@ def series(value: Any, name: str = "points") -> np.ndarray:
     return array
 
 
-def whole(value: Any, name: str, least: int, remedy: str) -> int:
+def whole(value: Any, name: str = "n", least: int = 1, remedy: str = "") -> int:
     """A whole number that is not below `least`."""
     ok = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not ok or value < least:
-        raise ValueError(f"{name} must be a whole number ≥ {least}, got {value!r}. {remedy}")
+        words = f"{name} must be a whole number ≥ {least}, got {value!r:.60}. {remedy}"
+        raise ValueError(words.rstrip())
     return int(value)
+
+
+def random_generator(value: Any, name: str = "rng") -> np.random.Generator:
+    """A NumPy generator from a seed, a generator, scikit-learn's kind of state, or None.
+
+    A wrong `random_state` is a ValueError, as scikit-learn's are; other arguments are TypeErrors.
+    """
+    if isinstance(value, np.random.RandomState):
+        value = value.randint(2**31)
+    try:
+        return np.random.default_rng(value)
+    except (TypeError, ValueError) as error:
+        kind = ValueError if name == "random_state" else TypeError
+        raise kind(
+            f"{name} must be None, a seed or a NumPy Generator, got {value!r:.60} ({error})."
+        ) from error
 
 
 def permutations(value: Any, name: str = "points") -> Array:

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import oracles as o
 from meanmap import ConflictWarning, TargetShift, load, save
-from meanmap.adaptation.matching import placed
+from meanmap.adaptation.matching import fit_host_space
 from meanmap.adaptation.mixtures import Ridges, predicted, regression
 from meanmap.kernels import Delta, Gaussian, NGrams
 from meanmap.spaces import PivotedCholesky, Space
@@ -137,7 +137,7 @@ def test_the_variance_of_proportions_is_that_of_the_bootstrap() -> None:
 
 def predicted_or_embedded(model: Any, X: Any, y: Any, T: Any) -> np.ndarray:
     both = np.vstack([X, T])
-    space, psi = placed(model.kernel_x_, both, PivotedCholesky(1e-5, max_rank=1000))
+    space, psi = fit_host_space(model.kernel_x_, both, PivotedCholesky(1e-5, max_rank=1000))
     if model.metric == "embedding":
         return psi
     return predicted(psi, space, X, y, model.kernel_y_, "auto")

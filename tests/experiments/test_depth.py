@@ -31,7 +31,7 @@ from meanmap.experiments.depth.methods import (
     weaker,
 )
 from meanmap.experiments.depth.prediction import FULL, QUICK, Plan, halves, lessons, tries
-from meanmap.graphical.known import Known
+from meanmap.graphical.known import FieldEvidence
 from meanmap.graphical.wiring import Wiring
 
 TINY = Plan(
@@ -83,7 +83,7 @@ def test_all_methods_are_told_what_kernel_belief_propagation_is(
     looks, seconds = lesson.looks(12)
     assert seconds > 0
     potentials = lesson.model.potentials_
-    known = Known.of(potentials, lesson.evidence(12), 1.0)
+    known = FieldEvidence.of(potentials, lesson.evidence(12), 1.0)
     wiring = Wiring.of(potentials.field, known.hidden)
     seen = 0
     for kind, alone in enumerate(known.alone(wiring)):

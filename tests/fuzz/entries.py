@@ -343,7 +343,8 @@ def conditional_stream(v: Any) -> Any:
 @entry("ConditionalEmbedding", x=AT, n=2, lag=1.0)
 def asked_conditional(v: Any) -> Any:
     model = made("conditional")
-    spectrum = mm.ConditionalEmbedding(G, G, 1e-2).fit(X[:-1], X[1:]).spectrum(v.n, v.lag)
+    pairs = mm.ConditionalEmbedding(G, G, 1e-2).fit(X[:-1], X[1:])
+    spectrum = mm.dynamics.operator_spectrum(pairs, v.n, v.lag)
     return (
         model.given(v.x).mean(), model.weights(v.x), model.predict(v.x), abs(spectrum.eigenvalues),
         model.expect(lambda y: y[:, 0], v.x),

@@ -15,12 +15,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from meanmap import BeliefPropagation
-from meanmap.graphical.field import Field, field_of
+from meanmap.graphical.field import RandomField, field_of
 from meanmap.kernels import Delta, Gaussian, Laplace
 from oracles import Array
 
 
-def groups(field: Field) -> set[frozenset[Any]]:
+def groups(field: RandomField) -> set[frozenset[Any]]:
     return {frozenset(field.nodes[v] for v in members) for members in field.members}
 
 

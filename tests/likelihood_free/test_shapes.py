@@ -20,10 +20,10 @@ import meanmap
 import oracles
 from meanmap import ConflictWarning, KernelABC, Posterior, bayes_update, embed
 from meanmap.kernels import Gaussian
-from meanmap.likelihood_free.learned import Learned
+from meanmap.likelihood_free.posteriors import PosteriorModel
 from meanmap.likelihood_free.shapes import (
+    ParameterScale,
     Residuals,
-    Scale,
     Shape,
     columns_spread,
     log_distance,
@@ -68,10 +68,12 @@ def two_columns(n: int, seed: int) -> tuple[Array, Array, Array]:
     return theta, outputs, w / w.sum()
 
 
-def learned(n: int, seed: int, weighted: bool, lam: float) -> tuple[Learned, Array]:
+def learned(n: int, seed: int, weighted: bool, lam: float) -> tuple[PosteriorModel, Array]:
     theta, outputs, w = two_columns(n, seed)
     w = w if weighted else np.full(n, 1 / n)
-    return Learned.of(theta, outputs, w, ENDLESS, Gaussian(1.0), Gaussian((0.6, 0.9)), lam), w
+    return PosteriorModel.of(
+        theta, outputs, w, ENDLESS, Gaussian(1.0), Gaussian((0.6, 0.9)), lam
+    ), w
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -150,7 +152,7 @@ def test_draws_stay_within_the_priors(share: float) -> None:
     residuals = rng.normal(0, 3.0, size=(200, 2))  # far wider than the prior
     outputs = theta + 0.1 * rng.normal(size=(200, 2))
     w = np.full(200, 1 / 200)
-    scale = Scale(np.full(2, -np.inf), np.full(2, np.inf))
+    scale = ParameterScale(np.full(2, -np.inf), np.full(2, np.inf))
     ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
     source = Residuals(
         theta, residuals, np.zeros((200, 2)), outputs, np.ones(2), w, scale, ends, share
@@ -164,7 +166,7 @@ def test_draws_stay_within_the_priors(share: float) -> None:
 def test_a_scale_changes_by_e_squared_at_most() -> None:
     theta = np.linspace(-100, 100, 41)[:, None] + 0.5
     one, none = np.ones_like(theta), np.zeros_like(theta)
-    endless = Scale(np.array([-np.inf]), np.array([np.inf]))
+    endless = ParameterScale(np.array([-np.inf]), np.array([np.inf]))
     ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
     w = np.full(41, 1 / 41)
     source = Residuals(theta, one, none, theta, np.ones(1), w, endless, ends)
@@ -210,7 +212,7 @@ def test_a_shape_that_is_the_same_everywhere_uses_all_simulations() -> None:
 @pytest.mark.parametrize("high", [np.inf, 3.0])
 def test_a_scale_there_and_back(low: float, high: float) -> None:
     x = np.linspace(max(low, -5) + 1e-3, min(high, 5) - 1e-3, 50)[:, None]
-    scale = Scale(np.array([low]), np.array([high]))
+    scale = ParameterScale(np.array([low]), np.array([high]))
     u = scale.forward(x)
     assert (np.diff(u[:, 0]) > 0).all()
     assert_allclose(scale.backward(u), x, atol=1e-9)
@@ -842,7 +844,7 @@ def test_rows_of_no_weight_are_not_among_the_nearest() -> None:
         outputs=column,
         spread=np.full(1, 1e-4),
         weights=weights,
-        scale=Scale(np.full(1, -np.inf), np.full(1, np.inf)),
+        scale=ParameterScale(np.full(1, -np.inf), np.full(1, np.inf)),
         ends=np.array([[0.0], [1.0]]),
     )
     near = residuals.nearness(residuals.squares(np.zeros(1)), 0.1)

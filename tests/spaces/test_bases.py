@@ -29,6 +29,7 @@ from meanmap.kernels import (
     Trace,
 )
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
+from meanmap.spaces.space import fit_space, fit_space_moments
 
 SAMPLINGS = ["uniform", "kmeans", "leverage", "rpcholesky"]
 
@@ -413,9 +414,8 @@ def test_moments_are_those_of_the_coordinates(basis: Any, even: bool) -> None:
     X, V, kernel = sample(0, 50_000, 2), sample(1, 50_000, 3), Gaussian(1.0)
     w = np.ones(50_000) if even else np.random.default_rng(2).exponential(size=50_000)
     w /= w.sum()
-    stored, streamed = Space(kernel, basis), Space(kernel, basis)
-    Z = stored.place(kernel, X, w)
-    C, B = streamed.place_moments(kernel, X, w, V)
+    stored, Z = fit_space(kernel, basis, X, w)
+    streamed, C, B = fit_space_moments(kernel, basis, X, w, V)
     assert_allclose(C, Z.T @ (w[:, None] * Z), atol=1e-12)
     assert_allclose(B, V.T @ (w[:, None] * Z), atol=1e-12)
     assert streamed.rank_ == stored.rank_
@@ -439,8 +439,7 @@ def test_moments_put_off_a_solve_only_where_it_costs_no_digits(
     kernel: Kernel, landmarks: np.ndarray, delayed: bool
 ) -> None:
     X, w = sample(1, 3_000, landmarks.shape[1]), np.full(3_000, 1 / 3_000)
-    space = Space(kernel, Nystroem(landmarks=landmarks))
-    Z = space.place(kernel, X, w)
+    space, Z = fit_space(kernel, Nystroem(landmarks=landmarks), X, w)
     fitted = space.map_
     C, B = fitted.moments(X, w, X)
     assert space.rank_ > 500
@@ -527,7 +526,7 @@ def test_torch_in_torch_out(basis: Any) -> None:
     assert single.transform(torch.asarray(Q, dtype=torch.float32)).dtype == torch.float32
     V = torch.asarray(sample(2, 60, 1))
     w = torch.full((60,), 1 / 60, dtype=torch.float64)
-    C, B = Space(Gaussian(1.0), basis).place_moments(Gaussian(1.0), torch.asarray(X), w, V)
+    _, C, B = fit_space_moments(Gaussian(1.0), basis, torch.asarray(X), w, V)
     own = there.transform(torch.asarray(X))
     assert_allclose(C.numpy(), (own.T @ own / 60).numpy(), atol=1e-12)
     assert_allclose(B.numpy(), (V.T @ own / 60).numpy(), atol=1e-12)
@@ -565,3 +564,9 @@ def test_in_single_precision_pivots_stay_pivots(seed: int) -> None:
     assert (np.diagonal(space.map_.factor) > 0).all()
     psi = space.transform(y[:200])
     assert np.abs(psi @ psi.T - space.kernel_(y[:200])).max() < 1e-3
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplace(1.0), Matern(1.5, 1.0)], ids=repr)
+def test_waves_are_as_long_as_features(kernel: Kernel) -> None:
+    space = Space(kernel, RandomFourier(16, random_state=0)).fit(sample(0, 16))
+    assert_allclose((space.transform(sample(1, 9)) ** 2).sum(axis=1), 1.0, rtol=1e-12)

@@ -11,14 +11,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from meanmap import checks, plots
 from meanmap.adaptation.domains import Problem, coded
 from meanmap.adaptation.left_out import SEARCHED, Judge, judge_of, search, spread
-from meanmap.adaptation.matching import placed
+from meanmap.adaptation.matching import fit_host_space
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.pairs import looks_like_classes
-from meanmap.decoding.sampling import generator
 from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel, as_target
-from meanmap.spaces import Basis, Explicit, PivotedCholesky, Space
+from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 
 RELATIONS = ("covariance", "inverse")
@@ -148,14 +147,16 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         points = kernel.check(X, "X")
         names, code = coded(domains, count(points))
         targets, kernel_y = self._targets(y, points)
-        held_out, multiple, rng = None, 1.0, generator(self.random_state)
+        held_out = None
+        multiple = 1.0
+        rng = checks.random_generator(self.random_state, "random_state")
         if t is None and len(names) > 2:
             rows = spread(code, rng)
             judge = judge_of(self.estimator, y, rows)
             if judge is not None:
                 part = take(points, rows), code[rows], take(targets, rows), kernel_y
                 kernel, multiple, held_out = self._search(kernel, *part, judge, rng)
-        space, psi = placed(kernel.resolve(points), points, self._basis(kernel, points))
+        space, psi = fit_host_space(kernel.resolve(points), points, self._basis(kernel, points))
         mean = psi.mean(axis=0)
         problem = Problem(psi - mean, code)
         if supervised:
@@ -246,8 +247,8 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _basis(self, kernel: Kernel, points: Points) -> Basis:
         if self.basis is not None:
             return self.basis
-        chosen = choose_basis(kernel.resolve(points), points)
-        return chosen if isinstance(chosen, Explicit) else PivotedCholesky(1e-10, max_rank=RANK)
+        otherwise = PivotedCholesky(1e-10, max_rank=RANK)
+        return choose_basis(kernel.resolve(points), points, otherwise)
 
     def _with_targets(
         self,
@@ -260,7 +261,9 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ) -> tuple[Problem, Kernel]:
         """The problem with coordinates of its targets, and their kernel resolved."""
         n = count(targets)
-        own, phi = placed(kernel.resolve(targets), targets, PivotedCholesky(1e-8, max_rank=300))
+        own, phi = fit_host_space(
+            kernel.resolve(targets), targets, PivotedCholesky(1e-8, max_rank=300)
+        )
         epsilon = self._settings()[3]
         if epsilon is None and isinstance(kernel, Delta):
             epsilon = 1 / n  # a class's mean is shrunk as by one more row
@@ -331,7 +334,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         lam, basis = self._settings()[1], self.basis or PivotedCholesky(1e-6, SEARCHED_RANK)
 
         def make(candidate: Kernel) -> Problem:
-            space, psi = placed(candidate.resolve(points), points, basis)
+            space, psi = fit_host_space(candidate.resolve(points), points, basis)
             problem = Problem(psi - psi.mean(axis=0), code)
             if self.supervised is not False:
                 problem, _ = self._with_targets(problem, space, points, targets, kernel_y, rng)

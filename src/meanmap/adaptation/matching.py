@@ -24,17 +24,16 @@ from meanmap.arrays import (
     Points,
     concatenate,
     count,
-    float_like,
     in_kind,
     one_blas_thread,
     take,
     to_numpy,
 )
 from meanmap.conditional.selection import effective_size
-from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
-from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
+from meanmap.spaces import Basis, PivotedCholesky, Space
+from meanmap.spaces.space import fit_space_quietly
 from meanmap.streams.chunks import answered, is_chunked, sampled
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
@@ -165,7 +164,7 @@ class KernelMeanMatching(BaseEstimator):
                 (train, test),
                 bound,
                 (0.0, np.inf) if given_slack is None else (0.0,),
-                generator(self.random_state),
+                checks.random_generator(self.random_state, "random_state"),
             )
             slack = best_slack if given_slack is None else given_slack
         both = concatenate([train, test])
@@ -174,7 +173,7 @@ class KernelMeanMatching(BaseEstimator):
         if basis is None:
             rank = RANK if count(both) <= LARGE else LARGE_RANK
             basis = PivotedCholesky(1e-10 if ridge == 0 else 1e-5, max_rank=rank)
-        space, psi = placed(kernel, both, basis)
+        space, psi = fit_host_space(kernel, both, basis)
         psi, psi_test = psi[:n], psi[n:]
         mean = psi_test.mean(axis=0)
         if ridge is None:
@@ -267,13 +266,10 @@ class KernelMeanMatching(BaseEstimator):
         return hasattr(self, "weights_")
 
 
-def placed(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
-    """A space and the points' coordinates, without a word on what they miss."""
-    space = Space(kernel, basis)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        uniform = checks.weights(None, points, float_like(points))
-        return space, to_numpy(space.place(kernel, points, uniform))
+def fit_host_space(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
+    """A space and the points' coordinates on the host, without a word on what they miss."""
+    space, psi = fit_space_quietly(kernel, basis, points)
+    return space, to_numpy(psi)
 
 
 def stated(
@@ -330,7 +326,7 @@ def search(
     table = []
     for factor, candidate in candidates:
         basis = PivotedCholesky(1e-4, max_rank=SEARCHED)
-        _, psi = placed(candidate.resolve(both), both, basis)
+        _, psi = fit_host_space(candidate.resolve(both), both, basis)
         parts = psi[: len(folds[0])], psi[len(folds[0]) :]
         for slack in slacks:
             scores = np.mean([_path(parts, folds, k, bound, slack) for k in range(FOLDS)], axis=0)

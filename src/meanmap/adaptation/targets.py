@@ -12,13 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.adaptation.matching import RANK, placed
+from meanmap.adaptation.matching import RANK, fit_host_space
 from meanmap.adaptation.mixtures import Classes, Mixture, Numbers, Ridges, mixed, predicted
 from meanmap.adaptation.programme import Solution, enough_ridge
 from meanmap.arrays import Array, concatenate, in_kind, to_numpy
 from meanmap.conditional.pairs import read_target
 from meanmap.conditional.selection import effective_size
-from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import as_kernel, as_target
 from meanmap.linalg import ConflictWarning
@@ -133,7 +132,7 @@ class TargetShift(BaseEstimator):
             ridge = enough_ridge(checks.positive(ridge, "ridge", remedy), remedy)
         checks.option(self.metric, "metric", METRICS)
         draws = checks.whole(self.n_bootstrap, "n_bootstrap", 0, "Use 0 for no intervals.")
-        rng = generator(self.random_state)
+        rng = checks.random_generator(self.random_state, "random_state")
         kernel_x = as_kernel(self.kernel_x, X, "X")
         train = kernel_x.check(X, "X")
         test = kernel_x.check(X_test, "X_test", train, "X")
@@ -142,7 +141,7 @@ class TargetShift(BaseEstimator):
         n = checks.same_length([("X", train), ("y", targets)])
         both = concatenate([train, test])
         basis = self.basis if self.basis is not None else PivotedCholesky(1e-5, max_rank=RANK)
-        space, psi = placed(kernel_x.resolve(both), both, basis)
+        space, psi = fit_host_space(kernel_x.resolve(both), both, basis)
         kernel_y = kernel_y.resolve(targets)
         if self.metric == "predictive":
             Z = predicted(psi, space, train, targets, kernel_y, self.regularization)

@@ -22,12 +22,11 @@ from meanmap.adaptation.alignment import (
     starts,
     upright,
 )
-from meanmap.adaptation.matching import placed
+from meanmap.adaptation.matching import fit_host_space
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.pairs import read_target
 from meanmap.conditional.selection import effective_size
-from meanmap.decoding.sampling import generator
 from meanmap.frames import column_names, in_order, seen_columns
 from meanmap.kernels import Delta, Gaussian, Kernel, as_target
 from meanmap.linalg import ConflictWarning, column_moments
@@ -150,7 +149,7 @@ class LocationScaleShift(BaseEstimator):
         kernel_y, targets, flat = read_target(y, self.kernel_y)
         targets = on_host(targets)
         checks.same_length([("X", train), ("y", targets)])
-        rng = generator(self.random_state)
+        rng = checks.random_generator(self.random_state, "random_state")
         units = test.mean(axis=0), deviations(test, train)
         Z, T = ((rows - units[0]) / units[1] for rows in (train, test))
         F, space, classes, groups = features(kernel_y, targets)
@@ -350,10 +349,10 @@ def features(
     n = count(targets)
     if isinstance(kernel, Delta) and targets.ndim == 1:
         classes, groups = np.unique(to_numpy(targets), return_inverse=True)
-        space, psi = placed(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
+        space, psi = fit_host_space(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
         return with_constant(psi), space, classes, groups
     basis = PivotedCholesky(1e-4, max_rank=RANK)
-    space, psi = placed(kernel.resolve(targets), targets, basis)
+    space, psi = fit_host_space(kernel.resolve(targets), targets, basis)
     return with_constant(psi), space, None, np.zeros(n, dtype=int)
 
 

@@ -23,7 +23,6 @@ from meanmap.comparison.residuals import (
 )
 from meanmap.comparison.results import GammaNull, Null, TestResult, describe_null
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, TensorProduct
 from meanmap.spaces import Space
 from meanmap.statistics.centring import center_kernel
@@ -112,7 +111,7 @@ def conditional_independence_test(
     """
     checks.option(null, "null", NULLS)
     given = given_regularization(regularization)
-    draws, rng = read_draws(n_permutations), generator(rng)
+    draws, rng = read_draws(n_permutations), checks.random_generator(rng)
     named = [("X", X, kernel_x), ("Y", Y, kernel_y), ("Z", Z, kernel_z)]
     (kx, ky, kz), (X, Y, Z) = read_paired_samples(named, LEAST)
     kx, ky = resolve_on_some(kx, X), resolve_on_some(ky, Y)
@@ -120,7 +119,8 @@ def conditional_independence_test(
     conditioning = Conditioning.of(Z, kz, bases[2], chosen=kernel_z is not None)
     kernels = kx, ky, conditioning.kernel
     method, hypothesis = "Conditional independence test (KCI)", "X and Y are dependent given Z"
-    (_, alone), (space_y, rows_y) = fit_regressors(kx, X, bases[0]), fit_regressors(ky, Y, bases[1])
+    _, alone = fit_regressors(kx, X, bases[0])
+    space_y, rows_y = fit_regressors(ky, Y, bases[1])
     for name, rows in (("X", alone), ("Y", rows_y)):
         if not varies(rows):
             note = constant_note(name)
@@ -342,7 +342,7 @@ def conditional_two_sample_test(
     """
     checks.option(null, "null", NULLS)
     given = given_regularization(regularization)
-    draws, rng = read_draws(n_permutations), generator(rng)
+    draws, rng = read_draws(n_permutations), checks.random_generator(rng)
     bases = basis_pair(basis)
     kernels, (X1, Y1), (X2, Y2) = read_paired_conditionals(
         X1, Y1, X2, Y2, kernel_x, kernel_y, LEAST

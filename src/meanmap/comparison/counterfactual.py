@@ -15,7 +15,6 @@ from meanmap.comparison.quadratic import Hadamard
 from meanmap.comparison.residuals import Conditioning, fit_regressors, given_regularization, varies
 from meanmap.comparison.results import TestResult, describe_null
 from meanmap.comparison.witness import Difference
-from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.statistics.conditional import read_paired_conditionals
 
@@ -142,7 +141,7 @@ def counterfactual_effect(
     """
     checks.option(null, "null", ("wild", "gamma", "simulation"))
     given = given_regularization(regularization)
-    draws, rng = read_draws(n_permutations), generator(rng)
+    draws, rng = read_draws(n_permutations), checks.random_generator(rng)
     bases = basis if isinstance(basis, tuple) else (basis, basis)
     (kx, ky), (X0, Y0), (X1, Y1) = read_paired_conditionals(
         X_control, Y_control, X_treated, Y_treated, kernel_x, kernel_y, LEAST

@@ -17,7 +17,6 @@ from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy
 from meanmap.comparison import nulls
 from meanmap.comparison.blocks import autocorrelation_time
 from meanmap.comparison.results import Draws, TestResult
-from meanmap.decoding.sampling import generator
 from meanmap.kernels import Gaussian, Kernel, RationalQuadratic
 from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
 from meanmap.progress import progress_bar
@@ -124,7 +123,7 @@ def goodness_of_fit_test(
     >>> result.method
     'Goodness-of-fit test: kernel Stein discrepancy (U), 99 simulated samples'
     """
-    draws, rng = nulls.read_draws(n_permutations), generator(rng)
+    draws, rng = nulls.read_draws(n_permutations), checks.random_generator(rng)
     given = _kernels(kernel)
     sample = SteinSample.gate(X, score, given[0], scaled=kernel is None)
     kernels = [stein_kernel(k, sample.given).bind(X, "X") for k in given]

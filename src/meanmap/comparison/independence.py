@@ -11,7 +11,7 @@ from meanmap import checks
 from meanmap.arrays import Points, count
 from meanmap.comparison import blocks, nulls, ordering, shifts
 from meanmap.comparison.candidates import Candidates, before_whitening, paired_handicaps
-from meanmap.comparison.nulls import Finding, NullMethod, Settings
+from meanmap.comparison.nulls import NullMethod, Outcome, Settings
 from meanmap.comparison.pairings import CoordinatePermutations, Permutations, Shifts, Signs
 from meanmap.comparison.results import (
     DEPENDENT,
@@ -132,8 +132,8 @@ def independence_test(
         combine=combine, n_bins=n_bins, block_length=block_length, groups=groups, basis=basis,
         alternative=alternative, sequential=sequential, max_memory=max_memory, progress=progress,
     )  # fmt: skip
-    asked, method = _choose_method(asked)
-    pairs = Pairs.read(X, Y, (kernel_x, kernel_y), asked, method)
+    asked, method = _method_for_pairs(asked)
+    pairs = TwoVariables.read(X, Y, (kernel_x, kernel_y), asked, method)
     found = method.find(pairs, asked)
     pvalue = found.null.pvalue(found.statistic, alternative)
     ordering.warn_if_significant(pairs.ordered, pvalue)
@@ -155,7 +155,7 @@ def independence_test(
     )
 
 
-def _choose_method(asked: Settings) -> tuple[Settings, NullMethod]:
+def _method_for_pairs(asked: Settings) -> tuple[Settings, NullMethod]:
     """The null that was asked for; what draws one by one permutes rows one permutation at a time.
 
     In coordinates there is the "V" estimate alone, and single rows are permuted.
@@ -170,7 +170,7 @@ def _choose_method(asked: Settings) -> tuple[Settings, NullMethod]:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class TwoVariables:
     """Two checked variables, with kernels that were resolved on them."""
 
     X: Points
@@ -183,7 +183,7 @@ class Pairs:
     @classmethod
     def read(
         cls, X: Any, Y: Any, kernels: tuple[Any, Any], asked: Settings, method: NullMethod
-    ) -> Pairs:
+    ) -> TwoVariables:
         """The arguments of the test, checked once."""
         single = not method.several or asked.basis is not None or asked.sequential
         x = Candidates.of(kernels[0], X, single, "X")
@@ -218,67 +218,83 @@ class Pairs:
         (kx, ky), X, Y = self.kernels, self.X, self.Y
         return Family([Centred.of(k, X) for k in kx]), Family([Centred.of(k, Y) for k in ky])
 
+    def simulate(self, asked: Settings, source: nulls.Source) -> Outcome:
+        """The statistic of a source and draws of it."""
+        source.handicaps, source.progress = self.handicaps, asked.progress
+        return nulls.simulate(source, asked.draws, asked.rng, asked.combine, asked.sequential)
+
+    def permutation_moments(self, basis: Any) -> tuple[dependence.HsicSums, tuple[float, float]]:
+        """What the "V" estimate is made of, and its mean and variance under permutations."""
+        n, (kx, ky) = self.n, self.kernels_of(0)
+        if basis is None:
+            sums = dependence.hsic_sums(kx, ky, self.X, self.Y)
+        else:
+            sums = dependence.coordinate_sums(kx, ky, self.X, self.Y, basis)
+        of_sums = nulls.CentredMoments.of_sums
+        mean, variance = nulls.permutation_moments(
+            of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x, sums.rounding[0]),
+            of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y, sums.rounding[1]),
+        )
+        return sums, (mean / n**2, variance / n**4)
+
 
 # --- permutations ---------------------------------------------------------------------------------
 
 
-def _shift_rows(pairs: Pairs, asked: Settings) -> Finding:
+def _shift_rows(pairs: TwoVariables, asked: Settings) -> Outcome:
     """Rows in random order, or whole clusters, are shifted by all shifts at once."""
     n = pairs.n
     if asked.groups is not None:
         order, size = _clusters(asked.groups, n)
         return _move_blocks(pairs, asked, order, size)
     least = asked.n_bins or max(BINS, asked.draws + 1)
-    return _simulate(
-        pairs,
-        asked,
-        Shifts(*_parts(pairs, asked), lambda r: shifts.random_rows(n, least, r), asked.rng),
-    )
+
+    def rows(r: np.random.Generator) -> shifts.Rows:
+        return shifts.random_rows(n, least, r)
+
+    return pairs.simulate(asked, Shifts(*_parts(pairs, asked), rows, asked.rng))
 
 
-def _permute_rows(pairs: Pairs, asked: Settings) -> Finding:
+def _permute_rows(pairs: TwoVariables, asked: Settings) -> Outcome:
     """Rows are permuted, one permutation at a time."""
-    return _simulate(pairs, asked, Permutations(*_parts(pairs, asked), asked.memory))
+    return pairs.simulate(asked, Permutations(*_parts(pairs, asked), asked.memory))
 
 
-def _permute_coordinates(pairs: Pairs, asked: Settings) -> Finding:
+def _permute_coordinates(pairs: TwoVariables, asked: Settings) -> Outcome:
     """The same in coordinates."""
     kernels = pairs.kernels[0][0], pairs.kernels[1][0]
     source = CoordinatePermutations(kernels, pairs.X, pairs.Y, asked.basis)
-    return _simulate(pairs, asked, source)
+    return pairs.simulate(asked, source)
 
 
-def _shift_blocks(pairs: Pairs, asked: Settings) -> Finding:
+def _shift_blocks(pairs: TwoVariables, asked: Settings) -> Outcome:
     """Stretches of rows that follow each other change places."""
     length, notes = _block_length(pairs, asked)
     found = _move_blocks(pairs, asked, np.arange(pairs.n), length, "block permutation")
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _sign_blocks(pairs: Pairs, asked: Settings) -> Finding:
+def _sign_blocks(pairs: TwoVariables, asked: Settings) -> Outcome:
     """Stretches of rows get random signs."""
     length, notes = _block_length(pairs, asked)
-    found = _simulate(pairs, asked, Signs(*_parts(pairs, asked), length))
+    found = pairs.simulate(asked, Signs(*_parts(pairs, asked), length))
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _parts(pairs: Pairs, asked: Settings) -> tuple[tuple[Family, Family], Points, Points, str]:
+def _parts(
+    pairs: TwoVariables, asked: Settings
+) -> tuple[tuple[Family, Family], Points, Points, str]:
     return pairs.families(), pairs.X, pairs.Y, asked.estimator
 
 
-def _simulate(pairs: Pairs, asked: Settings, source: nulls.Source) -> Finding:
-    source.handicaps, source.progress = pairs.handicaps, asked.progress
-    return nulls.simulate(source, asked.draws, asked.rng, asked.combine, asked.sequential)
-
-
-def _block_length(pairs: Pairs, asked: Settings) -> tuple[int, list[str]]:
+def _block_length(pairs: TwoVariables, asked: Settings) -> tuple[int, list[str]]:
     first = before_whitening(pairs.kernels[0][0]), before_whitening(pairs.kernels[1][0])
     return blocks.length_for_pairs(asked.block_length, first, pairs.X, pairs.Y)
 
 
 def _move_blocks(
-    pairs: Pairs, asked: Settings, given: np.ndarray, size: int, kind: str = "permutation"
-) -> Finding:
+    pairs: TwoVariables, asked: Settings, given: np.ndarray, size: int, kind: str = "permutation"
+) -> Outcome:
     """Blocks of `size` rows, in the given order, change places as wholes."""
     n, (kx, ky) = pairs.n, pairs.kernels
     fits = 8 * n * n * (len(kx) + len(ky)) <= asked.memory
@@ -298,7 +314,7 @@ def _move_blocks(
     else:
         source = Permutations(*_parts(pairs, asked), asked.memory, order)
     source.kind = kind
-    return _simulate(pairs, asked, source)
+    return pairs.simulate(asked, source)
 
 
 def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:
@@ -318,16 +334,16 @@ def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def _gamma_limit(pairs: Pairs, asked: Settings) -> Finding:
+def _hsic_gamma(pairs: TwoVariables, asked: Settings) -> Outcome:
     """A gamma distribution of the moments over all permutations."""
-    sums, moments = _permutation_moments(pairs, asked.basis)
+    sums, moments = pairs.permutation_moments(asked.basis)
     null = nulls.gamma_null(moments, product_scale(sums.sizes, sums.rounding))
-    return Finding(max(sums.estimate("V"), 0.0), null)
+    return Outcome(max(sums.estimate("V"), 0.0), null)
 
 
-def _spectral_limit(pairs: Pairs, asked: Settings) -> Finding:
+def _hsic_spectral(pairs: TwoVariables, asked: Settings) -> Outcome:
     """Draws of weighted chi-squares."""
-    sums, (mean, _) = _permutation_moments(pairs, asked.basis)
+    sums, (mean, _) = pairs.permutation_moments(asked.basis)
     bases = dependence.basis_pair(asked.basis)
     of_x, of_y = (
         nulls.eigenvalues(kernels[0], points, basis)[:WEIGHTS]
@@ -336,23 +352,7 @@ def _spectral_limit(pairs: Pairs, asked: Settings) -> Finding:
     weights = np.outer(of_x, of_y).ravel()
     draws = nulls.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
     scale = product_scale(sums.sizes, sums.rounding)
-    return Finding(max(sums.estimate("V"), 0.0), Draws("spectral", draws, scale))
-
-
-def _permutation_moments(
-    pairs: Pairs, basis: Any
-) -> tuple[dependence.HsicSums, tuple[float, float]]:
-    """What the "V" estimate is made of, and its mean and variance under permutations."""
-    n, kx, ky = pairs.n, pairs.kernels[0][0], pairs.kernels[1][0]
-    if basis is None:
-        sums = dependence.hsic_sums(kx, ky, pairs.X, pairs.Y)
-    else:
-        sums = dependence.coordinate_sums(kx, ky, pairs.X, pairs.Y, basis)
-    mean, variance = nulls.permutation_moments(
-        nulls.CentredMoments.of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x, sums.rounding[0]),
-        nulls.CentredMoments.of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y, sums.rounding[1]),
-    )
-    return sums, (mean / n**2, variance / n**4)
+    return Outcome(max(sums.estimate("V"), 0.0), Draws("spectral", draws, scale))
 
 
 BLOCKS = ("n_bins", "block_length")
@@ -361,8 +361,8 @@ NULLS = {
     "full": NullMethod(_permute_rows, takes=("n_bins", "basis"), stays=False),
     "block": NullMethod(_shift_blocks, takes=BLOCKS, exchangeable=False, stays=False),
     "wild": NullMethod(_sign_blocks, takes=BLOCKS, several=False, exchangeable=False, stays=False),
-    "gamma": NullMethod(_gamma_limit, estimator="V", takes=("basis",), several=False),
+    "gamma": NullMethod(_hsic_gamma, estimator="V", takes=("basis",), several=False),
     "spectral": NullMethod(
-        _spectral_limit, estimator="V", takes=("basis",), several=False, stays=False
+        _hsic_spectral, estimator="V", takes=("basis",), several=False, stays=False
     ),
 }

@@ -10,11 +10,9 @@ from meanmap import checks
 from meanmap.arrays import Points, count, for_each_thread, solve_triangular, take
 from meanmap.comparison import nulls, ordering
 from meanmap.comparison.results import ALTERNATIVES, TestResult, describe_null, tie_scale
-from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
-from meanmap.spaces.cholesky import Pivots
 from meanmap.statistics.dependence import read_several_samples
 from meanmap.statistics.gates import constant_notes
 from meanmap.statistics.joint import JointGrams
@@ -73,7 +71,9 @@ def joint_independence_test(
     """
     checks.option(alternative, "alternative", ALTERNATIVES)
     nulls.require_one_sided(sequential, alternative)
-    draws, rng, memory = nulls.read_draws(n_permutations), generator(rng), memory_limit(max_memory)
+    draws = nulls.read_draws(n_permutations)
+    rng = checks.random_generator(rng)
+    memory = memory_limit(max_memory)
     chosen, samples = read_several_samples(variables, kernels)
     resolved = [kernel.resolve(points) for kernel, points in zip(chosen, samples, strict=True)]
     if basis is None:
@@ -165,14 +165,14 @@ class LandmarkProducts(Products):
         # seen better than any permuted rows, and the test would reject every null
         mixed = tuple(take(points, rng.permutation(self._n)) for points in samples)
         fitted, _ = basis.fit(kernel, mixed, np.full(self._n, 1 / self._n))
-        if not isinstance(fitted, Pivots):
+        if fitted.landmarks is None:
             raise ValueError(
                 f"basis: a joint test needs landmarks, Nystroem(n) or PivotedCholesky(), got "
                 f"{basis!r}."
             )
-        self._factor = fitted.factor
+        points, self._factor = fitted.landmarks
         self._parts = [
-            k.gram_matrix(p, at) for k, p, at in zip(kernels, samples, fitted.points, strict=True)
+            k.gram_matrix(p, at) for k, p, at in zip(kernels, samples, points, strict=True)
         ]
         self._product = np.prod([part.mean(axis=0) for part in self._parts], axis=0)
         # a square whose root is exact to some epsilons of the embedding of the marginals' product

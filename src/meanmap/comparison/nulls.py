@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +12,10 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count
 from meanmap.comparison.results import ALTERNATIVES, TIE, Draws, GammaNull, Null
-from meanmap.decoding.sampling import generator
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
-from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
+from meanmap.spaces import Basis, PivotedCholesky
+from meanmap.spaces.space import fit_space_quietly
 from meanmap.statistics.centring import Centred
 from meanmap.statistics.tiles import memory_limit
 
@@ -95,14 +94,14 @@ class Settings:
             checks.whole(asked["n_bins"], "n_bins", 2, "512 are usual.")
         return cls(
             draws=read_draws(n_permutations),
-            rng=generator(rng),
+            rng=checks.random_generator(rng),
             memory=memory_limit(max_memory),
             **asked,
         )
 
 
 @dataclass(frozen=True)
-class Finding:
+class Outcome:
     """A statistic and its null distribution."""
 
     statistic: float
@@ -116,7 +115,7 @@ class NullMethod:
     """One way to find the null distribution of a test: a row of the test's table of nulls."""
 
     #: From the checked data of the test and its settings.
-    find: Callable[[Any, Settings], Finding]
+    find: Callable[[Any, Settings], Outcome]
     #: The estimate whose null it is, whichever was asked for; None where it is for any.
     estimator: str | None = None
     #: The settings that it heeds, of those that not every null does.
@@ -257,9 +256,7 @@ def eigenvalues(kernel: Kernel, points: Points, basis: Basis | None) -> np.ndarr
     n = count(points)
     if basis is None:
         kernel, basis = Centred.at_mean(kernel, points), PivotedCholesky(tol=SMALLEST)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        psi = Space(kernel, basis).place(kernel, points, np.full(n, 1 / n))
+    _, psi = fit_space_quietly(kernel, basis, points)
     psi = psi - psi.mean(axis=0)
     values = Spectrum.of(psi.T @ psi / n).values[::-1]
     return np.maximum(values, 0.0)
@@ -313,13 +310,13 @@ def simulate(
     rng: np.random.Generator,
     combine: str = "max",
     sequential: bool = False,
-) -> Finding:
+) -> Outcome:
     """The statistic, its null distribution as draws, and which kernel stands out most."""
     observed = source.observed()
     if sequential and (source.arrangements is None or source.arrangements - 1 > draws):
         value = float(observed[0])
         null = _sequential(source, value, draws, rng)
-        return Finding(value, null, notes=draw_notes(null, draws))
+        return Outcome(value, null, notes=draw_notes(null, draws))
     table = np.concatenate([observed[:, None], source.draw(draws, rng)], axis=1)
     if len(table) == 1:
         values, scale, best = table[0], float(source.scales[0]), 0
@@ -328,7 +325,7 @@ def simulate(
         values, scale = combine_kernels(table, source.scales, handicaps, combine), 1.0
         best = strongest(table, source.scales, handicaps)
     null = Draws(source.kind, values[1:], scale)
-    return Finding(float(values[0]), null, best, draw_notes(null, draws))
+    return Outcome(float(values[0]), null, best, draw_notes(null, draws))
 
 
 def _sequential(source: Source, observed: float, most: int, rng: np.random.Generator) -> Draws:

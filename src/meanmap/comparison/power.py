@@ -17,7 +17,6 @@ from scipy import stats
 from meanmap import checks, plots
 from meanmap.comparison.pilot import Pilot
 from meanmap.comparison.results import probability
-from meanmap.decoding.sampling import generator
 
 RESAMPLING = ("subsample", "bootstrap")
 PERMUTATIONS = 199  # the fewest that make 5% and 1% attainable levels, and cost little power
@@ -116,7 +115,7 @@ def power_analysis(
     checks.option(resampling, "resampling", RESAMPLING)
     n_simulations = checks.whole(n_simulations, "n_simulations", 20, "200 is usual.")
     pilot = Pilot.of(test, samples, paired, resampling, smoothing)
-    trial = _Trial(test, pilot, level, options, generator(rng), progress)
+    trial = _Trial(test, pilot, level, options, checks.random_generator(rng), progress)
     if sizes is None:
         record = _search_sizes(trial, power, level, n_simulations)
     else:

@@ -7,7 +7,6 @@ and a null distribution can account for it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,12 +16,11 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, one_blas_thread, solve_triangular, take
-from meanmap.conditional.selection import leave_one_out, search_size
+from meanmap.conditional.selection import RegressionSample, leave_one_out, search_size
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.linalg import Spectrum, column_moments
-from meanmap.spaces import ApproximationWarning, Basis, PivotedCholesky, Space
-from meanmap.spaces.cholesky import Pivots
-from meanmap.spaces.space import choose_basis
+from meanmap.spaces import Basis, PivotedCholesky, Space
+from meanmap.spaces.space import choose_basis, fit_space, fit_space_quietly
 from meanmap.statistics import centring
 
 TOLERANCE = 1e-6  # residual trace of the coordinates: far below what a test can tell
@@ -42,25 +40,20 @@ LEAST = 0.05  # the least share of its own noise that a residual is taken to kee
 def fit_regressors(
     kernel: Kernel, points: Points, basis: Basis | None, centred: bool = True
 ) -> tuple[Space, np.ndarray]:
-    """A space fitted to points, and their coordinates.
+    """A space fitted to points that are regressed on, and their coordinates.
 
     Centred ones are as good for a regression with a free constant; a part of a kernel that is large
     and constant would use up the tolerance of the coordinates.
     """
-    n = count(points)
-    if basis is not None or not isinstance(choose_basis(kernel, points), PivotedCholesky):
-        space = Space(kernel, basis)
-        return space, np.asarray(space.place(kernel, points, np.full(n, 1 / n)), dtype=np.float64)
+    if basis is not None or choose_basis(kernel, points).exact:
+        space, rows = fit_space(kernel, basis, points)
+        return space, np.asarray(rows, dtype=np.float64)
     kernel = centring.center_kernel(kernel, points) if centred else kernel
     return _coarse(kernel, points, PivotedCholesky(tol=TOLERANCE, max_rank=MAX_RANK))
 
 
 def _coarse(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
-    """The same where it was us who limited the rank: `residual_` says what is missing."""
-    space = Space(kernel, basis)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        rows = space.place(kernel, points, np.full(count(points), 1 / count(points)))
+    space, rows = fit_space_quietly(kernel, basis, points)
     return space, np.asarray(rows, dtype=np.float64)
 
 
@@ -106,7 +99,8 @@ class Ridge:
             norms, w = np.einsum("ij,ij->i", some, some), np.full(n, 1 / n)
             if grid is not None:
                 grid = grid * float(spectrum.values.sum())
-            loo = leave_one_out(spectrum, centred, some, w, norms, centered=True, grid=grid)
+            sample = RegressionSample(centred, some, w, norms)
+            loo = leave_one_out(spectrum, sample, centered=True, grid=grid)
             given, error = loo.best, loo.least
         values, kept = spectrum.values, spectrum.values > max(spectrum.cutoff, 0.0)
         basis = spectrum.vectors[:, kept] / np.sqrt(n * values[kept])
@@ -299,11 +293,11 @@ def _metric_step(Z: np.ndarray, targets: np.ndarray, more: bool) -> tuple[float,
     d = Z.shape[1]
     if not more:
         return ridge.error, np.zeros((d, d))
-    pivots = space.map_
-    assert isinstance(pivots, Pivots)
+    assert space.map_.landmarks is not None
+    P, L = space.map_.landmarks
     # f(z) = Σ k(z, p) a_p over pivots p, and ∇k(z, p) = -k(z, p) (z - p)/σ²
-    a = solve_triangular(pivots.factor, ridge.slopes(targets), transpose=True)
-    P, K = pivots.points, kernel.gram_matrix(Z, pivots.points)
+    a = solve_triangular(L, ridge.slopes(targets), transpose=True)
+    K = kernel.gram_matrix(Z, P)
     values = K @ a
     slopes = np.stack([Z[:, [j]] * values - K @ (P[:, [j]] * a) for j in range(d)])
     flat = slopes.reshape(d, -1)

@@ -12,7 +12,7 @@ from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison import bins, blocks, nulls, ordering
 from meanmap.comparison.candidates import Candidates, before_whitening, optimize_kernel
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
-from meanmap.comparison.nulls import Finding, NullMethod, Settings
+from meanmap.comparison.nulls import NullMethod, Outcome, Settings
 from meanmap.comparison.results import (
     DIFFERENT,
     Draws,
@@ -24,7 +24,8 @@ from meanmap.comparison.results import (
 from meanmap.comparison.running import RunningTwoSampleTest, require_sums
 from meanmap.comparison.witness import Difference
 from meanmap.kernels import Kernel
-from meanmap.spaces import Basis, Space
+from meanmap.spaces import Basis
+from meanmap.spaces.space import fit_space_moments
 from meanmap.statistics import distance
 from meanmap.statistics.centring import Centred, near_origin
 from meanmap.statistics.gates import constant_notes, read_two_samples
@@ -131,7 +132,7 @@ def two_sample_test(
         groups=groups, basis=basis, alternative=alternative, sequential=sequential,
         max_memory=max_memory, progress=progress,
     )  # fmt: skip
-    method = _choose_method(asked)
+    method = _method_for_samples(asked)
     samples = TwoSamples.read(X, Y, kernel, asked, method)
     found = method.find(samples, asked)
     pvalue = found.null.pvalue(found.statistic, alternative)
@@ -152,7 +153,7 @@ def two_sample_test(
     )
 
 
-def _choose_method(asked: Settings) -> NullMethod:
+def _method_for_samples(asked: Settings) -> NullMethod:
     """The null that was asked for, of those for the estimate that was."""
     table = NULLS if asked.estimator in ("U", "V") else SWAP_NULLS
     if table is SWAP_NULLS and asked.null not in table:
@@ -210,11 +211,28 @@ class TwoSamples:
         """Points of Y."""
         return count(self.Y)
 
+    def simulate(self, asked: Settings, source: nulls.Source) -> Outcome:
+        """The statistic of a source and draws of it."""
+        source.handicaps = self.handicaps
+        return nulls.simulate(source, asked.draws, asked.rng, asked.combine, asked.sequential)
+
+    def permutation_moments(self, basis: Basis | None) -> tuple[GramMoments, tuple[float, float]]:
+        """What the "V" estimate is made of, and its mean and variance under permutations."""
+        n, m, kernel, pooled = self.n, self.m, self.kernels[0], self.pooled
+        a = np.repeat([1 / n, -1 / m], [n, m])
+        kernel = Centred.of(kernel, pooled) if basis is None else kernel
+        sums = gram_moments(kernel, pooled, a, basis)
+        of_points = nulls.CentredMoments.of_sums(
+            n + m, sums.squares, sums.rows, sums.diagonal, sums.rounding
+        )
+        of_labels = nulls.CentredMoments.of_labels(n, m)
+        return sums, nulls.permutation_moments(of_points, of_labels)
+
 
 # --- exchanges of points, bins and blocks ---------------------------------------------------------
 
 
-def _exchange_points(samples: TwoSamples, asked: Settings) -> Finding:
+def _exchange_points(samples: TwoSamples, asked: Settings) -> Outcome:
     """Random bins change places, single points or whole clusters."""
     n, m = samples.n, samples.m
     if asked.groups is not None:
@@ -225,14 +243,14 @@ def _exchange_points(samples: TwoSamples, asked: Settings) -> Finding:
     return _exchange(samples, asked, layout, "permutation")
 
 
-def _exchange_blocks(samples: TwoSamples, asked: Settings) -> Finding:
+def _exchange_blocks(samples: TwoSamples, asked: Settings) -> Outcome:
     """Stretches of rows that follow each other change places."""
     layout, notes = _cut_blocks(samples, asked)
     found = _exchange(samples, asked, layout, "block permutation")
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _weigh_blocks(samples: TwoSamples, asked: Settings) -> Finding:
+def _weigh_blocks(samples: TwoSamples, asked: Settings) -> Outcome:
     """Stretches of rows, or clusters, get random weights."""
     notes: list[str] = []
     if asked.groups is None:
@@ -242,7 +260,7 @@ def _weigh_blocks(samples: TwoSamples, asked: Settings) -> Finding:
     else:
         raise ValueError('block_length= goes with null="block" or "wild", not groups=.')
     gram = _binned_gram(samples, asked, layout)
-    found = _simulate(samples, asked, Multipliers(gram, layout, asked.estimator))
+    found = samples.simulate(asked, Multipliers(gram, layout, asked.estimator))
     return replace(found, notes=(*notes, *found.notes))
 
 
@@ -252,7 +270,7 @@ def _cut_blocks(samples: TwoSamples, asked: Settings) -> tuple[bins.Layout, list
     return bins.consecutive_bins(samples.n, samples.m, length), notes
 
 
-def _exchange(samples: TwoSamples, asked: Settings, layout: bins.Layout, kind: str) -> Finding:
+def _exchange(samples: TwoSamples, asked: Settings, layout: bins.Layout, kind: str) -> Outcome:
     source: nulls.Source
     if asked.basis is None and layout.bins > bins.MOST:
         source = StreamedExchange(
@@ -262,7 +280,7 @@ def _exchange(samples: TwoSamples, asked: Settings, layout: bins.Layout, kind: s
     else:
         gram = _binned_gram(samples, asked, layout)
         source = Exchange(gram, layout, asked.estimator, kind)
-    return _simulate(samples, asked, source)
+    return samples.simulate(asked, source)
 
 
 def _binned_gram(samples: TwoSamples, asked: Settings, layout: bins.Layout) -> bins.BinnedGram:
@@ -272,15 +290,10 @@ def _binned_gram(samples: TwoSamples, asked: Settings, layout: bins.Layout) -> b
         gram = bins.BinnedGram.of(family, samples.pooled, layout, asked.progress)
     else:
         kernel, N = samples.kernels[0], samples.n + samples.m
-        space = Space(kernel, asked.basis)
-        space.place_moments(kernel, samples.pooled, np.full(N, 1 / N), np.ones((N, 1)))
+        weights, ones = np.full(N, 1 / N), np.ones((N, 1))
+        space, _, _ = fit_space_moments(kernel, asked.basis, samples.pooled, weights, ones)
         gram = bins.BinnedGram.in_coordinates(space, samples.pooled, layout)
     return gram.centred(layout)
-
-
-def _simulate(samples: TwoSamples, asked: Settings, source: nulls.Source) -> Finding:
-    source.handicaps = samples.handicaps
-    return nulls.simulate(source, asked.draws, asked.rng, asked.combine, asked.sequential)
 
 
 def _read_groups(groups: Any, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -301,32 +314,19 @@ def _read_groups(groups: Any, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def _gamma_limit(samples: TwoSamples, asked: Settings) -> Finding:
+def _mmd_gamma(samples: TwoSamples, asked: Settings) -> Outcome:
     """A gamma distribution of the moments over all permutations."""
-    sums, moments = _permutation_moments(samples, asked.basis)
+    sums, moments = samples.permutation_moments(asked.basis)
     null = nulls.gamma_null(moments, _tie_scale(sums))
-    return Finding(max(sums.quadratic, 0.0), null)
+    return Outcome(max(sums.quadratic, 0.0), null)
 
 
-def _spectral_limit(samples: TwoSamples, asked: Settings) -> Finding:
+def _mmd_spectral(samples: TwoSamples, asked: Settings) -> Outcome:
     """Draws of weighted chi-squares."""
-    sums, (mean, _) = _permutation_moments(samples, asked.basis)
+    sums, (mean, _) = samples.permutation_moments(asked.basis)
     weights = nulls.eigenvalues(samples.kernels[0], samples.pooled, asked.basis)
     draws = nulls.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
-    return Finding(max(sums.quadratic, 0.0), Draws("spectral", draws, _tie_scale(sums)))
-
-
-def _permutation_moments(
-    samples: TwoSamples, basis: Basis | None
-) -> tuple[GramMoments, tuple[float, float]]:
-    """The "V" estimate with what it is made of, and its mean and variance under permutations."""
-    n, m, kernel, pooled = samples.n, samples.m, samples.kernels[0], samples.pooled
-    a = np.repeat([1 / n, -1 / m], [n, m])
-    sums = gram_moments(Centred.of(kernel, pooled) if basis is None else kernel, pooled, a, basis)
-    return sums, nulls.permutation_moments(
-        nulls.CentredMoments.of_sums(n + m, sums.squares, sums.rows, sums.diagonal, sums.rounding),
-        nulls.CentredMoments.of_labels(n, m),
-    )
+    return Outcome(max(sums.quadratic, 0.0), Draws("spectral", draws, _tie_scale(sums)))
 
 
 def _tie_scale(sums: GramMoments) -> float:
@@ -336,12 +336,12 @@ def _tie_scale(sums: GramMoments) -> float:
 # --- estimates of some pairs ----------------------------------------------------------------------
 
 
-def _swap_pairs(samples: TwoSamples, asked: Settings) -> Finding:
+def _swap_pairs(samples: TwoSamples, asked: Settings) -> Outcome:
     """Every xᵢ changes places with yᵢ, or not."""
-    return _simulate(samples, asked, Swaps(_terms(samples, asked)))
+    return samples.simulate(asked, Swaps(_terms(samples, asked)))
 
 
-def _normal_limit(samples: TwoSamples, asked: Settings) -> Finding:
+def _normal_limit(samples: TwoSamples, asked: Settings) -> Outcome:
     """The normal limit of a mean of independent values, each exact to its rounding."""
     terms = _terms(samples, asked)
     values = terms.values.reshape(terms.blocks, -1).mean(axis=1)
@@ -352,7 +352,7 @@ def _normal_limit(samples: TwoSamples, asked: Settings) -> Finding:
         )
     variance = float(np.var(values, ddof=1))
     spread = variance / len(values) if variance > terms.rounding**2 else 0.0
-    return Finding(float(terms.values.mean()), NormalNull("normal", 0.0, spread))
+    return Outcome(float(terms.values.mean()), NormalNull("normal", 0.0, spread))
 
 
 def _terms(samples: TwoSamples, asked: Settings) -> distance.Terms:
@@ -370,9 +370,9 @@ NULLS = {
         _exchange_blocks, takes=("n_bins", "block_length", "basis"), exchangeable=False
     ),
     "wild": NullMethod(_weigh_blocks, takes=(*ROWS, "block_length"), exchangeable=False),
-    "gamma": NullMethod(_gamma_limit, estimator="V", takes=("basis",), several=False),
+    "gamma": NullMethod(_mmd_gamma, estimator="V", takes=("basis",), several=False),
     "spectral": NullMethod(
-        _spectral_limit, estimator="V", takes=("basis",), several=False, stays=False
+        _mmd_spectral, estimator="V", takes=("basis",), several=False, stays=False
     ),
 }
 #: For those over some of them.

@@ -1,75 +1,31 @@
-"""Sum, chain and Bayes rule, once, for every basis and array type.
+"""Sum, chain and Bayes rule for fitted conditionals: `push`, `joint` and `posterior` as functions.
 
-The rules of probability for a conditional P(Y|X) and a prior on X (Song, Fukumizu and Gretton 2013,
-Algorithms I to III; Fukumizu, Song and Gretton 2013). Throughout, `u` is the prior expressed as
-weights on the training sample: `u = w ∘ Ψ_X (C_XX + λI)⁻¹ m_π`.
+The algebra is that of `meanmap.rules`; here priors and samples get their coordinates. Throughout,
+`u` is the prior expressed as weights on the training sample: `u = w ∘ Ψ_X (C_XX + λI)⁻¹ m_π`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, namespace, one_blas_thread
-from meanmap.conditional.operator import (
-    ConditionalOperator,
+from meanmap.arrays import Array, namespace, one_blas_thread
+from meanmap.conditional.operator import ConditionalOperator, Side, as_embedding
+from meanmap.conditional.posterior import (
+    CautiousPosterior,
     PosteriorOperator,
-    ReweightedOperator,
-    as_embedding,
+    ReweightedPosterior,
 )
-from meanmap.conditional.priors import nonnegative_weights
+from meanmap.conditional.priors import fine_density_ratio
 from meanmap.conditional.selection import POSTERIOR_SCHEDULES
-from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, as_rows
+from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding
 from meanmap.kernels import TensorProduct
 from meanmap.linalg import Spectrum
+from meanmap.rules import BayesMethod, PriorOnSample, bayes_method
 from meanmap.spaces import Space
 
 if TYPE_CHECKING:
-    from meanmap.conditional import ConditionalEmbedding
-
-METHODS = ("nonnegative", "importance", "squared", "reweighted")
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of a paired sample: its points, their space and their coordinates there."""
-
-    space: Space
-    points: Points
-    known: Any  # their coordinates, or Deferred where they are too many to keep
-
-    @property
-    def coordinates(self) -> Array:
-        """ψ of every point, a row each."""
-        return as_rows(self.known)
-
-    def operator(
-        self,
-        source: Side,
-        scale: Array,
-        inverse: Array,
-        marginal: Array | None = None,
-        regularization: float | None = None,
-        completed: bool = True,
-    ) -> ConditionalOperator:
-        """The conditional of this side given another, `scale ∘ Ψ_source H ψ`.
-
-        `completed`: what is missing of a mass of one goes to the rows as `scale` weighs them.
-        """
-        total = namespace(scale).sum(scale)
-        return ConditionalOperator(
-            source.space,
-            self.space,
-            self.points,
-            self.coordinates,
-            source.known,
-            scale,
-            inverse,
-            marginal=marginal,
-            regularization=regularization,
-            rest=scale / total if completed and float(total) > 0.5 else None,
-        )
+    from meanmap.conditional.estimator import ConditionalEmbedding
 
 
 def one_prior(prior: Any, x: Side) -> Embedding:
@@ -82,24 +38,19 @@ def one_prior(prior: Any, x: Side) -> Embedding:
     return prior.moved_to(x.space.kernel_, x.space.example_)
 
 
+def prior_on_sample(conditional: ConditionalEmbedding, prior: Any) -> PriorOnSample:
+    """A prior beside the training sample of a conditional."""
+    x, _ = conditional.sides()
+    operator = conditional.fitted_operator()
+    m = operator.source_coordinates(one_prior(prior, x))
+    rows = operator.with_constant(x.coordinates)
+    ratio = rows @ (operator.inverse @ m)
+    return PriorOnSample(m, rows, conditional.weights_, conditional.regularization_, ratio)
+
+
 def prior_weights(conditional: ConditionalEmbedding, prior: Any) -> Array:
     """`u = w ∘ Ψ_X (C_XX + λI)⁻¹ m_π`: the prior as weights on the training sample."""
-    x, _ = conditional.sides()
-    operator, w = conditional.fitted_operator(), conditional.weights_
-    return operator.sample_weights(x.coordinates, w, one_prior(prior, x))
-
-
-def positive_part(u: Array) -> Array:
-    """`u₊ = max(u, 0)`, normalised."""
-    xp = namespace(u)
-    positive = xp.where(u > 0, u, xp.zeros_like(u))
-    total = float(xp.sum(positive))
-    if total <= 0:
-        raise ValueError(
-            "the prior has no positive weight on the training sample: it lies outside the data "
-            "that the conditional was fitted to. Fit on points that cover the prior."
-        )
-    return positive / total
+    return conditional.weights_ * prior_on_sample(conditional, prior).ratio
 
 
 def sum_rule(conditional: ConditionalEmbedding, prior: Any, form: str = "a") -> Embedding:
@@ -219,66 +170,70 @@ def bayes_rule(
     >>> bayes_rule(model, prior).given([0.0]).mean().round(1)  # the truth is 0.5
     array([0.5])
     """
-    checks.option(method, "method", METHODS)
+    rule = bayes_method(
+        method, checks.not_negative(power, "power", "1 is Bayes' rule, 0 ignores the prior.")
+    )
     checks.option(form, "form", ["a", "b"])
-    if form == "a" and method != "squared":
+    if form == "a" and not rule.squared:
         raise ValueError(
             f'form="a" puts weights on the prior\'s atoms and exists for method="squared" only; '
             f'got method={method!r}. Use form="b".'
         )
-    x, y = conditional.sides()
-    tau = checks.not_negative(power, "power", "1 is Bayes' rule, 0 ignores the prior.")
+    if isinstance(regularization, str):
+        checks.option(regularization, "regularization", ["marginal", *POSTERIOR_SCHEDULES])
     if regularization is None or isinstance(regularization, str):
-        if isinstance(regularization, str):
-            checks.option(regularization, "regularization", ["marginal", *POSTERIOR_SCHEDULES])
         delta = conditional.posterior_regularization(method, regularization)
     else:
         remedy = "Try 1e-3, or None to choose it."
         delta = checks.not_negative(regularization, "regularization", remedy)
     with one_blas_thread():
-        if method == "nonnegative":
-            return _nonnegative_posterior(conditional, prior, delta)
-        u = prior_weights(conditional, prior)
-        if method == "reweighted":
-            plain = conditional.reverse_operator(delta)
-            ratio = (positive_part(u) / conditional.weights_) ** tau
-            return ReweightedOperator(plain, ratio, u @ y.coordinates)
-        squared = method == "squared"
-        scale = u if squared else positive_part(u)
-        C_WW = y.coordinates.T @ (scale[:, None] * y.coordinates)
-        spectrum = Spectrum.of(C_WW)
-        delta = spectrum.sufficient(delta, squared)
-        H = spectrum.inverse(delta, squared)
-        marginal = u @ y.coordinates  # the embedding of Y under the prior
-        if form == "b":
-            completed = conditional.centered is not False
-            return x.operator(y, scale, H, marginal, None if squared else delta, completed)
-        # (a): C_ZW = Ψ̃ᵀ diag(α) Ψ̃ (C_XX + λI)⁻¹ C_XY, the weights on the prior's atoms
-        prior = one_prior(prior, x)
-        rows = conditional.fitted_operator().given(prior.atoms).coordinates
-        atoms, alpha = prior.atoms, prior.weights
-        return ConditionalOperator(y.space, x.space, atoms, None, rows, alpha, H, marginal=marginal)
+        if form == "a":
+            return _posterior_on_atoms(conditional, rule, prior, delta)
+        return _posterior_on_sample(conditional, rule, prior, delta)
 
 
-def _nonnegative_posterior(
-    conditional: ConditionalEmbedding, prior: Any, delta: float
+def _posterior_on_sample(
+    conditional: ConditionalEmbedding, rule: BayesMethod, prior: Any, delta: float
 ) -> ConditionalOperator:
-    """`C_ZW (C_WW + δI)⁻¹` with non-negative weights that represent the prior."""
+    """Form (b): `Ψ_Xᵀ diag(w ∘ ρ) Ψ_Y` times a regularised inverse."""
     x, y = conditional.sides()
-    Psi_Y, w, lam = y.coordinates, conditional.weights_, conditional.regularization_
-    p = nonnegative_weights(x.space, x.points, x.coordinates, w, one_prior(prior, x), lam)
-    spectrum = Spectrum.of(Psi_Y.T @ (p[:, None] * Psi_Y))
-    delta = spectrum.sufficient(delta)
-    return PosteriorOperator(
-        y.space,
-        x.space,
-        x.points,
-        x.coordinates,
-        y.known,
-        p,
-        spectrum.inverse(delta),
-        marginal=p @ Psi_Y,
-        regularization=delta,
-        rest=p if conditional.centered is not False else None,
-        spectrum=spectrum,
-    )
+    w, Phi = conditional.weights_, y.coordinates
+    if rule.fine:
+        given = one_prior(prior, x)
+        rho = fine_density_ratio(rule, x, w, given, conditional.regularization_)
+        marginal = (w * rho) @ Phi  # the embedding of Y under the prior
+    else:
+        seen = prior_on_sample(conditional, prior)
+        rho, marginal = rule.density_ratio(seen), (w * seen.ratio) @ Phi
+    if not rule.adaptive:
+        spectrum = conditional.reverse_spectrum()
+        H = rule.inverse(spectrum, spectrum.sufficient(delta, rule.squared))
+        return ReweightedPosterior(y.space, x, y.known, w, H, ratio=rho, marginal=marginal)
+    scale = w * rho
+    spectrum = Spectrum.of(Phi.T @ (scale[:, None] * Phi))
+    delta = spectrum.sufficient(delta, rule.squared)
+    total = namespace(scale).sum(scale)
+    completed = conditional.centered is not False and float(total) > 0.5
+    options: dict[str, Any] = {
+        "marginal": marginal,
+        "regularization": None if rule.squared else delta,
+        "rest": scale / total if completed else None,
+    }
+    arguments = y.space, x, y.known, scale, rule.inverse(spectrum, delta)
+    if rule.cautious:
+        return CautiousPosterior(*arguments, spectrum=spectrum, **options)
+    return PosteriorOperator(*arguments, **options)
+
+
+def _posterior_on_atoms(
+    conditional: ConditionalEmbedding, rule: BayesMethod, prior: Any, delta: float
+) -> ConditionalOperator:
+    """Form (a): `C_ZW = Ψ̃ᵀ diag(α) Ψ̃ (C_XX + λI)⁻¹ C_XY`, the weights on the prior's atoms."""
+    x, y = conditional.sides()
+    u, Phi = prior_weights(conditional, prior), y.coordinates
+    spectrum = Spectrum.of(Phi.T @ (u[:, None] * Phi))
+    H = rule.inverse(spectrum, spectrum.sufficient(delta, rule.squared))
+    prior = one_prior(prior, x)
+    rows = conditional.fitted_operator().given(prior.atoms).coordinates
+    target = Side(x.space, prior.atoms, None)
+    return PosteriorOperator(y.space, target, rows, prior.weights, H, marginal=u @ Phi)

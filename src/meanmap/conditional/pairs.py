@@ -9,7 +9,6 @@ from meanmap import checks
 from meanmap.arrays import (
     Array,
     Points,
-    count,
     float_like,
     is_floating,
     namespace,
@@ -18,9 +17,8 @@ from meanmap.arrays import (
     to_numpy,
     widest,
 )
-from meanmap.embeddings import same_kernel
 from meanmap.kernels import Delta, Kernel, TensorProduct, as_kernel, as_target, default_kernel
-from meanmap.spaces import Nystroem, RandomFourier, Space
+from meanmap.spaces import Space
 
 
 def gate(points: Any, kernel: Any, basis: Any, name: str) -> tuple[Points, Kernel]:
@@ -90,35 +88,6 @@ def reference_kernel(kernel: Kernel, points: Points) -> Kernel:
         pairs = zip(kernel.kernels, points, strict=True)
         return TensorProduct(*(reference_kernel(part, p) for part, p in pairs))
     return kernel if points.ndim == 1 else default_kernel(points, "y")
-
-
-def placed(kernel: Kernel, basis: Any, points: Points, w: Array) -> tuple[Space, Array]:
-    """A fitted space and the points' coordinates in it."""
-    if isinstance(basis, Space) and hasattr(basis, "kernel_"):
-        same_kernel(basis.kernel_, kernel)
-        return basis, basis.coordinates(points)
-    space = Space(kernel, basis)
-    return space, space.place(kernel, points, w)
-
-
-def known_rank(basis: Any) -> int:
-    """The rank of a basis that knows it before it is fitted and reads blocks of rows, else 0."""
-    if isinstance(basis, Space):
-        return int(basis.rank_) if hasattr(basis, "kernel_") else 0
-    if isinstance(basis, Nystroem) and basis.sampling != "rpcholesky":
-        return count(basis.landmarks) if basis.landmarks is not None else basis.n or 0
-    return basis.n if isinstance(basis, RandomFourier) else 0
-
-
-def placed_moments(
-    kernel: Kernel, basis: Any, points: Points, w: Array, values: Array
-) -> tuple[Space, Array, Array]:
-    """A fitted space, `Σ wψψᵀ` and `Σ w v ψᵀ`, without ψ of every point."""
-    if isinstance(basis, Space):
-        same_kernel(basis.kernel_, kernel)
-        return basis, *basis.map_.moments(points, w, values)
-    space = Space(kernel, basis)
-    return space, *space.place_moments(kernel, points, w, values)
 
 
 def looks_like_classes(y: Any) -> bool:

@@ -1,13 +1,4 @@
-"""A prior as non-negative weights on a training sample.
-
-    minimise  ‖Σ pᵢ ψ(xᵢ) - m_π‖² + λ Σ pᵢ²/wᵢ   subject to  pᵢ ≥ 0
-
-The solution is `pᵢ = wᵢ max(ψ(xᵢ)·h, 0)`, where h minimises the convex function
-`½ Σ wᵢ max(ψ(xᵢ)·h, 0)² + λ/2 ‖h‖² - h·m_π` of one variable per coordinate. Without the constraint
-this is the ridge solution of Fukumizu, Song and Gretton (2013, eq. 11), whose negative weights
-cancel its tails: cutting them off leaves a prior that is as wide as the kernel. The kernel is that
-of X, narrowed where the prior is narrower than the sample.
-"""
+"""A prior that is narrower than the kernel, matched in a kernel that is as narrow."""
 
 from __future__ import annotations
 
@@ -17,25 +8,23 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from meanmap import checks
 from meanmap.arrays import (
     Array,
     Points,
     asarray,
     concatenate,
     count,
-    device,
-    epsilon,
-    float_like,
     namespace,
-    solve_triangular,
     take,
     to_numpy,
 )
+from meanmap.conditional.operator import Side
 from meanmap.embeddings import Embedding
 from meanmap.kernels import Kernel
-from meanmap.linalg import ConflictWarning, symmetrized
-from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
+from meanmap.linalg import ConflictWarning
+from meanmap.rules import BayesMethod, PriorOnSample
+from meanmap.spaces import PivotedCholesky
+from meanmap.spaces.space import fit_space_quietly
 
 Moments = tuple[np.ndarray, np.ndarray]  # mean and standard deviation, one per column
 
@@ -48,106 +37,49 @@ RANK = (
 )
 NEAR = 1e-4  # of the prior's largest value: rows with less are left out
 PAIRS = 4000  # distances from which a scale is estimated
-STEPS = 100
-ARMIJO = 1e-4
-HALVINGS = 30
 FAITHFUL = 1.5  # how far the spread of what represents a prior may be from the prior's, a factor
 OFFSET = 0.75  # ... and its mean, in standard deviations
 LEAST = 0.05  # of the sample's spread: no finer prior is asked for
 RESIDUAL = 0.5**0.5  # the relative distance of embeddings that is too much, without columns
 
 
-def nonnegative_weights(
-    space: Space, points: Points, rows: Array, w: Array, prior: Embedding, regularization: float
+def fine_density_ratio(
+    rule: BayesMethod, x: Side, w: Array, prior: Embedding, regularization: float
 ) -> Array:
-    """Non-negative weights on a sample that represent a prior: they sum to one.
+    """ρ at the training points, found in a kernel as narrow as the prior.
 
     Parameters
     ----------
-    space : the space of X
-    points, rows, w : the sample, its coordinates in the space and its weights
+    rule : the method of Bayes' rule that asks for it
+    x : the training sample's side of X
+    w : its weights
     prior : Embedding, with atoms of the sample's kind
     regularization : λ
     """
+    kernel, points = x.space.kernel_, x.points
     atoms, alpha = prior.atoms, asarray(prior.weights, w)
-    narrow = narrowed_kernel(space.kernel_, points, w, atoms, alpha)
+    narrow = narrowed_kernel(kernel, points, w, atoms, alpha)
     some = None if narrow is None else near_rows(narrow, points, atoms, alpha)
-    if some is None and rows.shape[1] <= 2 * RANK:
-        some, psi = np.arange(count(points)), rows
-        m = prior.coordinates if prior.space is space else space.mean_coordinates(atoms, alpha)
+    if some is None and x.space.rank_ <= 2 * RANK:
+        some, psi = np.arange(count(points)), x.coordinates
+        m = prior.coordinates if prior.space is x.space else x.space.mean_coordinates(atoms, alpha)
     else:
-        kernel = space.kernel_ if some is None or narrow is None else narrow
+        kernel = kernel if some is None or narrow is None else narrow
         some = np.arange(count(points)) if some is None else some
         psi, m = joint_coordinates(kernel, take(points, some), atoms, alpha)
     v = take(w, some)
-    h = least_ratio(psi, v, m, regularization)
-    ratio = psi @ h
-    xp = namespace(ratio)
-    kept = v * xp.where(ratio > 0, ratio, xp.zeros_like(ratio))
-    total = float(xp.sum(kept))
-    if not total > 0:
-        raise ValueError(
-            "the prior has no positive weight on the training sample: it lies outside the data "
-            "that the conditional was fitted to. Fit on points that cover the prior."
-        )
-    kept = kept / total
-    p = kept
+    rho = rule.density_ratio(PriorOnSample(m, psi, v, regularization))
+    if not x.space.kernel_.on_vectors:
+        total = float(namespace(alpha).sum(alpha)) or 1.0
+        warn_if_distant((v * rho) @ psi, m / total)
     if count(some) < count(points):
-        spread = np.zeros(count(points))
-        spread[some] = to_numpy(kept)
-        p = asarray(spread, w)
-    if space.kernel_.on_vectors:
-        warn_if_spread_differs(moments(points, p), moments(atoms, alpha), moments(points, w)[1])
-    else:
-        warn_if_distant(kept @ psi, m / (float(xp.sum(alpha)) or 1.0))
-    return p
-
-
-def least_ratio(psi: Array, w: Array, m: Array, regularization: float) -> Array:
-    """h of the least `½ Σ wᵢ max(ψᵢ·h, 0)² + λ/2 ‖h‖² - h·m`: Newton's method, with line search.
-
-    The gradient is piecewise linear, so that a few steps end it: each solves with the covariance of
-    the rows whose weight is positive.
-    """
-    xp, r = namespace(psi), psi.shape[1]
-    scale = float(xp.sum(w[:, None] * psi * psi)) or 1.0
-    lam = max(float(regularization), 100 * epsilon(psi) * scale)  # 0 is the pseudo-inverse
-    one = xp.eye(r, dtype=psi.dtype, device=device(psi))
-
-    def at(h: Array) -> tuple[float, Array]:
-        ratio = psi @ h
-        ratio = xp.where(ratio > 0, ratio, xp.zeros_like(ratio))
-        return float(0.5 * (w @ ratio**2) + 0.5 * lam * (h @ h) - h @ m), ratio
-
-    def newton(gradient: Array, active: np.ndarray) -> Array:
-        U, v = take(psi, active), take(w, active)
-        scaled = xp.sqrt(v)[:, None] * U
-        if scaled.shape[0] < r:  # the smaller of two systems
-            small = xp.eye(scaled.shape[0], dtype=psi.dtype, device=device(psi))
-            L = xp.linalg.cholesky(symmetrized(scaled @ scaled.T) + lam * small)
-            inner = solve_triangular(L, solve_triangular(L, scaled @ gradient), transpose=True)
-            return (gradient - scaled.T @ inner) / lam
-        L = xp.linalg.cholesky(symmetrized(scaled.T @ scaled) + lam * one)
-        return solve_triangular(L, solve_triangular(L, gradient), transpose=True)
-
-    h = newton(m, np.ones(psi.shape[0], dtype=bool))  # the ridge solution
-    value, ratio = at(h)
-    goal = max(1e-9, 100 * epsilon(psi)) * float(m @ m) ** 0.5
-    for _ in range(STEPS):
-        gradient = (w * ratio) @ psi + lam * h - m
-        if float(gradient @ gradient) ** 0.5 <= goal:
-            break
-        step = newton(gradient, to_numpy(ratio > 0))
-        slope, length = float(gradient @ step), 1.0
-        for _ in range(HALVINGS):
-            there, ratio_there = at(h - length * step)
-            if there <= value - ARMIJO * length * slope:
-                break
-            length /= 2
-        else:  # no progress but rounding
-            break
-        h, value, ratio = h - length * step, there, ratio_there
-    return h
+        whole = np.zeros(count(points))
+        whole[some] = to_numpy(rho)
+        rho = asarray(whole, w)
+    if x.space.kernel_.on_vectors:
+        found, asked = column_spread(points, w * rho), column_spread(atoms, alpha)
+        warn_if_spread_differs(found, asked, column_spread(points, w)[1])
+    return rho
 
 
 # --- the kernel in which a prior is matched -------------------------------------------------------
@@ -202,10 +134,8 @@ def joint_coordinates(
 ) -> tuple[Array, Array]:
     """Coordinates of rows, and of the prior, in a space fitted to both of them."""
     both = concatenate([points, atoms])
-    space = Space(kernel, PivotedCholesky(1e-11, max_rank=min(RANK, count(both))))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        psi = space.place(kernel, both, checks.weights(None, both, float_like(both)))
+    basis = PivotedCholesky(1e-11, max_rank=min(RANK, count(both)))
+    _, psi = fit_space_quietly(kernel, basis, both)
     n = count(points)
     return psi[:n], alpha @ psi[n:]
 
@@ -223,7 +153,7 @@ def warn_if_spread_differs(found: Moments, asked: Moments, whole: np.ndarray) ->
     ratio = float(np.mean((std[varies] / unit[varies]) ** 2) ** 0.5)
     offset = float(np.mean(((mean - asked_mean)[varies] / unit[varies]) ** 2) ** 0.5)
     if not 1 / FAITHFUL <= ratio <= FAITHFUL or offset > OFFSET:
-        _warn(
+        warn_not_represented(
             f"what represents it has {ratio:.2g} times its spread, and its mean is {offset:.2g} "
             "standard deviations off"
         )
@@ -233,10 +163,10 @@ def warn_if_distant(found: Array, asked: Array) -> None:
     """Warn where the embedding of weights on the sample is far from the prior's."""
     gap, size = float((found - asked) @ (found - asked)), float(asked @ asked)
     if gap > RESIDUAL**2 * size:
-        _warn(f"what represents it is off by {(gap / size) ** 0.5:.0%} of its norm")
+        warn_not_represented(f"what represents it is off by {(gap / size) ** 0.5:.0%} of its norm")
 
 
-def moments(points: Any, weights: Any) -> Moments:
+def column_spread(points: Any, weights: Any) -> Moments:
     """Mean and standard deviation of every column."""
     x, w = to_numpy(points).astype(float), to_numpy(weights).astype(float)
     w = w / w.sum() if w.sum() > 0 else np.full(len(w), 1 / len(w))
@@ -244,7 +174,7 @@ def moments(points: Any, weights: Any) -> Moments:
     return mean, np.sqrt(np.maximum(w @ (x - mean) ** 2, 0.0))
 
 
-def _warn(what: str) -> None:
+def warn_not_represented(what: str) -> None:
     warnings.warn(
         f"the training sample cannot represent the prior: {what}. Posteriors follow what "
         "represents it. Fit on more points where the prior lies.",

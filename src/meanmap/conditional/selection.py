@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
 from meanmap import plots
-from meanmap.arrays import Array, asarray, epsilon, namespace, take, to_numpy
+from meanmap.arrays import (
+    TILE,
+    Array,
+    asarray,
+    epsilon,
+    namespace,
+    spans,
+    take,
+    to_numpy,
+)
 from meanmap.conditional.pairs import reference_kernel
 from meanmap.kernels import Kernel
-from meanmap.linalg import Spectrum, ridge_inverse, with_constant
-from meanmap.spaces import Space
+from meanmap.linalg import RegularizationWarning, Spectrum, ridge_inverse, with_constant
+from meanmap.rules import BayesMethod, PriorOnSample, answer_weights
+from meanmap.spaces.space import fit_space
 
 GRID = np.logspace(-8, 1, 28)  # times the mean of k(x, x)
 NESTED = 512  # up to this rank all coordinates take part in choosing a regularisation
@@ -51,6 +62,23 @@ class LeaveOneOut:
         falling = inner - e[best] > FALLING * abs(e[best])
         return ("smallest" if best == 0 else "largest") if falling else ""
 
+    def warn_at_edge(self) -> None:
+        """Say that the regularisation of least error is the first or the last that was tried."""
+        if not self.edge:
+            return
+        remedy = (
+            "Y may be a function of X without noise, the kernel on X may be too wide, or rows may "
+            "be nearly repeated"
+            if self.edge == "smallest"
+            else "X may tell nothing of Y"
+        )
+        warnings.warn(
+            f"leave-one-out chose the {self.edge} regularisation that it tried, {self.best:.3g}, "
+            f"where errors still fall: {remedy}. Pass regularization= to choose another.",
+            RegularizationWarning,
+            stacklevel=3,
+        )
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the errors over the grid, with the regularisation that was chosen."""
         return plots.validated(self.grid, self.errors, self.best, ax)
@@ -79,12 +107,27 @@ def bandwidth_candidates(kernel: Kernel) -> list[Kernel]:
     ]
 
 
+class RegressionSample(NamedTuple):
+    """Rows to regress on, their targets, both in coordinates, weights, and k(yᵢ, yᵢ)."""
+
+    rows: Array  # (n, r)
+    targets: Array  # (n, s)
+    weights: Array
+    norms: Array
+
+    def take(self, index: Any) -> RegressionSample:
+        """Some of the pairs."""
+        return RegressionSample(*(take(part, index) for part in self))
+
+    def centre_targets(self, mean: Array) -> RegressionSample:
+        """The same with targets less their mean, and the squared norms of what is left."""
+        norms = self.norms - 2 * (self.targets @ mean) + mean @ mean
+        return self._replace(targets=self.targets - mean, norms=norms)
+
+
 def leave_one_out(
     spectrum: Spectrum,
-    rows: Array,
-    targets: Array,
-    w: Array,
-    norms: Array,
+    sample: RegressionSample,
     centered: bool | None = False,
     grid: np.ndarray | None = None,
     cross: Array | None = None,
@@ -96,75 +139,70 @@ def leave_one_out(
     so that leaving i out divides its residual by 1 - hᵢ, hᵢ = wᵢ ψᵢᵀ (C + λI)⁻¹ ψᵢ (the others keep
     their weights). The loss is measured in the target's own space, which is the same for all λ.
 
-    `rows` (n × r) are the sample's coordinates on the side we condition on and `targets` (n × s) on
-    the other, `norms` is k(yᵢ, yᵢ). With `centered` true both are centred; if it is None targets
-    alone are, and `mu` is the mean of the rows. Rows that are equal on both sides are one row with
-    their weights added, else the copies of a row that is left out would answer for it. Where the
-    grid would cost too much, evenly spaced rows stand for all; where `cross`, C_YX, is given they
-    do already.
+    With `centered` true both sides of the sample are centred; if it is None targets alone are, and
+    `mu` is the mean of the rows. Rows that are equal on both sides are one row with their weights
+    added, else the copies of a row that is left out would answer for it. Where the grid would cost
+    too much, evenly spaced rows stand for all; where `cross`, C_YX, is given they do already.
     """
-    xp = namespace(rows)
-    n, r, s = rows.shape[0], rows.shape[1], targets.shape[1]
+    xp = namespace(sample.rows)
+    r, s = sample.rows.shape[1], sample.targets.shape[1]
     if grid is None:
         scale = float(xp.sum(spectrum.values)) or 1.0
-        grid = scale * np.maximum(GRID, epsilon(rows))
+        grid = scale * np.maximum(GRID, epsilon(sample.rows))
     if cross is None:
-        A = (rows @ spectrum.vectors).T @ (w[:, None] * targets)  # Vᵀ C_XY
+        A = (sample.rows @ spectrum.vectors).T @ (sample.weights[:, None] * sample.targets)
     else:
-        A = spectrum.vectors.T @ cross.T
+        A = spectrum.vectors.T @ cross.T  # Vᵀ C_XY
     mass = None if mu is None else spectrum.vectors.T @ mu
-    rows, targets, w, norms = merge_equal_rows(rows, targets, w, norms)
-    n = rows.shape[0]
-    count = max(500, int(BUDGET / (2.0 * max(r * s, 1) * len(grid))))
-    if count < n:
-        chosen = np.linspace(0, n - 1, count).astype(int)
-        rows, targets, w, norms = (take(part, chosen) for part in (rows, targets, w, norms))
-    Z = rows @ spectrum.vectors
+    sample = merge_equal_rows(sample)
+    number = max(500, int(BUDGET / (2.0 * max(r * s, 1) * len(grid))))
+    if number < len(sample.rows):
+        sample = sample.take(np.linspace(0, len(sample.rows) - 1, number).astype(int))
+    targets, w = sample.targets, sample.weights
+    Z = sample.rows @ spectrum.vectors
     squares = Z * Z
-    outside = norms - xp.sum(targets * targets, axis=1)  # what the coordinates of Y miss
+    outside = sample.norms - xp.sum(targets * targets, axis=1)  # what the coordinates of Y miss
     outside = xp.where(outside > 0, outside, xp.zeros_like(outside))
-    total = float(xp.sum(w))
+    values = xp.where(spectrum.values > spectrum.cutoff, spectrum.values, 0 * spectrum.values)
+    share = (w / (1 - xp.where(w < 1, w, 0 * w)))[:, None]
     errors = []
-    for value in grid:
-        s = xp.where(spectrum.values > spectrum.cutoff, spectrum.values, 0 * spectrum.values)
-        f = xp.where(s + value > 0, 1 / xp.where(s + value > 0, s + value, 1 + 0 * s), 0 * s)
-        residual = targets - (Z * f) @ A
-        if mass is not None:
-            # the mean that is restored loses row i too
-            share = (w / (1 - xp.where(w < 1, w, 0 * w)))[:, None]
-            residual = residual + share * (1 - Z @ (f * mass))[:, None] * targets
-        left = 1 - w * (squares @ f + (1.0 if centered else 0.0))
+    # many values of λ at once where the sample is small: what is summed then costs least
+    for some in spans(len(grid), max(1, TILE // max(targets.shape[0] * max(r, s), 1))):
+        f = values + asarray(grid[some], values)[:, None]
+        f = xp.where(f > 0, 1 / xp.where(f > 0, f, xp.ones_like(f)), xp.zeros_like(f))
+        residual = targets - (Z * f[:, None, :]) @ A
+        if mass is not None:  # the mean that is restored loses row i too
+            missing = 1 - (f * mass) @ Z.T
+            residual = residual + share * missing[:, :, None] * targets
+        left = 1 - w * (f @ squares.T + (1.0 if centered else 0.0))
         left = xp.where(left > 1e-14, left, asarray(1e-14, left))
-        squared = xp.sum(residual * residual, axis=1) / (left * left) + outside
-        errors.append(float(xp.sum(w * squared)) / total)
-    return LeaveOneOut(np.asarray(grid, dtype=float), np.array(errors))
+        squared = xp.sum(residual * residual, axis=2) / (left * left) + outside
+        errors.append(to_numpy(squared @ w) / float(xp.sum(w)))
+    return LeaveOneOut(np.asarray(grid, dtype=float), np.concatenate(errors).astype(float))
 
 
-def merge_equal_rows(
-    rows: Array, targets: Array, w: Array, norms: Array
-) -> tuple[Array, Array, Array, Array]:
+def merge_equal_rows(sample: RegressionSample) -> RegressionSample:
     """The pairs with copies merged: once each, with the sum of their weights.
 
     Equal pairs are copies where equal rows nearly always have equal targets, as after drawing with
     replacement. Where they have different ones, or rows take few values, they are draws of their
     own, as among labels and rounded numbers, and nothing is merged.
     """
-    x, y = (to_numpy(part).astype(np.float64) for part in (rows, targets))
-    precision = 1e-10 if epsilon(rows) < 1e-12 else 1e-5
+    x, y = (to_numpy(part).astype(np.float64) for part in sample[:2])
+    precision = 1e-10 if epsilon(sample.rows) < 1e-12 else 1e-5
     order, same_x = _equal_neighbours(x, np.zeros(len(x)), precision)
     if not same_x.any() or same_x.sum() > (1 - DISTINCT) * len(x):
-        return rows, targets, w, norms
+        return sample
     group = np.empty(len(x))
     group[order] = np.concatenate([[0], np.cumsum(~same_x)])
     order, same = _equal_neighbours(y, group, precision)
     if not same.any() or same_x.sum() - same.sum() > DIFFERENT * same.sum():
-        return rows, targets, w, norms
+        return sample
     first = np.concatenate([[True], ~same])
-    total = np.bincount(np.cumsum(first) - 1, to_numpy(w).astype(np.float64)[order])
+    total = np.bincount(np.cumsum(first) - 1, to_numpy(sample.weights).astype(np.float64)[order])
     kept = order[first]
     back = np.argsort(kept)  # in the order of the rows
-    rows, targets, norms = (take(part, kept[back]) for part in (rows, targets, norms))
-    return rows, targets, asarray(total[back], w), norms
+    return sample.take(kept[back])._replace(weights=asarray(total[back], sample.weights))
 
 
 def _equal_neighbours(
@@ -182,57 +220,76 @@ def _equal_neighbours(
     return order, same
 
 
+class Solved(NamedTuple):
+    """A regularised inverse, with what was chosen for it."""
+
+    inverse: Array  # (C_XX + λI)⁻¹
+    regularization: float  # λ
+    errors: LeaveOneOut | None  # behind an automatic λ
+
+
 def regularized_inverse(
-    psi_x: Array,
-    psi_y: Array,
-    norms: Array,
-    w: Array,
+    sample: RegressionSample,
     given: float | str,
     centered: bool | None,
     nested: bool,
     search: bool = False,
-) -> tuple[Array, float, LeaveOneOut | None]:
+) -> Solved:
     """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors where something is chosen by them.
 
     `centered` true centres both sides and gives the inverse with a constant; None centres targets.
     `search` asks for the error of a given λ too, to compare kernels by it; `nested` says that the
     first coordinates by themselves are a coarser space, as those of pivots are.
     """
-    mu = w @ psi_x
-    rows, targets = psi_x, psi_y
+    w = sample.weights
+    mu = w @ sample.rows
     if centered is not False:
-        targets, norms = centre_targets(psi_y, norms, w @ psi_y)
+        sample = sample.centre_targets(w @ sample.targets)
     if centered:
-        rows = psi_x - mu
-    C = rows.T @ (w[:, None] * rows)
-    sample = (rows, targets, w, norms)
-    return _chosen(C, mu, sample, given, centered, None, search, nested)
+        sample = sample._replace(rows=sample.rows - mu)
+    C = sample.rows.T @ (w[:, None] * sample.rows)
+    return _solve(C, None, mu, sample, given, centered, nested, search)
 
 
-def centre_targets(targets: Array, norms: Array, mean: Array) -> tuple[Array, Array]:
-    """Coordinates of targets less their mean, and the squared norms of what is left."""
-    return targets - mean, norms - 2 * (targets @ mean) + mean @ mean
-
-
-def _chosen(
+def inverse_from_moments(
     C: Array,
-    mu: Array,
-    sample: tuple[Array, Array, Array, Array],
+    cross: Array,
+    means: tuple[Array, Array],
+    sample: RegressionSample,
     given: float | str,
     centered: bool | None,
-    cross: Array | None,
-    search: bool,
     nested: bool,
-) -> tuple[Array, float, LeaveOneOut | None]:
+) -> Solved:
+    """As `regularized_inverse`, from `C_XX`, `C_YX` and both means, and a sample of the rows."""
+    mu, nu = means
+    if centered is not False:
+        cross = cross - nu[:, None] * mu[None, :]
+        sample = sample.centre_targets(nu)
+    if centered:
+        C = C - mu[:, None] * mu[None, :]
+        sample = sample._replace(rows=sample.rows - mu)
+    return _solve(C, cross, mu, sample, given, centered, nested, False)
+
+
+def _solve(
+    C: Array,
+    cross: Array | None,
+    mu: Array,
+    sample: RegressionSample,
+    given: float | str,
+    centered: bool | None,
+    nested: bool,
+    search: bool,
+) -> Solved:
     loo = spectrum = None
     if search or isinstance(given, str):
         r = leading(C) if nested else C.shape[0]
         spectrum = Spectrum.of(C[:r, :r])
         grid = None if isinstance(given, str) else np.array([given])
-        part = (sample[0][:, :r], *sample[1:])
         known = None if cross is None else cross[:, :r]
         mean = mu[:r] if centered is None else None
-        loo = leave_one_out(spectrum, *part, centered, grid, known, mean)
+        part = sample._replace(rows=sample.rows[:, :r])
+        loo = leave_one_out(spectrum, part, centered, grid, known, mean)
         given = loo.best
         spectrum = spectrum if r == C.shape[0] else None
     H = ridge_inverse(C, given) if spectrum is None else None
@@ -240,7 +297,7 @@ def _chosen(
         spectrum = Spectrum.of(C) if spectrum is None else spectrum
         given = spectrum.sufficient(given)
         H = spectrum.inverse(given)
-    return with_constant(H, mu) if centered else H, float(given), loo
+    return Solved(with_constant(H, mu) if centered else H, float(given), loo)
 
 
 def leading(C: Array) -> int:
@@ -254,26 +311,6 @@ def leading(C: Array) -> int:
         return len(energy)
     left = 1 - np.cumsum(energy) / energy.sum()
     return max(NESTED, int(np.searchsorted(-left, -1e-7)) + 1)
-
-
-def inverse_from_moments(
-    C: Array,
-    cross: Array,
-    mu: Array,
-    nu: Array,
-    sample: tuple[Array, Array, Array, Array],
-    given: float | str,
-    centered: bool | None,
-    nested: bool,
-) -> tuple[Array, float, LeaveOneOut | None]:
-    """As `regularized_inverse`, from `C_XX`, `C_YX` and the means, and a sample of the rows."""
-    rows, targets, w, norms = sample
-    if centered is not False:
-        cross = cross - nu[:, None] * mu[None, :]
-        targets, norms = centre_targets(targets, norms, nu)
-    if centered:
-        C, rows = C - mu[:, None] * mu[None, :], rows - mu
-    return _chosen(C, mu, (rows, targets, w, norms), given, centered, cross, False, nested)
 
 
 # --- schedules: what the papers' theorems ask for as n grows --------------------------------------
@@ -297,7 +334,7 @@ POSTERIOR_SCHEDULES = [name for name in SCHEDULES if name != "song2009"]
 
 
 def marginal_consistency(
-    x: Any, y: Any, w: Array, regularization: float, method: str, folds: int = 5
+    x: Any, y: Any, w: Array, regularization: float, rule: BayesMethod, folds: int = 5
 ) -> LeaveOneOut:
     """The δ of Bayes' rule under which posteriors average to the marginal of X.
 
@@ -308,10 +345,9 @@ def marginal_consistency(
     """
     reference = reference_kernel(x.space.kernel_, x.points).resolve(x.points, w)
     points = reference.check(x.points, "X")
-    psi = Space(reference).place(reference, points, w)
-    squared = method == "squared"
+    _, psi = fit_space(reference, None, points, w)
     scale = float(namespace(w).sum(w[:, None] * y.coordinates * y.coordinates))
-    grid = scale * GRID if not squared else scale**2 * GRID**2
+    grid = scale**2 * GRID**2 if rule.squared else scale * GRID
     errors = np.zeros(len(grid))
     fold_of = np.arange(len(w)) % folds
     for fold in range(folds):
@@ -320,19 +356,17 @@ def marginal_consistency(
             continue
         X, Y, P, v = (take(part, ~held) for part in (x.coordinates, y.coordinates, psi, w))
         v = v / namespace(v).sum(v)
-        spectrum = Spectrum.of(X.T @ (v[:, None] * X))
-        lam = spectrum.sufficient(regularization)
-        u = v * (X @ (spectrum.inverse(lam) @ (v @ X)))
-        if not squared:
-            u = namespace(u).where(u > 0, u, 0 * u)
-            u = u / namespace(u).sum(u)
+        u = v * rule.density_ratio(PriorOnSample(v @ X, X, v, regularization))
         v_held = take(w, held)
         v_held = v_held / namespace(w).sum(v_held)
         average = v_held @ take(y.coordinates, held)
         truth = v_held @ take(psi, held)
-        W = Spectrum.of(Y.T @ (u[:, None] * Y))
+        inverted = u if rule.adaptive else v
+        W = Spectrum.of(Y.T @ (inverted[:, None] * Y))
         for i, delta in enumerate(grid):
-            h = W.inverse(float(delta), squared) @ average
-            gap = (u * (Y @ h)) @ P - truth
+            weights = answer_weights(u, Y, rule.inverse(W, float(delta)), average)
+            if not rule.adaptive:
+                weights = weights / namespace(weights).sum(weights)
+            gap = weights @ P - truth
             errors[i] += float(gap @ gap)
     return LeaveOneOut(np.asarray(grid), errors / folds)

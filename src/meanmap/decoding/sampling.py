@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from meanmap.arrays import Array, Points, take, to_numpy
@@ -36,22 +34,3 @@ def herd(kernel: Kernel, atoms: Points, values: Array, n: int) -> np.ndarray:
         chosen, back = np.unique(out[:, t], return_inverse=True)
         taken += to_numpy(compare(take(atoms, chosen), ALL, None))[back]
     return out
-
-
-def whole(value: Any, name: str = "n") -> int:
-    """How many points to give: a whole number ≥ 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number ≥ 1, got {value!r:.60}.")
-    return int(value)
-
-
-def generator(rng: Any) -> np.random.Generator:
-    """A NumPy generator from a seed, a generator, or None (which is not repeatable)."""
-    if isinstance(rng, np.random.RandomState):
-        rng = rng.randint(2**31)
-    try:
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"rng must be None, a seed or a NumPy Generator, got {rng!r:.60} ({error})."
-        ) from error

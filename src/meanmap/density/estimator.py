@@ -163,7 +163,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         """
         self._check_settings()
         points, w, sigma = points_of(X, sample_weight, self.kernel)
-        rng = sampling.generator(self.random_state)
+        rng = checks.random_generator(self.random_state, "random_state")
         p = w if (w >= 0).all() else nearest(points, w, sigma)
         frame, unit = frame_of(points, p, sigma, self.bandwidth, self.scaling)
         sample = Sample(frame.to(points), w, p, folded(len(points), rng), column_names(X))
@@ -338,7 +338,8 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Rows drawn from the density, in the kind of array that it was fitted to."""
         check_is_fitted(self)
-        n, rng = sampling.whole(n_samples, "n_samples"), sampling.generator(random_state)
+        n = checks.whole(n_samples, "n_samples")
+        rng = checks.random_generator(random_state, "random_state")
         chosen = sampling.draw(self.proportions_[None, :], n, rng)[0]
         noise = rng.standard_normal((n, self._means.shape[1]))
         Z = self._means[chosen] + self._width * self.deviations_[chosen, None] * noise

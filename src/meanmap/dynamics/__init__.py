@@ -2,9 +2,19 @@
 
 from meanmap.dynamics.additive import AdditiveFilter
 from meanmap.dynamics.bayes import KernelBayesFilter
+from meanmap.dynamics.spectra import OperatorSpectrum, operator_spectrum
 from meanmap.dynamics.spectral import SpectralFilter
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.validation import Validation
 
-__all__ = ["AdditiveFilter", "KernelBayesFilter", "SpectralFilter", "Stream", "Track", "Validation"]
+__all__ = [
+    "AdditiveFilter",
+    "KernelBayesFilter",
+    "OperatorSpectrum",
+    "SpectralFilter",
+    "Stream",
+    "Track",
+    "Validation",
+    "operator_spectrum",
+]

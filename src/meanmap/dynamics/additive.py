@@ -10,14 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, device, namespace, take, to_numpy
-from meanmap.conditional.operator import CONFLICT
-from meanmap.conditional.selection import regularized_inverse
+from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.base import StateFilter, open_setting
 from meanmap.dynamics.model import Model
 from meanmap.dynamics.motion import STEADY, Belief, Motion
-from meanmap.dynamics.tallies import Stream, Tally, joined
+from meanmap.dynamics.tallies import SequenceSums, Tally, join_observation
 from meanmap.dynamics.training import Placed
 from meanmap.embeddings import FactoredWeights
+from meanmap.rules import CONFLICT
 
 LAMBDAS = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1]
 
@@ -45,7 +45,7 @@ class AdditiveModel(Model):
         return self.regularization, self.regularization
 
     def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:
-        omega = joined(source, lifted, self.centered)
+        omega = join_observation(source, lifted, self.centered)
         updated = Belief(omega @ self.matrix.T, self._weights(omega @ self.inverse.T))
         if self.mass is None:
             return self.sample.bounded(updated)
@@ -63,7 +63,7 @@ class AdditiveModel(Model):
             return pushed
         xp, size = namespace(source), (source.shape[0], self.observations.rank_)
         nothing = xp.zeros(size, dtype=source.dtype, device=device(source))
-        vector = joined(pushed.weights.vector, nothing, self.centered)
+        vector = join_observation(pushed.weights.vector, nothing, self.centered)
         return Belief(pushed.coordinates, self._weights(vector))
 
     def _weights(self, vector: Array) -> FactoredWeights:
@@ -116,7 +116,7 @@ class AdditiveFilter(StateFilter):
     """
 
     _initials = ("uniform",)
-    _stream: Stream | None
+    _stream: SequenceSums | None
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class AdditiveFilter(StateFilter):
         self._keep(self._streamed().merged(other._streamed()))
         return self
 
-    def _streamed(self) -> Stream:
+    def _streamed(self) -> SequenceSums:
         """What was seen as sums; a fit on rows becomes one."""
         if self._stream is not None:
             return self._stream
@@ -225,11 +225,11 @@ class AdditiveFilter(StateFilter):
         tally = Tally.of(model.steps, sample, take(model.rows, motion.second), motion.second)
         spaces = sample.space, model.observations
         decoder = getattr(model.evidence, "decoder", None)
-        return Stream(
+        return SequenceSums(
             tally, motion.conditional, *spaces, motion.control, model.regularization, decoder
         )
 
-    def _keep(self, stream: Stream) -> None:
+    def _keep(self, stream: SequenceSums) -> None:
         self._stream, self._current = stream, None
         self.transition_ = stream.conditional
 
@@ -256,15 +256,14 @@ class AdditiveFilter(StateFilter):
         sample, centered = placed.sample, bool(self.centered)
         motion = Motion.learned(sample, *placed.pairs, given, centered, placed.controls)
         operator = motion.conditional.operator_
-        w = operator._scale
+        w = operator.scale
         after = take(sample.psi, motion.second)
-        source = operator._rows[:, :-1] if centered else operator._rows
+        source = operator.rows[:, :-1] if centered else operator.rows
         xp = namespace(source)
         plain = xp.concat([source, take(placed.phi, motion.second)], axis=1)
         norms = sample.kernel.squared_norms(take(sample.atoms, motion.second))
-        inverse, regularization, _ = regularized_inverse(
-            plain, after, norms, w, given, centered, nested=False
-        )
+        rows = RegressionSample(plain, after, w, norms)
+        inverse, regularization, _ = regularized_inverse(rows, given, centered, nested=False)
         omega = xp.concat([plain, xp.ones_like(plain[:, :1])], axis=1) if centered else plain
         image = (w[:, None] * omega) @ inverse
         mass = xp.sum(image, axis=0)
@@ -276,7 +275,7 @@ class AdditiveFilter(StateFilter):
             None,
             after.T @ image,
             inverse,
-            motion._beside_successors(omega),
+            motion.beside_successors(omega),
             mass if steady else None,
             centered,
             regularization,

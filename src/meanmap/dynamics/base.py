@@ -19,22 +19,22 @@ from meanmap.dynamics.motion import Belief
 from meanmap.dynamics.sequences import (
     Sequences,
     Steps,
-    enough,
-    listed,
-    only_rotations,
-    padded,
-    read,
-    same_lengths,
+    list_sequences,
+    pad_sequences,
+    read_sequences,
+    require_rotations,
+    require_same_lengths,
+    require_transition,
 )
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, read_steps
 from meanmap.dynamics.validation import (
     Contest,
-    checked_grid,
+    choose_settings,
     kernel_candidates,
     number_of_folds,
-    validated,
+    read_grid,
 )
 from meanmap.embeddings import Embedding, FactoredWeights
 from meanmap.embeddings.values import each_part
@@ -88,7 +88,7 @@ class StateFilter(BaseEstimator):
         number_of_folds(self.validation)
         training, kernels = self._training(states, observations, controls)
         settings = self._settings()
-        grid = checked_grid(self.grid, ["state", "observation", *settings])
+        grid = read_grid(self.grid, ["state", "observation", *settings])
         self._check_initial(kernels[0], training.states.points)
         candidates = (
             kernel_candidates(self.kernel_state, kernels[0], grid.get("state")),
@@ -97,7 +97,7 @@ class StateFilter(BaseEstimator):
         for name, values in grid.items():
             if name in settings:
                 settings[name] = [open_setting(v, f"grid[{name!r}]", [])[0] for v in values]
-        found = validated(
+        found = choose_settings(
             self.validation,
             training,
             candidates,
@@ -160,17 +160,17 @@ class StateFilter(BaseEstimator):
         """Everything through the gate; `kernels` and points `like` these come from a fit before."""
         if kernels is None:
             kernels = self.kernel_state, self.kernel_observation, self.kernel_control
-        s, kernel_state = read(states, kernels[0], "states", like[0])
-        o, kernel_observation = read(observations, kernels[1], "observations", like[1])
+        s, kernel_state = read_sequences(states, kernels[0], "states", like[0])
+        o, kernel_observation = read_sequences(observations, kernels[1], "observations", like[1])
         named = [("states", s), ("observations", o)]
         c = None
         if controls is not None:
-            rows, kernel = read(controls, kernels[2], "controls", like[2])
+            rows, kernel = read_sequences(controls, kernels[2], "controls", like[2])
             named.append(("controls", rows))
             c = rows, kernel
-        same_lengths(named)
-        enough(s, "states")
-        only_rotations(s.points, kernel_state, "states")
+        require_same_lengths(named)
+        require_transition(s, "states")
+        require_rotations(s.points, kernel_state, "states")
         left, right = alike(s.points, o.points)
         s = Sequences(left, s.lengths, s.single)
         o = Sequences(right, o.lengths, o.single)
@@ -244,7 +244,7 @@ class StateFilter(BaseEstimator):
                 'they happened under. Use transfer="two-step" with controls.'
             )
         transfer = transfer or ("one-step" if given is None else "two-step")
-        smoothed = self._model.smoothed(passage, steps.lengths, given, transfer)
+        smoothed = self._model.smooth(passage, steps.lengths, given, transfer)
         return smoothed.track("smoothed", steps.lengths, steps.single)
 
     def predict(
@@ -284,7 +284,7 @@ class StateFilter(BaseEstimator):
             now = None
             if given is not None:
                 rows = np.broadcast_to(np.arange(length)[None, :] + k, (b, length))
-                now = each_part(take_rows(given, rows), flattened)
+                now = each_part(take_rows(given, rows), flatten_steps)
             belief = self._model.advance(belief, self._model.motion.source(belief.coordinates, now))
         found = Passage(self._model.sample, True, 1, None)
         found.add(belief, None)
@@ -327,7 +327,7 @@ class StateFilter(BaseEstimator):
                 "every step."
             )
         kernel = self._control
-        raw, single = listed(controls, kernel, "controls", self._model.motion.controls_like)
+        raw, single = list_sequences(controls, kernel, "controls", self._model.motion.controls_like)
         if len(raw) != len(steps.lengths):
             raise ValueError(
                 f"controls holds {len(raw)} sequences and observations {len(steps.lengths)}."
@@ -342,7 +342,7 @@ class StateFilter(BaseEstimator):
                     "t acts between step t and step t + 1."
                 )
             rows.append(points)
-        return padded(rows, max(count(row) for row in rows))
+        return pad_sequences(rows, max(count(row) for row in rows))
 
     def _one_control(self, control: Any, first: bool) -> Points | None:
         """The control of one live step."""
@@ -405,7 +405,7 @@ def _flat_weights(passage: Passage, total: int) -> Any:
     return namespace(weights).reshape(weights, (total, -1))
 
 
-def flattened(part: Array) -> Array:
+def flatten_steps(part: Array) -> Array:
     """(b, steps, …) as rows."""
     return namespace(part).reshape(part, (part.shape[0] * part.shape[1], *part.shape[2:]))
 

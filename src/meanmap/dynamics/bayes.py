@@ -13,28 +13,23 @@ from meanmap.arrays import (
     Array,
     Points,
     asarray,
-    device,
     matmul_into,
     namespace,
     take,
-    to_numpy,
 )
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.operator import CONFLICT
 from meanmap.dynamics.base import (
     TRANSFERS,
     StateFilter,
     open_setting,
 )
 from meanmap.dynamics.model import Model
-from meanmap.dynamics.motion import Belief, Motion, clipped, own_share, positive, settled
+from meanmap.dynamics.motion import Belief, Motion
 from meanmap.dynamics.training import Placed, Training
 from meanmap.dynamics.validation import Contest
 from meanmap.kernels import Kernel
-from meanmap.linalg import solve_ridge
+from meanmap.rules import CONFLICT, BayesMethod, PriorOnSample, bayes_method, normalize_weights
 from meanmap.spaces import Space
-
-METHODS = ("importance", "squared", "reweighted")  # those that a belief's weights go through
 
 # what validation tries
 EPSILONS = [1e-5, 1e-4, 1e-3, 1e-2]
@@ -57,21 +52,21 @@ class BayesModel(Model):
     ratio: Array  # Ψ_S (C_SS + εI)⁻¹: a belief's density ratio u/w on the sample
     inverse: Array  # (C_OO + δI)⁻¹
     w: Array
-    method: str
+    rule: BayesMethod
     transfer: str
     delta: float
-    power: Any  # τ, a number or one a sequence (b, 1)
     epsilon: float
     known: bool = False  # whether observations come as their β(o), as they do in validation
 
     @property
     def regularizations(self) -> tuple[float, float]:
-        delta = self.delta**0.5 if self.method == "squared" else self.delta
+        delta = self.delta**0.5 if self.rule.squared else self.delta
         return self.epsilon, delta  # on the scales of C_SS and C_OO
 
     def lifted(self, features: Array, buffer: Array | None = None) -> Array:
-        reweighted = self.method == "reweighted" and not self.known
-        return self._plain(features, buffer) if reweighted else features
+        if self.rule.adaptive or self.known:
+            return features
+        return self._plain(features, buffer)
 
     @cached_property
     def _lifter(self) -> Array:
@@ -88,8 +83,8 @@ class BayesModel(Model):
         if known:
             return self.condition(prior, lifted)
         # the first belief of Fukumizu, Song and Gretton (2013, 4.3), without its factor T
-        beta = lifted if self.method == "reweighted" else self._plain(lifted)
-        return self._belief(settled(beta, prior.dense(), own_share(beta)))
+        beta = self._plain(lifted) if self.rule.adaptive else lifted
+        return self._belief(normalize_weights(beta, prior.dense(), least_share(beta)))
 
     def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:
         if self.transfer == "one-step":
@@ -103,59 +98,37 @@ class BayesModel(Model):
         of the transition, so that predictions are made by the operator.
         """
         successors = take(belief.dense().T, self.motion.first)
-        moved = self.motion._beside_successors(successors).T
-        moved = settled(moved, namespace(moved).broadcast_to(self.w, moved.shape))
+        moved = self.motion.beside_successors(successors).T
+        moved = normalize_weights(moved, namespace(moved).broadcast_to(self.w, moved.shape))
         return Belief(moved @ self.sample.psi, moved)
 
     def condition(self, predicted: Belief, lifted: Array) -> Belief:
-        """Kernel Bayes' rule for every sequence."""
-        ratio = predicted.coordinates @ self.ratio.T
-        if self.method == "reweighted":
-            weights = power_of(clipped(ratio), self.power)  # its scale does not matter
-            weights *= lifted
-            least: Any = partial(own_share, lifted)
+        """Kernel Bayes' rule for every sequence, the predicted belief as the prior."""
+        m = predicted.coordinates
+        ratio = m @ self.ratio.T
+        prior = PriorOnSample(m, self.sample.psi, self.w, self.epsilon, ratio, self.w)
+        rho = self.rule.density_ratio(prior)
+        least: Any = CONFLICT
+        if self.rule.adaptive:
+            weights = self.rule.weights(self.phi, self.w * rho, self.delta, lifted)
         else:
-            rho = positive(ratio, self.w)
-            u = self.w * (ratio if self.method == "squared" else rho)
-            weights, least = self._conditioned(u, lifted), CONFLICT
-        return self._belief(settled(weights, ratio, least))
-
-    def _conditioned(self, u: Array, features: Array) -> Array:
-        """`u ∘ Φ (C_WW² + δI)⁻¹ C_WW ψ(o)`, or `u₊ ∘ Φ (C_WW + δI)⁻¹ ψ(o)`."""
-        squared, phi = self.method == "squared", self.phi
-        rows = []
-        for scale, feature in zip(u, features, strict=True):
-            C_WW = phi.T @ (scale[:, None] * phi)
-            rows.append(scale * (phi @ solve_ridge(C_WW, self.delta, feature, squared)))
-        return namespace(u).stack(rows)
+            weights, least = rho * lifted, partial(least_share, lifted)
+        return self._belief(normalize_weights(weights, ratio, least))
 
     def _belief(self, weights: Array) -> Belief:
         return self.sample.bounded(Belief(weights @ self.sample.psi, weights))
 
 
-def power_of(rho: Array, tau: Any) -> Array:
-    """ρ^τ, where 0⁰ is 1: a prior that is ignored excludes nothing.
+def least_share(weights: Array) -> Array:
+    """What κ may not fall below where weights are made of these: a fifth of their own.
 
-    τ is a number, or one a sequence (b, 1); roots serve for quarters, which a power would take many
-    times as long for.
+    The weights of a regression swing about zero while their sum is as it should be, so that it is
+    cancelling more than they do that tells of a conflict.
     """
-    if isinstance(tau, float):
-        if tau <= 8:
-            return rho if tau == 1 else rho**tau
-        top = namespace(rho).max(rho, axis=-1, keepdims=True)  # the scale does not matter
-        return (rho / namespace(rho).where(top > 0, top, 1.0)) ** tau
-    xp = namespace(rho)
-    quarters = to_numpy(tau) * 4
-    if (quarters % 1).any() or quarters.max() > 7:
-        return rho**tau
-    out, root = None, rho
-    for bit in (4, 2, 1):
-        wanted = (quarters.astype(int) & bit) > 0
-        if wanted.any():
-            factor = xp.where(xp.asarray(wanted, device=device(rho)), root, xp.ones_like(root))
-            out = factor if out is None else out * factor
-        root = xp.sqrt(root) if bit > 1 else root
-    return xp.ones_like(rho) if out is None else out
+    xp = namespace(weights)
+    size = xp.sum(abs(weights), axis=-1)
+    share = xp.sum(weights, axis=-1) / xp.where(size > 0, size, xp.ones_like(size))
+    return CONFLICT * xp.where(share > 0, share, xp.ones_like(share))
 
 
 class KernelBayesFilter(StateFilter):
@@ -171,7 +144,7 @@ class KernelBayesFilter(StateFilter):
     kernel_state, kernel_observation, kernel_control : Kernel, callable or None
         None chooses for the kind of points, and lets validation choose among multiples of the
         median for its bandwidth.
-    method : "reweighted", "importance" or "squared"
+    method : "reweighted", "importance", "squared" or "nonnegative"
         How Bayes' rule is regularised, as in `bayes_rule`. "reweighted" costs two matrix-vector
         products a step, and with a validated `power` it relies on the dynamics only as far as they
         help; "squared" is the papers'.
@@ -273,10 +246,10 @@ class KernelBayesFilter(StateFilter):
     # --- learning -----------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, list[Any]]:
-        checks.option(self.method, "method", METHODS)
+        rule = bayes_method(self.method)
         checks.option(self.transfer, "transfer", TRANSFERS)
-        deltas = SQUARED if self.method == "squared" else DELTAS
-        powers = POWERS if self.method == "reweighted" else [1.0]
+        deltas = SQUARED if rule.squared else DELTAS
+        powers = POWERS if rule.tempered else [1.0]
         return {
             "regularization": open_setting(self.regularization, "regularization", EPSILONS),
             "posterior_regularization": open_setting(
@@ -287,7 +260,7 @@ class KernelBayesFilter(StateFilter):
 
     def _learned(self, placed: Placed, settings: dict[str, Any]) -> BayesModel:
         epsilon, delta = settings["regularization"], settings["posterior_regularization"]
-        tau = settings["power"]
+        rule = bayes_method(self.method, 1.0 if settings["power"] == "auto" else settings["power"])
         if self.transfer == "one-step" and placed.controls is not None:
             raise ValueError(
                 'transfer="one-step" replaces a state by its successor, which happened under '
@@ -301,7 +274,7 @@ class KernelBayesFilter(StateFilter):
             spaces = sample.space, placed.observations
             conditional = conditional_of(sample.atoms, points, spaces, epsilon)
             delta = conditional.posterior_regularization(self.method)
-        plain = delta**0.5 if self.method == "squared" else delta  # on the scale of C_OO
+        plain = delta**0.5 if rule.squared else delta  # on the scale of C_OO
         inverse = placed.reverse_inverse(plain)
         w = checks.weights(None, points, phi)
         ratio = sample.psi @ H
@@ -315,17 +288,16 @@ class KernelBayesFilter(StateFilter):
             ratio,
             inverse,
             w,
-            self.method,
+            rule,
             self.transfer,
             delta,
-            1.0 if tau == "auto" else tau,
             epsilon,
         )
 
     def _fitted(self, model: Any) -> None:
         self.regularization_ = model.motion.conditional.regularization_
         self.posterior_regularization_ = model.delta
-        self.power_ = model.power
+        self.power_ = model.rule.power
 
     @property
     def observation_(self) -> ConditionalEmbedding:
@@ -345,7 +317,7 @@ class KernelBayesFilter(StateFilter):
         kernel_observation: Kernel,
         settings: dict[str, list[Any]],
     ) -> np.ndarray:
-        if self.method != "reweighted":
+        if bayes_method(self.method).adaptive:
             return super()._trial(train, test, kernel_state, kernel_observation, settings)
         # β(o) depends on δ alone, and nothing is factorised for τ: all of these go as one batch
         placed = train.placed(kernel_state, kernel_observation, self._bases())
@@ -367,7 +339,8 @@ class KernelBayesFilter(StateFilter):
         for epsilon in epsilons:
             first = {"regularization": epsilon, "posterior_regularization": deltas[0], "power": 1.0}
             model = self._learned(placed, first)
-            candidates = replace(model, power=asarray(tau, features), known=True)
+            rule = replace(model.rule, power=asarray(tau, features))
+            candidates = replace(model, rule=rule, known=True)
             prior = self._prior(model)
             passage = candidates.run(batch, controls, prior, False, contest.values)
             found = passage.moments

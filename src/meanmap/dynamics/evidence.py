@@ -64,7 +64,7 @@ class Decoder:
     @classmethod
     def of(cls, points: Any, phi: Array) -> Decoder:
         """From the training observations and their coordinates."""
-        values, rows = flat(points), to_numpy(phi).astype(np.float64)
+        values, rows = vector_rows(points), to_numpy(phi).astype(np.float64)
         centre = values.mean(axis=0)
         spectrum = Spectrum.of(rows.T @ rows / len(rows))
         inverse = spectrum.inverse(EXACT * float(spectrum.values[-1]))
@@ -78,7 +78,7 @@ class MixtureEvidence:
     decoder: Decoder
     ratio: Array  # Ψ_S (C_SS + εI)⁻¹, (n, r_s): a belief's density ratio at the training states
     means: np.ndarray  # E[o|s] at the training states, whitened, (n, d)
-    scale: Scale
+    scale: NoiseScale
 
     @classmethod
     def of(cls, moments: Array, inverse: Array, psi: Array, decoder: Decoder) -> MixtureEvidence:
@@ -89,7 +89,7 @@ class MixtureEvidence:
         B = H @ C_SO
         residual = C_OO - C_SO.T @ B - B.T @ C_SO + B.T @ C_SS @ B
         free = max(1 - float((C_SS * H).sum()) / len(rows), 0.1)  # of the degrees of freedom
-        scale = Scale.of(residual / free**2, C_OO, len(rows))
+        scale = NoiseScale.of(residual / free**2, C_OO, len(rows))
         return cls(decoder, rows @ H, rows @ B @ scale.whitening, scale)
 
     def log(self, predicted: Array, features: Array, values: Any, unseen: np.ndarray) -> np.ndarray:
@@ -137,19 +137,19 @@ class ForecastEvidence:
         return found
 
     @cached_property
-    def _forecasts(self) -> list[tuple[np.ndarray, Scale]]:
+    def _forecasts(self) -> list[tuple[np.ndarray, NoiseScale]]:
         """Whitened means of the forecasts in training, and their scale, by steps ahead."""
         found = []
         for beliefs, values in zip(self.beliefs, self.values, strict=True):
             means, about = to_numpy(beliefs) @ self.image, values - self.centre
             gap = about - means
-            scale = Scale.of(gap.T @ gap / len(gap), about.T @ about / len(gap), len(gap))
+            scale = NoiseScale.of(gap.T @ gap / len(gap), about.T @ about / len(gap), len(gap))
             found.append((means @ scale.whitening, scale))
         return found
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
+class NoiseScale:
     """Observations on the scale of their noise, and how far all of them spread on it."""
 
     whitening: np.ndarray  # W with `Wᵀ C W = I` for the covariance C of the noise
@@ -157,7 +157,7 @@ class Scale:
     spread: np.ndarray  # standard deviations along them
 
     @classmethod
-    def of(cls, noise: np.ndarray, whole: np.ndarray, n: int) -> Scale:
+    def of(cls, noise: np.ndarray, whole: np.ndarray, n: int) -> NoiseScale:
         """C is drawn towards its diagonal where columns are many for n rows."""
         d, variances = len(noise), np.diagonal(whole)
         unit = np.sqrt(np.where(variances > 0, variances, 1.0))
@@ -180,7 +180,7 @@ def distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(squares, 0.0))
 
 
-def flat(points: Any) -> np.ndarray:
+def vector_rows(points: Any) -> np.ndarray:
     """Vectors as rows of float64 numbers."""
     return np.asarray(to_numpy(points), dtype=np.float64).reshape(len(points), -1)
 

@@ -18,7 +18,7 @@ from meanmap.arrays import (
     spans,
     threads,
 )
-from meanmap.conditional.operator import CONFLICT, FAR
+from meanmap.conditional.trust import FAR
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.sequences import Steps
@@ -27,6 +27,7 @@ from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights, numeric
 from meanmap.embeddings.values import each_part, middle, variance
 from meanmap.linalg import ConflictWarning
+from meanmap.rules import CONFLICT
 from meanmap.spaces import Space
 
 #: δ of smoothing over the square of the mean k(s, s). On rotation and oscillation with 400 training
@@ -92,7 +93,7 @@ class Model:
         known = prior is not None
         if belief is None:
             predicted = self.sample.marginal if prior is None else prior
-            predicted = repeated(predicted, lifted.shape[0])
+            predicted = repeat_belief(predicted, lifted.shape[0])
             belief = predicted if self.begins_before else None
         if belief is not None:
             source = self.motion.source(belief.coordinates, controls)
@@ -138,7 +139,7 @@ class Model:
             parts[thread] = self._pass(steps.rows(rows), mine, prior, keep, values)
 
         for_each_thread(work)
-        return Passage.joined([parts[i] for i in sorted(parts)])
+        return Passage.join([parts[i] for i in sorted(parts)])
 
     def _pass(
         self,
@@ -191,7 +192,7 @@ class Model:
             passage.flush()
         return passage
 
-    def smoothed(
+    def smooth(
         self, passage: Passage, lengths: tuple[int, ...], controls: Points | None, transfer: str
     ) -> Passage:
         """Go back through filtered beliefs, from the last of each sequence to the first."""
@@ -230,7 +231,7 @@ class Passage:
         self._stacked: Array | None = None
 
     @classmethod
-    def joined(cls, parts: list[Passage]) -> Passage:
+    def join(cls, parts: list[Passage]) -> Passage:
         """Passages of some sequences each as one of them all."""
         first = parts[0]
         whole = cls(first.sample, first.keep, first.length, first._values)
@@ -271,7 +272,7 @@ class Passage:
             return
         xp = namespace(self._beliefs[0].coordinates)
         self._coordinates += [belief.coordinates for belief in self._beliefs]
-        weights = stacked([belief.weights for belief in self._beliefs], xp)
+        weights = stack_weights([belief.weights for belief in self._beliefs], xp)
         columns = self.columns
         if columns is not None:
             factored = isinstance(weights, FactoredWeights)
@@ -375,7 +376,7 @@ class Passage:
         self._stacked = None
         self._coordinates = self._coordinates[::-1]
         self._moments = [namespace(m).flip(m, axis=1) for m in self._moments]
-        self._weights = [_flipped(w) for w in self._weights]
+        self._weights = [_flip_time(w) for w in self._weights]
 
     def track_of(self, kind: str, steps: Steps, evidence: Evidence | None) -> Track:
         """The record of filtered observations, with how likely they were."""
@@ -419,7 +420,7 @@ class Passage:
         )
 
 
-def stacked(weights: list[Any], xp: Any) -> Any:
+def stack_weights(weights: list[Any], xp: Any) -> Any:
     """Weights of several steps, (b, steps, n)."""
     factored = [w for w in weights if isinstance(w, FactoredWeights)]
     if len(factored) == len(weights) and all(w.rows is factored[0].rows for w in factored):
@@ -428,14 +429,14 @@ def stacked(weights: list[Any], xp: Any) -> Any:
     return xp.stack([w.dense() if isinstance(w, FactoredWeights) else w for w in weights], axis=1)
 
 
-def _flipped(weights: Any) -> Any:
+def _flip_time(weights: Any) -> Any:
     if isinstance(weights, FactoredWeights):
         flipped = namespace(weights.vector).flip(weights.vector, axis=1)
         return FactoredWeights(weights.scale, weights.rows, flipped)
     return namespace(weights).flip(weights, axis=1)
 
 
-def repeated(belief: Belief, times: int) -> Belief:
+def repeat_belief(belief: Belief, times: int) -> Belief:
     """One belief for each of several sequences."""
     if belief.coordinates.shape[0] == times:
         return belief

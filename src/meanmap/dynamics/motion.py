@@ -23,13 +23,14 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.operator import CONFLICT, FAR, as_embedding
+from meanmap.conditional.operator import as_embedding
+from meanmap.conditional.trust import FAR
 from meanmap.embeddings import FactoredWeights
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.protocol import ALL
-from meanmap.linalg import ConflictWarning, solve_ridge
+from meanmap.linalg import ConflictWarning
+from meanmap.rules import CONFLICT, PriorOnSample, Squared, answer_weights, normalize_weights
 from meanmap.spaces import PivotedCholesky, Space
-from meanmap.spaces.cholesky import Pivots
 
 STEADY = 0.1  # a conditional whose weights sum to one within this on the sample determines mass
 BOUND = 2.0  # of sup k(s, s): a belief with a larger ‖m‖² is no distribution
@@ -102,7 +103,7 @@ class Sample:
             return belief
         weights = belief.dense()
         weights = xp.where(xp.isfinite(weights), weights, xp.zeros_like(weights))
-        part = settled(weights, self.marginal.weights, least=2.0)
+        part = normalize_weights(weights, self.marginal.weights, least=2.0)
         return belief.where(to_numpy(fine), Belief(part @ self.psi, part))
 
     def belief(self, prior: Any) -> Belief:
@@ -112,12 +113,10 @@ class Sample:
         shared = given._space is self.space
         m = given.coordinates if shared else self.space.mean_coordinates(given.atoms, given.weights)
         m = m if m.ndim == 2 else m[None, :]
-        n = self.psi.shape[0]
-        C = self.psi.T @ self.psi / n
-        trace = float(namespace(C).sum(namespace(C).linalg.diagonal(C)))
-        rows = [self.psi @ solve_ridge(C, SHARP * trace, row) / n for row in m]
-        xp = namespace(m)
-        weights = xp.stack(rows)
+        xp, n = namespace(m), self.psi.shape[0]
+        trace = float(xp.sum(self.psi**2)) / n
+        w = xp.full((n,), 1 / n, dtype=m.dtype, device=device(m))
+        weights = w * PriorOnSample(m, self.psi, w, SHARP * trace).ratio
         if bool(xp.any(xp.sum(weights, axis=-1) < CONFLICT)) and self.kernel.bounded:
             warnings.warn(
                 "the prior lies outside the training states: what is left of it on them says next "
@@ -125,7 +124,7 @@ class Sample:
                 ConflictWarning,
                 stacklevel=4,
             )
-        return Belief(m, settled(weights, self.marginal.weights))
+        return Belief(m, normalize_weights(weights, self.marginal.weights))
 
 
 @dataclass(frozen=True)
@@ -143,9 +142,8 @@ class Control:
     @classmethod
     def of(cls, space: Space, sample: Sample, kernel: Kernel, controls: Points) -> Control:
         """From a space of pairs that pivots were chosen for."""
-        pivots = space.map_
-        assert isinstance(pivots, Pivots)
-        states, at = pivots.points
+        assert space.map_.landmarks is not None
+        (states, at), _ = space.map_.landmarks
         uniform = checks.weights(None, controls, float_like(controls))
         typical = kernel.gram_times(at, controls, asarray(uniform, sample.psi))
         return cls(space, kernel, sample.space.coordinates(states), typical)
@@ -157,12 +155,12 @@ class Control:
 
     def source(self, m: Array, controls: Points | None) -> Array:
         """Belief b beside control b in coordinates, a row each; None is the training's average."""
-        pivots = self.space.map_
-        assert isinstance(pivots, Pivots)
+        assert self.space.map_.landmarks is not None
+        pivots, factor = self.space.map_.landmarks
         if controls is None:
             compared = self.typical[None, :]
         else:
-            compared = self.kernel.against(pivots.points[1])(controls, ALL, None)
+            compared = self.kernel.against(pivots[1])(controls, ALL, None)
             xp = namespace(compared)
             own = self.kernel.squared_norms(controls)
             far = xp.max(abs(compared), axis=1) < FAR * own
@@ -175,7 +173,7 @@ class Control:
                 )
                 compared = xp.where(far[:, None], self.typical[None, :], compared)
         values = (m @ self.states.T) * compared
-        return solve_triangular(pivots.factor, values.T).T
+        return solve_triangular(factor, values.T).T
 
 
 @dataclass(frozen=True)
@@ -229,29 +227,30 @@ class Motion:
     @cached_property
     def inverse(self) -> Array:
         """(C_ss + εI)⁻¹."""
-        return self.conditional.operator_._inverse
+        return self.conditional.operator_.inverse
 
     @cached_property
     def sources(self) -> Array:
         """The source's coordinates, a row for each transition."""
-        return self.conditional.operator_._rows
+        return self.conditional.operator_.rows
 
     @cached_property
     def shares(self) -> Array:
         """The weights of the transitions."""
-        return self.conditional.operator_._scale
+        return self.conditional.operator_.scale
 
     @cached_property
     def rows(self) -> Array:
         """The source's coordinates, beside the training states that it led to; 0 beside others."""
-        return self._beside_successors(self.sources)
+        return self.beside_successors(self.sources)
 
     @cached_property
     def scale(self) -> Array:
         """The weights of the transitions, beside the states that they led to."""
-        return self._beside_successors(self.shares)
+        return self.beside_successors(self.shares)
 
-    def _beside_successors(self, values: Array) -> Array:
+    def beside_successors(self, values: Array) -> Array:
+        """Values of the transitions, beside the training states that they led to; 0 elsewhere."""
         xp = namespace(values)
         shape = (self.sample.psi.shape[0], *values.shape[1:])
         out = xp.zeros(shape, dtype=values.dtype, device=device(values))
@@ -263,14 +262,14 @@ class Motion:
 
         A kernel without constants, such as the trace kernel, gives weights of any total.
         """
-        mass = self.conditional.operator_._mass
+        mass = self.conditional.operator_.mass
         return mass if np.std(to_numpy(self.sources @ mass)) < STEADY else None
 
     def source(self, m: Array, controls: Points | None) -> Array:
         """Beliefs (and controls) in the coordinates that the operator takes."""
         if self.control is not None:
             m = self.control.source(m, controls)
-        return self.conditional.operator_._with_intercept(m, None)
+        return self.conditional.operator_.with_constant(m)
 
     def push(self, source: Array) -> Belief:
         """The beliefs one step later: sum rule."""
@@ -292,9 +291,9 @@ class Motion:
         """Beliefs of the state before, as weights on the training transitions."""
         xp = namespace(source)
         if transfer == "two-step":
-            return self.shares * ((source @ self.inverse.T) @ self.sources.T)
+            return answer_weights(self.shares, self.sources, self.inverse, source)
         u = take(belief.dense().T, self.first).T
-        return settled(u, xp.broadcast_to(self.shares, u.shape))
+        return normalize_weights(u, xp.broadcast_to(self.shares, u.shape))
 
     @cached_property
     def _before(self) -> Array:
@@ -312,61 +311,8 @@ class Motion:
         With u on the training transitions and `C = Ψ'ᵀ diag(u) Ψ'` of the states after, the weights
         on the states before are `u ∘ Ψ' (C² + δI)⁻¹ C m'` (kernel Bayes' rule, squared).
         """
-        xp = namespace(u)
-        after, before = self._after, self._before
-        rows = []
-        for scale, m in zip(u, later.coordinates, strict=True):
-            C = after.T @ (scale[:, None] * after)
-            rows.append(scale * (after @ solve_ridge(C, delta, m, squared=True)))
-        weights = settled(xp.stack(rows), u)
+        xp, before = namespace(u), self._before
+        weights = normalize_weights(Squared().weights(self._after, u, delta, later.coordinates), u)
         shape = (weights.shape[0], self.sample.psi.shape[0])
         out = xp.zeros(shape, dtype=weights.dtype, device=device(weights))
         return Belief(weights @ before, assign(out, (slice(None), self.first), weights))
-
-
-def clipped(values: Array) -> Array:
-    """max(values, 0)."""
-    return namespace(values).clip(values, min=0)
-
-
-def positive(ratio: Array, w: Array) -> Array:
-    """A prior's density ratio u/w clipped at 0 and normalised; 1 where nothing is left of it."""
-    xp = namespace(ratio)
-    rho = clipped(ratio)
-    total = (rho @ w)[..., None]
-    usable = (total > 0) & xp.isfinite(total)
-    return xp.where(usable, rho / xp.where(usable, total, xp.ones_like(total)), 1 + 0 * rho)
-
-
-def settled(weights: Array, otherwise: Array, least: Any = CONFLICT) -> Array:
-    """Weights that sum to one: where they cancel their positive part, or else something else.
-
-    They cancel where κ = Σw/Σ|w| is below `least`, a number or a function that gives one a row and
-    none above 0.2; normalising them would amplify noise without bound.
-    """
-    xp = namespace(weights)
-    mass, size = xp.sum(weights, axis=-1), xp.sum(abs(weights), axis=-1)
-    sound = (size > 0) & xp.isfinite(size)
-    fine = (mass >= (CONFLICT if callable(least) else least) * size) & sound
-    if bool(xp.all(fine)):
-        return weights / mass[..., None]
-    if callable(least):
-        fine = (mass >= least() * size) & sound
-    rest = clipped(otherwise)  # all atoms alike, if there is nothing left of it either
-    rest = xp.where(xp.sum(rest, axis=-1)[..., None] > 0, rest, xp.ones_like(rest))
-    part = clipped(xp.where(xp.isfinite(weights), weights, xp.zeros_like(weights)))
-    usable = xp.isfinite(size) & (xp.sum(part, axis=-1) > 0)
-    chosen = xp.where(fine[..., None], weights, xp.where(usable[..., None], part, rest))
-    return chosen / xp.sum(chosen, axis=-1)[..., None]
-
-
-def own_share(weights: Array) -> Array:
-    """What κ may not fall below where weights are made of these: a fifth of their own.
-
-    The weights of a regression swing about zero while their sum is as it should be, so that it is
-    cancelling more than they do that tells of a conflict.
-    """
-    xp = namespace(weights)
-    size = xp.sum(abs(weights), axis=-1)
-    share = xp.sum(weights, axis=-1) / xp.where(size > 0, size, xp.ones_like(size))
-    return CONFLICT * xp.where(share > 0, share, xp.ones_like(share))

@@ -22,14 +22,14 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.conditional.operator import CONFLICT
-from meanmap.conditional.selection import regularized_inverse
-from meanmap.dynamics.evidence import LEAST, Evidence, ForecastEvidence, flat
+from meanmap.conditional.selection import RegressionSample, regularized_inverse
+from meanmap.dynamics.evidence import LEAST, Evidence, ForecastEvidence, vector_rows
 from meanmap.dynamics.model import Passage
 from meanmap.dynamics.motion import Belief, Sample
-from meanmap.dynamics.sequences import Steps, padded
+from meanmap.dynamics.sequences import Steps, pad_sequences
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights
+from meanmap.rules import CONFLICT
 from meanmap.spaces import Space
 
 FLOOR = 1e-2  # an observation of less evidence contradicts the belief, which starts anew
@@ -42,7 +42,7 @@ CHUNK = 1 << 22  # numbers in memory at once
 
 
 @dataclass(frozen=True)
-class Moments:
+class WindowMoments:
     """What the training windows say, in coordinates, for up to so many states.
 
     Row i is a time t with the windows `past = (o_t-w, …, o_t-1)`, `future = (o_t, …, o_t+w-1)` and
@@ -63,14 +63,14 @@ class Moments:
     correlations: Array  # of future and past in each pair of singular vectors
 
     @classmethod
-    def of(cls, sample: Sample, lengths: tuple[int, ...], window: int, most: int) -> Moments:
+    def of(cls, sample: Sample, lengths: tuple[int, ...], window: int, most: int) -> WindowMoments:
         """From training sequences, for at most so many states."""
         psi, w = sample.psi, window
         xp = namespace(psi)
         t = middles(lengths, w)
         future = [take(psi, t + i) for i in range(w)]
         past = [take(psi, t - w + i) for i in range(w)]
-        U, S, V = leading(future, past, most)
+        U, S, V = leading_triplets(future, past, most)
         bar = 32 * w * psi.shape[1] * epsilon(S) * float(S[0])
         N = min(most, int((to_numpy(S) > bar).sum()))
         U, V = U[:, :N], V[:, :N] / S[:N]  # (Uᵀ C_21)⁺ = V S⁻¹
@@ -121,7 +121,8 @@ class Moments:
         xp = namespace(later)
         uniform = asarray(np.full(len(self.middle), 1 / len(self.middle)), later)
         norms = xp.sum(later**2, axis=1)
-        found = regularized_inverse(self.seen, later, norms, uniform, regularization, False, False)
+        sample = RegressionSample(self.seen, later, uniform, norms)
+        found = regularized_inverse(sample, regularization, False, False)
         return found[0], found[1]
 
     def model(self, n_states: int, regularization: float | str | None) -> SpectralModel:
@@ -184,7 +185,9 @@ def through(windows: list[Array], matrix: Array) -> Array:
     return sum(parts[1:], parts[0])
 
 
-def leading(future: list[Array], past: list[Array], most: int) -> tuple[Array, Array, Array]:
+def leading_triplets(
+    future: list[Array], past: list[Array], most: int
+) -> tuple[Array, Array, Array]:
     """`C_21 = U S Vᵀ`, or so many of its leading triplets and some more where C_21 is large.
 
     Those come from subspace iteration, which needs products with C_21 only, not C_21 itself.
@@ -259,7 +262,7 @@ class SpectralModel:
         """How likely an observation was given a belief."""
         if not self.sample.kernel.on_vectors:
             return MassEvidence(self)
-        values = flat(self.sample.atoms)
+        values = vector_rows(self.sample.atoms)
         centre = values.mean(axis=0)
         weights = to_numpy(self.rows) * to_numpy(self.scale)[:, None]
         beliefs, seen = self._forecasts(values)
@@ -275,7 +278,7 @@ class SpectralModel:
             take(self.sample.psi, slice(int(e - n), int(e)))
             for e, n in zip(ends, self.lengths, strict=True)
         ]
-        features, length = padded(psi, max(self.lengths)), max(self.lengths)
+        features, length = pad_sequences(psi, max(self.lengths)), max(self.lengths)
         inside = np.arange(length)[None, :] < np.array(self.lengths)[:, None]
         after = [b for _, b in self.states(features, inside)]
         b = namespace(self.start).stack(after, axis=1)  # (sequences, steps, N)

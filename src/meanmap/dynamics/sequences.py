@@ -54,7 +54,7 @@ class Sequences:
         return first, first + 1
 
 
-def listed(
+def list_sequences(
     value: Any, kernel: Kernel | None, name: str, like: Points | None = None
 ) -> tuple[list[Any], bool]:
     """The sequences in what a user passed, and whether it was a single one.
@@ -104,20 +104,22 @@ def _is_sample(item: Any, kernel: Kernel | None, name: str, like: Points | None)
     if bags and not isinstance(item, list):
         return False  # a series or a bag is itself an array of rows
     try:
-        kernel.check(observed(item, name)[0], name)
+        kernel.check(observed_steps(item, name)[0], name)
     except (TypeError, ValueError):
         return False
     return True
 
 
-def read(
+def read_sequences(
     value: Any, kernel: Any, name: str, like: Points | None = None
 ) -> tuple[Sequences, Kernel]:
     """Training sequences that passed their kernel's gate, and the kernel.
 
     `like` are points of sequences that were read before.
     """
-    parts, single = listed(value, kernel if isinstance(kernel, Kernel) else None, name, like)
+    parts, single = list_sequences(
+        value, kernel if isinstance(kernel, Kernel) else None, name, like
+    )
     if not parts:
         raise ValueError(f"{name}: expected a sequence or a list of sequences, got {value!r:.60}.")
     kernel = as_kernel(kernel, parts[0], name)
@@ -132,7 +134,7 @@ def read(
     return Sequences(points, tuple(count(part) for part in checked), single), kernel
 
 
-def same_lengths(named: Sequence[tuple[str, Sequences]]) -> None:
+def require_same_lengths(named: Sequence[tuple[str, Sequences]]) -> None:
     """Refuse sequences that do not go together, row by row."""
     (first, one), *others = named
     for name, other in others:
@@ -150,7 +152,7 @@ def same_lengths(named: Sequence[tuple[str, Sequences]]) -> None:
                 )
 
 
-def enough(sequences: Sequences, name: str, least: int = 2) -> None:
+def require_transition(sequences: Sequences, name: str, least: int = 2) -> None:
     """Refuse training sequences that hold no transition."""
     longest = max(sequences.lengths)
     if longest < least:
@@ -161,7 +163,7 @@ def enough(sequences: Sequences, name: str, least: int = 2) -> None:
         )
 
 
-def only_rotations(states: Points, kernel: Kernel, name: str) -> None:
+def require_rotations(states: Points, kernel: Kernel, name: str) -> None:
     """Refuse a state that is no rotation among states that are."""
     if not isinstance(kernel, Trace | Chordal) or states.shape[1] != states.shape[2]:
         return
@@ -179,7 +181,7 @@ def only_rotations(states: Points, kernel: Kernel, name: str) -> None:
     )
 
 
-def observed(value: Any, name: str) -> tuple[Any, np.ndarray]:
+def observed_steps(value: Any, name: str) -> tuple[Any, np.ndarray]:
     """A sequence without its missing steps, and which steps are not missing.
 
     Missing is a row of NaN, None in a list, a missing label. A row with only some of its numbers
@@ -188,7 +190,7 @@ def observed(value: Any, name: str) -> tuple[Any, np.ndarray]:
     if isinstance(value, tuple):
         if not value:
             raise ValueError(f"{name}: expected a sequence, got an empty tuple.")
-        parts = [observed(part, name) for part in value]
+        parts = [observed_steps(part, name) for part in value]
         if any((mask != parts[0][1]).any() for _, mask in parts):
             raise ValueError(f"{name}: a step is missing in one variable and not in the other.")
         return tuple(part for part, _ in parts), parts[0][1]
@@ -198,7 +200,7 @@ def observed(value: Any, name: str) -> tuple[Any, np.ndarray]:
     if is_array(value) or hasattr(value, "nnz") or not hasattr(value, "__len__"):
         value = checks.plain(value, name)
     if hasattr(value, "isna"):  # pandas
-        return _split(value, value.isna().to_numpy(), name)
+        return _drop_missing(value, value.isna().to_numpy(), name)
     if not is_array(value):
         try:
             array = np.asarray(value)
@@ -210,17 +212,19 @@ def observed(value: Any, name: str) -> tuple[Any, np.ndarray]:
     if value.ndim == 0:
         return value, np.ones(1, dtype=bool)
     if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return _split(value, np.frompyfunc(_is_missing, 1, 1)(value).astype(bool), name)
+        return _drop_missing(
+            value, np.frompyfunc(_is_missing_value, 1, 1)(value).astype(bool), name
+        )
     if not is_floating(value):
         return value, np.ones(value.shape[0], dtype=bool)
-    return _split(value, np.isnan(to_numpy(value)), name)
+    return _drop_missing(value, np.isnan(to_numpy(value)), name)
 
 
-def _is_missing(item: Any) -> bool:
+def _is_missing_value(item: Any) -> bool:
     return item is None or type(item).__name__ == "NAType" or (np.isscalar(item) and item != item)
 
 
-def _split(value: Any, missing: np.ndarray, name: str) -> tuple[Any, np.ndarray]:
+def _drop_missing(value: Any, missing: np.ndarray, name: str) -> tuple[Any, np.ndarray]:
     if len(missing) == 0:
         return value, np.zeros(0, dtype=bool)
     missing = missing.reshape(len(missing), -1)
@@ -258,10 +262,10 @@ class Steps:
         return Steps(*parts, single=False, values=values)
 
 
-def padded(sequences: list[Points], length: int) -> Points:
+def pad_sequences(sequences: list[Points], length: int) -> Points:
     """Sequences of different lengths as one array; the shorter ones repeat their last row."""
     if isinstance(sequences[0], tuple):
-        return tuple(padded(list(parts), length) for parts in zip(*sequences, strict=True))
+        return tuple(pad_sequences(list(parts), length) for parts in zip(*sequences, strict=True))
     xp = namespace(sequences[0])
     shape = (len(sequences), length, *sequences[0].shape[1:])
     out = xp.zeros(shape, dtype=sequences[0].dtype, device=device(sequences[0]))

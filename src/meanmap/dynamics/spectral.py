@@ -11,23 +11,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import float_like, namespace, one_blas_thread, take, to_numpy
-from meanmap.conditional.pairs import placed
 from meanmap.dynamics.base import ORIGINS, open_setting
 from meanmap.dynamics.model import Passage, warn_of_far
 from meanmap.dynamics.motion import Belief, Sample
-from meanmap.dynamics.observable import Moments, SpectralModel, middles
-from meanmap.dynamics.sequences import Sequences, Steps, read
+from meanmap.dynamics.observable import SpectralModel, WindowMoments, middles
+from meanmap.dynamics.sequences import Sequences, Steps, read_sequences
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
-from meanmap.dynamics.training import Training, compared, read_steps, steps_of
+from meanmap.dynamics.training import Training, comparison_values, read_steps, steps_of
 from meanmap.dynamics.validation import (
-    checked_grid,
+    choose_settings,
     kernel_candidates,
     number_of_folds,
-    validated,
+    read_grid,
 )
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
+from meanmap.spaces.space import fit_space
 
 # what validation tries
 FACTORS = [0.25, 0.5, 1.0, 2.0]  # multiples of the median bandwidth
@@ -145,12 +145,12 @@ class SpectralFilter(BaseEstimator):
         y : ignored
         """
         number_of_folds(self.validation)
-        o, kernel = read(observations, self.kernel, "observations")
+        o, kernel = read_sequences(observations, self.kernel, "observations")
         training = Training(o, o, None)  # what is filtered is what is observed
         settings, factors = self._settings()
         middles(o.lengths, max(settings["window"]))
         kernels = kernel_candidates(self.kernel, kernel, factors)
-        found = validated(
+        found = choose_settings(
             self.validation,
             training,
             (kernels,),
@@ -170,7 +170,7 @@ class SpectralFilter(BaseEstimator):
         sample = self._sample(o, chosen["kernel"])
         N = chosen["n_states"]
         most = max(STATES) if isinstance(N, str) else N
-        moments = Moments.of(sample, o.lengths, chosen["window"], most)
+        moments = WindowMoments.of(sample, o.lengths, chosen["window"], most)
         if N == "auto":
             N = moments.likely_states()
         elif self.n_states == "auto":
@@ -202,7 +202,7 @@ class SpectralFilter(BaseEstimator):
             "n_states": _state_candidates(self.n_states),
             "regularization": lambdas,
         }
-        grid = checked_grid(self.grid, ["observation", *settings])
+        grid = read_grid(self.grid, ["observation", *settings])
         settings |= {name: list(grid[name]) for name in settings if name in grid}
         for value in settings["window"]:
             checks.whole(value, "grid['window']", 1, least)
@@ -212,7 +212,7 @@ class SpectralFilter(BaseEstimator):
 
     def _sample(self, o: Sequences, kernel: Kernel) -> Sample:
         w = checks.weights(None, o.points, float_like(o.points))
-        space, psi = placed(kernel.resolve(o.points, w), self.basis, o.points, w)
+        space, psi = fit_space(kernel.resolve(o.points, w), self.basis, o.points, w)
         return Sample(space, o.points, psi)
 
     def _trial(
@@ -221,7 +221,7 @@ class SpectralFilter(BaseEstimator):
         """Errors of predicting each next observation of the other half, for all settings."""
         o = test.observations
         sample = self._sample(train.observations, kernel)
-        values, truth = compared(train, test, kernel)
+        values, truth = comparison_values(train, test, kernel)
         rows = [slice(end - n, end) for end, n in zip(o.ends, o.lengths, strict=True)]
         parts = [(take(o.points, at), np.ones(at.stop - at.start, dtype=bool)) for at in rows]
         steps = steps_of(sample.space, parts, o.single)
@@ -231,7 +231,7 @@ class SpectralFilter(BaseEstimator):
         spectrum: Spectrum | None = None
         errors = np.full((len(settings["window"]), K, L), np.inf)
         for i, window in enumerate(settings["window"]):
-            moments = Moments.of(sample, train.observations.lengths, window, max(sizes))
+            moments = WindowMoments.of(sample, train.observations.lengths, window, max(sizes))
             spectrum = Spectrum.of(moments.seen.T @ moments.seen / len(moments.middle))
             inverses = [spectrum.inverse(spectrum.sufficient(value)) for value in lambdas]
             features = xp.concat([steps.features @ inverse for inverse in inverses])

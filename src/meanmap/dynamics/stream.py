@@ -11,7 +11,7 @@ from meanmap.arrays import Points, count, is_array, is_floating
 from meanmap.dynamics.evidence import NEVER
 from meanmap.dynamics.model import warn_of_far
 from meanmap.dynamics.motion import Belief
-from meanmap.dynamics.sequences import observed
+from meanmap.dynamics.sequences import observed_steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import steps_of
 from meanmap.embeddings import Embedding, embedding_of
@@ -62,7 +62,7 @@ class Stream:
         learner, model = self._filter, self._filter._model
         space = model.observations
         points: Points | None = None
-        if not _is_missing(observation):
+        if not _is_unobserved(observation):
             points, _ = space.kernel_.rows(observation, space.example_, "observation")
             if count(points) != 1:
                 raise ValueError(
@@ -110,15 +110,15 @@ class Stream:
         )
 
 
-def _is_missing(observation: Any) -> bool:
+def _is_unobserved(observation: Any) -> bool:
     """Whether one observation is missing altogether."""
     if observation is None:
         return True
     if isinstance(observation, tuple):
-        return all(_is_missing(part) for part in observation)
+        return all(_is_unobserved(part) for part in observation)
     if isinstance(observation, str) or hasattr(observation, "adj"):
         return False
     numbers = checks.plain(observation, "observation")
     if not is_array(numbers) or numbers.dtype == object or not is_floating(numbers):
         return False
-    return not observed(numbers[None], "observation")[1].any()
+    return not observed_steps(numbers[None], "observation")[1].any()

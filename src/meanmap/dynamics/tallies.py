@@ -21,23 +21,23 @@ from meanmap.streams.sums import require_same_space, value_columns
 DEPENDENT = 1e-8  # of its norm: what is left of a column that those before it span
 
 
-def numbers(points: Points, psi: Array) -> Array:
+def state_numbers(points: Points, psi: Array) -> Array:
     """The states' numbers, (n, q); of labels there are none."""
     columns = [asarray(part, psi) for part in value_columns(points)]
     return namespace(psi).concat([psi[:, :0], *columns], axis=1)
 
 
-def described(points: Points, psi: Array, reference: Array) -> Array:
+def state_features(points: Points, psi: Array, reference: Array) -> Array:
     """1, the states' numbers about a reference, their squares and ψ.
 
     A belief's means of these are known exactly.
     """
     xp = namespace(psi)
-    off = numbers(points, psi) - reference
+    off = state_numbers(points, psi) - reference
     return xp.concat([xp.ones_like(psi[:, :1]), off, off * off, psi], axis=1)
 
 
-def joined(source: Array, features: Array, centered: bool) -> Array:
+def join_observation(source: Array, features: Array, centered: bool) -> Array:
     """ω = (s, o'), its constant last if there is one."""
     xp = namespace(source)
     if not centered:
@@ -58,9 +58,9 @@ class Tally:
     """Sums over all steps, and over all transitions."""
 
     steps: Array  # Σ v vᵀ of v = (ψ(s), ψ(o))
-    states: Array  # Σ of `described` states
+    states: Array  # Σ of `state_features`
     squares: Array  # Σ ω ωᵀ
-    cross: Array  # Σ of `described` successors times ωᵀ
+    cross: Array  # Σ of the successors' `state_features` times ωᵀ
     moves: float
     #: What numbers are taken about; None is 0.
     reference: Array | None = None
@@ -87,8 +87,8 @@ class Tally:
     ) -> Tally:
         """Of a sample of states whose successors are the rows `second`."""
         if reference is None:
-            reference = middle(numbers(sample.atoms, sample.psi))
-        told = described(sample.atoms, sample.psi, reference)
+            reference = middle(state_numbers(sample.atoms, sample.psi))
+        told = state_features(sample.atoms, sample.psi, reference)
         xp = namespace(told)
         after = take(told, second)
         sums = xp.sum(told, axis=0), omega.T @ omega, after.T @ omega
@@ -112,7 +112,7 @@ class Tally:
         return replace(self, states=states, cross=cross, reference=reference)
 
 
-def steadily(mass: Array, second_moment: Array, mean: Array) -> Array | None:
+def steady_mass(mass: Array, second_moment: Array, mean: Array) -> Array | None:
     """The functional `mass`, unless what it says of the sample varies too much to be one."""
     variance = float(mass @ second_moment @ mass) - float(mass @ mean) ** 2
     return mass if max(variance, 0.0) ** 0.5 < STEADY else None
@@ -166,7 +166,7 @@ class StreamedMotion(Motion):
     @cached_property
     def sources(self) -> Array:
         before = self.conditional.sides()[0]
-        return self.conditional.operator_._with_intercept(before.coordinates, None)
+        return self.conditional.operator_.with_constant(before.coordinates)
 
     @cached_property
     def shares(self) -> Array:
@@ -187,7 +187,7 @@ class StreamedMotion(Motion):
 
 
 @dataclass(frozen=True)
-class Learned:
+class AdditiveParts:
     """An additive model's parts, from sums."""
 
     sample: Sample
@@ -200,7 +200,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Stream:
+class SequenceSums:
     """Everything that is kept of the sequences seen so far."""
 
     tally: Tally
@@ -211,12 +211,12 @@ class Stream:
     regularization: float
     decoder: Decoder | None  # of observations that are vectors
 
-    def added(self, tally: Tally, before: Points, after: Points) -> Stream:
+    def added(self, tally: Tally, before: Points, after: Points) -> SequenceSums:
         """With sums over more sequences, and their transitions."""
         conditional = copy(self.conditional).partial_fit(before, after)
         return self._with(self.tally + tally, conditional)
 
-    def merged(self, other: Stream) -> Stream:
+    def merged(self, other: SequenceSums) -> SequenceSums:
         """With all that another stream has seen."""
         require_same_space(self.states, other.states, "the states")
         require_same_space(self.observations, other.observations, "the observations")
@@ -228,21 +228,23 @@ class Stream:
         conditional = copy(self.conditional).merge(copy(other.conditional))
         return self._with(self.tally + other.tally, conditional)
 
-    def _with(self, tally: Tally, conditional: ConditionalEmbedding) -> Stream:
+    def _with(self, tally: Tally, conditional: ConditionalEmbedding) -> SequenceSums:
         spaces = self.states, self.observations
-        return Stream(tally, conditional, *spaces, self.control, self.regularization, self.decoder)
+        return SequenceSums(
+            tally, conditional, *spaces, self.control, self.regularization, self.decoder
+        )
 
-    def learned(self) -> Learned:
+    def learned(self) -> AdditiveParts:
         """The operators, and beliefs on a sample of the states seen."""
         centered = bool(self.conditional.centered)
         before, after = (side.points for side in self.conditional.sides())
         atoms = concatenate([after, before if self.control is None else before[0]])
         psi = self.states.coordinates(atoms)
         reference = self.tally.reference
-        reference = middle(numbers(atoms, psi)) if reference is None else reference
+        reference = middle(state_numbers(atoms, psi)) if reference is None else reference
         tally = self.tally.about(reference)
         n, m = float(tally.states[0]), tally.moves
-        balance = Balance(described(atoms, psi, reference))
+        balance = Balance(state_features(atoms, psi, reference))
         r = self.states.rank_
 
         whole = tally.states / n
@@ -267,7 +269,7 @@ class Stream:
             np.arange(count(after)),
             self.control,
             source_part(rows, features, centered),
-            steadily(average @ self.conditional.operator_._inverse, part, average),
+            steady_mass(average @ self.conditional.operator_.inverse, part, average),
         )
         steps = tally.steps / n
         H = ridge(steps[:r, :r], self.regularization)
@@ -277,12 +279,12 @@ class Stream:
             evidence = LinearEvidence(seen @ steps[r:, :r] @ H)
         else:
             evidence = MixtureEvidence.of(steps, H, psi, self.decoder)
-        return Learned(
+        return AdditiveParts(
             sample,
             motion,
             evidence,
             cross[-r:] @ inverse,
             inverse,
             rows,
-            steadily(mean @ inverse, squares, mean),
+            steady_mass(mean @ inverse, squares, mean),
         )

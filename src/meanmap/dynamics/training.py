@@ -20,16 +20,22 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.conditional.pairs import placed, reference_kernel
-from meanmap.conditional.selection import regularized_inverse
-from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence, flat
+from meanmap.conditional.pairs import reference_kernel
+from meanmap.conditional.selection import RegressionSample, regularized_inverse
+from meanmap.dynamics.evidence import (
+    Decoder,
+    Evidence,
+    LinearEvidence,
+    MixtureEvidence,
+    vector_rows,
+)
 from meanmap.dynamics.motion import Sample
-from meanmap.dynamics.sequences import Sequences, Steps, listed, observed
+from meanmap.dynamics.sequences import Sequences, Steps, list_sequences, observed_steps
 from meanmap.embeddings import numeric
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Space
-from meanmap.spaces.cholesky import Pivots
+from meanmap.spaces.space import fit_space
 
 LOST = 1e-3  # an observation whose support is below this says nothing: the step is a prediction
 
@@ -99,7 +105,7 @@ class Training:
         pairs = (kernel_state, self.states.points), (kernel_observation, self.observations.points)
         for (kernel, points), basis in zip(pairs, bases, strict=True):
             w = checks.weights(None, points, float_like(points))
-            sides.append(placed(kernel.resolve(points, w), basis, points, w))
+            sides.append(fit_space(kernel.resolve(points, w), basis, points, w))
         (space, psi), (observed, phi) = sides
         return Placed(self, Sample(space, self.states.points, psi), observed, phi)
 
@@ -116,9 +122,8 @@ class Training:
             except TypeError:
                 pass
         reference = reference_kernel(kernel, points).resolve(points)
-        space = Space(reference)
-        uniform = checks.weights(None, points, float_like(points))
-        return space.place(reference, points, uniform), space
+        space, psi = fit_space(reference, None, points)
+        return psi, space
 
 
 @dataclass(frozen=True)
@@ -161,8 +166,9 @@ class Placed:
         psi, points = self.sample.psi, self.training.observations.points
         w = checks.weights(None, points, psi)
         norms = self.observations.kernel_.squared_norms(points)
-        nested = isinstance(self.sample.space.map_, Pivots)
-        return regularized_inverse(psi, self.phi, norms, w, regularization, False, nested)[:2]
+        nested = self.sample.space.map_.nested
+        sample = RegressionSample(psi, self.phi, w, norms)
+        return regularized_inverse(sample, regularization, False, nested)[:2]
 
     def evidence(self, epsilon: float, delta: float) -> Evidence:
         """How likely an observation was, given a predicted belief."""
@@ -204,7 +210,7 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
             near = to_numpy(space.support_of(everything, psi))
         support[seen] = near
         if space.kernel_.on_vectors:
-            rows = flat(everything)
+            rows = vector_rows(everything)
             values = np.zeros((b, length, rows.shape[1]))
             values[seen] = rows
     seen &= ~(support < LOST)
@@ -214,13 +220,13 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
 def read_steps(space: Space, observations: Any) -> Steps:
     """What a user passed to be filtered, through the gate and in coordinates."""
     kernel, like = space.kernel_, space.example_
-    raw, single = listed(observations, kernel, "observations", like)
+    raw, single = list_sequences(observations, kernel, "observations", like)
     if not raw:
         raise ValueError("observations: the list holds no sequence; at least one is needed.")
     parts: list[tuple[Points | None, np.ndarray]] = []
     for i, part in enumerate(raw):
         name = "observations" if single else f"observations[{i}]"
-        some, seen = observed(part, name)
+        some, seen = observed_steps(part, name)
         if len(seen) == 0:
             raise ValueError(f"{name} has no steps; at least one is needed.")
         points = kernel.check(some, name, like, "the training data") if seen.any() else None
@@ -233,7 +239,7 @@ def read_steps(space: Space, observations: Any) -> Steps:
     return steps_of(space, parts, single)
 
 
-def compared(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Array]:
+def comparison_values(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Array]:
     """Functions of the training states, (n, q), and their values at the test states."""
     values, space = train.targets(kernel)
     there = test.states.points

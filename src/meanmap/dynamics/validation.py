@@ -15,8 +15,8 @@ from sklearn.base import clone
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
 from meanmap.decoding.preimages import are_rotations, nearest_rotations
-from meanmap.dynamics.sequences import Steps, padded
-from meanmap.dynamics.training import Placed, Training, compared, steps_of
+from meanmap.dynamics.sequences import Steps, pad_sequences
+from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
 from meanmap.kernels import Chordal, Kernel, Trace
 from meanmap.kernels.bandwidths import column_scales, multiply_bandwidth
 from meanmap.progress import progress_bar
@@ -92,14 +92,14 @@ class Contest:
     def of(cls, placed: Placed, test: Training) -> Contest:
         """The test half in the coordinates of the training half's observations."""
         train, kernel = placed.training, placed.sample.kernel
-        values, truth = compared(train, test, kernel)
+        values, truth = comparison_values(train, test, kernel)
         points, seen = test.observations, [np.ones(n, dtype=bool) for n in test.states.lengths]
         steps = steps_of(
             placed.observations, list(zip(points.parts(), seen, strict=True)), points.single
         )
         controls = None
         if test.controls is not None:
-            controls = padded(test.controls[0].parts(), max(test.states.lengths))
+            controls = pad_sequences(test.controls[0].parts(), max(test.states.lengths))
         states = train.states.points
         matrices = not isinstance(states, tuple) and states.ndim == 3
         rotations = matrices and are_rotations(to_numpy(states))
@@ -150,7 +150,7 @@ def _is_rule(name: str, value: Any) -> bool:
     return name.split("__")[-1] == "bandwidth" and isinstance(value, str)
 
 
-def checked_grid(grid: dict[str, Any] | None, known: list[str]) -> dict[str, Any]:
+def read_grid(grid: dict[str, Any] | None, known: list[str]) -> dict[str, Any]:
     """A grid of candidates as a user gave it: known names, a list for each."""
     grid = {} if grid is None else dict(grid)
     for name, values in grid.items():
@@ -160,7 +160,7 @@ def checked_grid(grid: dict[str, Any] | None, known: list[str]) -> dict[str, Any
     return grid
 
 
-def validated(
+def choose_settings(
     validation: Any,
     training: Training,
     kernels: tuple[list[Kernel], ...],
@@ -175,7 +175,7 @@ def validated(
     choices = [len(part) for part in (*kernels, *settings.values())]
     if not folds or max(choices) == 1 or training.size < LEAST:
         return None
-    found = search(training, kernels, settings, trial, n_jobs, progress, names, folds)
+    found = search_settings(training, kernels, settings, trial, n_jobs, progress, names, folds)
     if np.isfinite(found.least):
         return found
     warnings.warn(
@@ -187,7 +187,7 @@ def validated(
     return None
 
 
-def search(
+def search_settings(
     training: Training,
     kernels: tuple[list[Kernel], ...],
     settings: dict[str, list[Any]],
@@ -206,7 +206,7 @@ def search(
     jobs = [(train, test, *chosen) for chosen in product(*kernels) for train, test in parts]
     errors = []
     with progress_bar(len(jobs), "validation", progress, "fit") as done:
-        tries = (delayed(_survived)(trial, *job, settings) for job in jobs)
+        tries = (delayed(_trial_errors)(trial, *job, settings) for job in jobs)
         for result in Parallel(n_jobs=n_jobs, return_as="generator")(tries):
             errors.append(result)
             done(1)
@@ -220,7 +220,7 @@ def search(
     return Validation(candidates, combined)
 
 
-def _survived(trial: Callable[..., np.ndarray], *arguments: Any) -> np.ndarray:
+def _trial_errors(trial: Callable[..., np.ndarray], *arguments: Any) -> np.ndarray:
     """The errors of a trial, infinite where a candidate cannot be computed."""
     settings: dict[str, list[Any]] = arguments[-1]
     size = int(np.prod([len(values) for values in settings.values()], dtype=int))

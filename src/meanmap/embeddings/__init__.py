@@ -2,7 +2,7 @@
 
 from meanmap.embeddings.joint import GridEmbedding, JointEmbedding
 from meanmap.embeddings.make import embed, embedding_of
-from meanmap.embeddings.single import Embedding, same_kernel
+from meanmap.embeddings.single import Embedding
 from meanmap.embeddings.values import (
     Deferred,
     FactoredWeights,
@@ -24,5 +24,4 @@ __all__ = [
     "function_values",
     "numeric",
     "row_blocks",
-    "same_kernel",
 ]

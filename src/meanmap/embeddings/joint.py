@@ -13,7 +13,6 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
-    float_like,
     namespace,
     take,
     to_numpy,
@@ -23,6 +22,7 @@ from meanmap.embeddings.single import Embedding, plot_range
 from meanmap.embeddings.values import FactoredWeights, each_part, root
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 
 
 class JointEmbedding(Embedding):
@@ -88,11 +88,9 @@ class JointEmbedding(Embedding):
         if self._parts is None:
             if self._spaces is None:
                 basis = self._space.basis
-                spaces = tuple(Space(kernel, basis) for kernel in self.kernels)
-                uniform = checks.weights(None, self.atoms, float_like(self.atoms))
-                triples = zip(spaces, self.kernels, self.atoms, strict=True)
-                self._parts = tuple(space.place(k, part, uniform) for space, k, part in triples)
-                self._spaces = spaces
+                pairs = zip(self.kernels, self.atoms, strict=True)
+                fitted = [fit_space(kernel, basis, part) for kernel, part in pairs]
+                self._spaces, self._parts = zip(*fitted, strict=True)
             else:
                 pairs = zip(self._spaces, self.atoms, strict=True)
                 self._parts = tuple(space.coordinates(part) for space, part in pairs)
@@ -263,7 +261,7 @@ class GridEmbedding(JointEmbedding):
 
         As `Embedding.sample` draws them; the pairs are never written out.
         """
-        n, random = sampling.whole(n), sampling.generator(rng)
+        n, random = checks.whole(n), checks.random_generator(rng)
         p = to_numpy(self._first.project().weights).astype(np.float64)
         index = np.sort(sampling.draw(p[None, :], n, random)[0])
         chosen, begin, many = np.unique(index, return_index=True, return_counts=True)

@@ -8,9 +8,10 @@ from typing import Any
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, float_like, namespace, to_library
 from meanmap.embeddings.joint import JointEmbedding
-from meanmap.embeddings.single import Embedding, same_kernel
+from meanmap.embeddings.single import Embedding
 from meanmap.embeddings.values import FactoredWeights
 from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels.algebra import require_same_kernel
 from meanmap.spaces import Basis, Space
 
 
@@ -78,7 +79,7 @@ def embed(
         kernel = kernel.resolve(points, abs(weights) if weights.ndim == 1 else None)
         space = Space(kernel, basis)
     else:
-        same_kernel(space.kernel_, kernel)
+        require_same_kernel(space.kernel_, kernel)
         kernel = space.kernel_
     return embedding_of(space, kernel, points, weights)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from numbers import Real
@@ -41,10 +40,10 @@ from meanmap.embeddings.values import (
     root,
     variance,
 )
-from meanmap.frames import column_order
 from meanmap.kernels import Kernel
-from meanmap.kernels.algebra import match_columns, variables
-from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
+from meanmap.kernels.algebra import match_columns, require_same_kernel
+from meanmap.spaces import PivotedCholesky, Space
+from meanmap.spaces.space import fit_space, fit_space_quietly
 
 if TYPE_CHECKING:
     from meanmap.embeddings.joint import JointEmbedding
@@ -52,22 +51,6 @@ if TYPE_CHECKING:
 EXACT = 1 << 26  # kernel values that e(x) computes one by one rather than through coordinates
 CERTAIN = 1e-7  # the error, relative to sup k, up to which coordinates stand for the atoms
 BLOCK = 1 << 12  # points whose coordinates are in memory at a time
-
-
-def same_kernel(mine: Kernel, other: Kernel) -> None:
-    """Refuse to mix embeddings of different kernels."""
-    if mine != other:
-        raise ValueError(
-            f"the embeddings have different kernels, {mine!r} and {other!r}, so they live in "
-            "different spaces. Embed both with one: embed(Y, kernel=P.kernel)."
-        )
-    for one, beside in zip(variables(mine), variables(other), strict=True):
-        known, found = one.names, beside.names
-        if column_order(known, found, "the other embedding") is not None:
-            raise ValueError(
-                f"the embeddings have their columns in different orders, {list(known or ())} and "
-                f"{list(found or ())}. Embed both with one kernel: embed(Y, kernel=P.kernel)."
-            )
 
 
 class Embedding:
@@ -143,7 +126,7 @@ class Embedding:
         return self._coordinates
 
     def _place(self) -> Array:
-        return self._space.place(self.kernel, *_uniform(self.atoms))
+        return self._space.fit_points(self.atoms)
 
     @property
     def is_batch(self) -> bool:
@@ -159,7 +142,7 @@ class Embedding:
                 f"expected an embedding, got {checks.describe(other)}. Embed the points first: "
                 "embed(points, kernel=this.kernel)."
             )
-        same_kernel(self.kernel, other.kernel)
+        require_same_kernel(self.kernel, other.kernel)
         if self.is_batch and other.is_batch and len(self) != len(other):
             raise ValueError(
                 f"a batch of {len(self)} embeddings does not go with a batch of {len(other)}; "
@@ -322,10 +305,8 @@ class Embedding:
         chosen = np.linspace(0, n - 1, min(n, 2 * BLOCK)).astype(int)
         # a hundredth of what is needed on average leaves room for points at the sample's edge
         rank = min(BLOCK // 2, int(2 * n**0.5))  # beyond it the atoms themselves are faster
-        space = Space(self.kernel, PivotedCholesky(CERTAIN / 100, rank))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ApproximationWarning)
-            space.place(self.kernel, *_uniform(take(self.atoms, chosen)))
+        basis = PivotedCholesky(CERTAIN / 100, rank)
+        space, _ = fit_space_quietly(self.kernel, basis, take(self.atoms, chosen))
         if space.residual_ > CERTAIN / 100:
             return None
         missed = 0.0
@@ -618,7 +599,7 @@ class Embedding:
         size = self.kernel.squared_norms(self.atoms)
         missed = float(xp.sum(size - xp.sum(rows * rows, axis=1)) / xp.sum(size))
         if missed > max(1e-6, 10 * space.residual_):  # coordinates of some other sample
-            rows = Space(self.kernel, space.basis_).place(self.kernel, *_uniform(self.atoms))
+            _, rows = fit_space(self.kernel, space.basis_, self.atoms)
         elif self._by_coordinates:
             return rows, self.coordinates if self.is_batch else self.coordinates[None, :]
         return rows, self._weight_rows @ rows
@@ -636,7 +617,7 @@ class Embedding:
         >>> embed(["a", "b", "b", "b"]).sample(5, rng=0)
         array(['b', 'b', 'a', 'a', 'b'], dtype='<U1')
         """
-        n, random = sampling.whole(n), sampling.generator(rng)
+        n, random = checks.whole(n), checks.random_generator(rng)
         if all(is_array(part) and is_floating(part) for part in _leaves(self.atoms)):
             p = self._probabilities
         else:
@@ -659,7 +640,7 @@ class Embedding:
         >>> bool(e.distance(herd) < e.distance(draw) / 2)
         True
         """
-        n, e = sampling.whole(n), self.normalized()
+        n, e = checks.whole(n), self.normalized()
         values = e._evaluate(e.atoms)
         values = values if e.is_batch else values[None, :]
         index = decoding.herd(e.kernel, e.atoms, values, n)
@@ -772,11 +753,6 @@ def _columns(points: Points, rows: int) -> np.ndarray:
 
 def _same_array_kind(a: Array, b: Array) -> bool:
     return same_library(a, b) and (a.dtype == b.dtype or not is_floating(a))
-
-
-def _uniform(points: Points) -> tuple[Points, Array]:
-    """Points with equal weights."""
-    return points, checks.weights(None, points, float_like(points))
 
 
 def _coordinates_and_rest(space: Space, points: Points) -> tuple[Array, Array]:

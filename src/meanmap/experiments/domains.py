@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from meanmap import plots
 from meanmap.adaptation.domains import Problem
-from meanmap.adaptation.matching import placed
+from meanmap.adaptation.matching import fit_host_space
 from meanmap.experiments.bayes import paired
 from meanmap.experiments.results import COLOURS, Figure, Outcome, Table
 from meanmap.experiments.runs import each
@@ -178,7 +178,7 @@ def features(
     code = np.unique(domains[seen], return_inverse=True)[1]
     for factor in plan.bandwidths if only is None else only[:1]:
         kernel = Gaussian(f"{factor}*median").resolve(X[seen])
-        space, psi = placed(kernel, X[seen], PivotedCholesky(1e-6, max_rank=300))
+        space, psi = fit_host_space(kernel, X[seen], PivotedCholesky(1e-6, max_rank=300))
         mean = psi.mean(axis=0)
         phi = None
         if method in (SUPERVISED, PRINTED):

@@ -21,7 +21,6 @@ import numpy as np
 from scipy.special import softmax
 
 from meanmap import checks
-from meanmap.decoding.sampling import generator
 from meanmap.experiments.systems import Circle, Identities, Planar, Rotation, System
 
 LIBRARIES = ("numpy", "particles")
@@ -202,7 +201,7 @@ def bootstrap_particles(
     """
     size = checks.whole(n_particles, "n_particles", 2, "10,000 is plenty for these systems.")
     checks.option(library, "library", LIBRARIES)
-    random = generator(rng)
+    random = checks.random_generator(rng)
     run = _numpy_particles if library == "numpy" else _package_particles()
     return _each(lambda y: run(system, y, size, random), system, observations)
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.decoding.sampling import generator
 
 READINGS = ("markov", "clock")
 NOISES = ("i", "ii", "iii", "iv")
@@ -64,7 +63,7 @@ class System(ABC):
         """
         n = checks.whole(n, "n", 1, "It is the number of steps.")
         count = 1 if runs is None else checks.whole(runs, "runs", 1, "None makes a single run.")
-        states, observations = self._draw(n, count, generator(rng))
+        states, observations = self._draw(n, count, checks.random_generator(rng))
         return (states[0], observations[0]) if runs is None else (states, observations)
 
     def _draw(self, n: int, runs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

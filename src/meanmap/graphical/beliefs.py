@@ -23,13 +23,13 @@ from meanmap.arrays import (
 from meanmap.decoding.densities import density, scales
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import in_order
-from meanmap.graphical.known import Known
+from meanmap.graphical.known import FieldEvidence
 from meanmap.graphical.passing import Passing, State
 
 SHOWN = 40  # nodes that are drawn with words
 
 
-def in_words(name: Any, belief: Embedding, seen: bool) -> str:
+def describe_belief(name: Any, belief: Embedding, seen: bool) -> str:
     """A node and what is believed of it: mean and deviation of numbers, else what is likeliest."""
     if not belief.kernel.on_vectors:
         mode = to_numpy(belief.mode())
@@ -71,7 +71,7 @@ class Beliefs:
     """
 
     passing: Passing
-    known: Known
+    known: FieldEvidence
     state: State
     products: list[Array]
     converged: bool
@@ -334,7 +334,7 @@ class Beliefs:
                 "(i, j) the beliefs are drawn as pictures. Use .mean and .std, or belief(node)."
             )
         labels = {
-            name: in_words(name, self.belief(name), not self.known.hidden[v])
+            name: describe_belief(name, self.belief(name), not self.known.hidden[v])
             for v, name in enumerate(nodes)
         }
         graph = nx.Graph([(nodes[a], nodes[b]) for a, b in self._field.edges])

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from meanmap import checks
 from meanmap.arrays import Array, Points, asarray, concatenate, namespace, take, to_numpy
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.decoding import sampling
@@ -83,7 +84,7 @@ def draw_rows(
 def draw_belief(inference: Inference, name: Any, n: int, rng: np.random.Generator) -> Points:
     """n values of a variable of which no neighbour is known: from its weights' positive part."""
     belief = inference.belief(name)
-    p = positive(belief.weights if belief.is_batch else belief.weights[None, :])
+    p = positive_weights(belief.weights if belief.is_batch else belief.weights[None, :])
     index = sampling.draw(p, n, rng)[0] if len(p) == 1 else sampling.draw(p, 1, rng)[:, 0]
     return take(belief.atoms, index)
 
@@ -111,7 +112,7 @@ def draw_given(
     return conditional.draw(psi, rng, weigh if messages else None)
 
 
-def positive(weights: Any) -> np.ndarray:
+def positive_weights(weights: Any) -> np.ndarray:
     """The positive part of weights, normalised row by row; equal where nothing is positive."""
     p = np.maximum(to_numpy(weights).astype(np.float64), 0.0)
     total = p.sum(axis=1, keepdims=True)
@@ -153,7 +154,7 @@ class LocalConditional:
         centre, image, residuals = self._regression
         found = (centre + to_numpy(psi @ image.T))[i] + residuals[j]
         for k, column in enumerate(to_numpy(operator.atoms).T):
-            found[:, k] = nearest(np.unique(column), found[:, k])
+            found[:, k] = nearest_values(np.unique(column), found[:, k])
         return asarray(found, operator.atoms)
 
     @cached_property
@@ -212,7 +213,7 @@ class LocalConditional:
         return order, np.flatnonzero(np.diff(group[order], prepend=-1))
 
 
-def nearest(known: np.ndarray, values: np.ndarray) -> np.ndarray:
+def nearest_values(known: np.ndarray, values: np.ndarray) -> np.ndarray:
     """For each value the nearest of some sorted ones."""
     above = np.minimum(np.searchsorted(known, values), len(known) - 1)
     low, high = known[np.maximum(above - 1, 0)], known[above]
@@ -230,6 +231,6 @@ class PairEmbedding(GridEmbedding):
 
     def sample(self, n: int, rng: Any = None) -> Points:
         """n pairs of points, drawn as `KernelGraphicalModel.sample` draws rows."""
-        n, random = sampling.whole(n), sampling.generator(rng)
+        n, random = checks.whole(n), checks.random_generator(rng)
         drawn = draw_rows(self._inference, n, random, self._nodes)
         return tuple(drawn[name] for name in self._nodes)

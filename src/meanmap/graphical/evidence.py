@@ -16,17 +16,17 @@ FAR = 0.05  # evidence with a support below this lies outside the data
 NOTHING = 1e-4  # and below this says nothing
 
 
-def by_name(node: Node, name: Any, value: Any) -> Any:
+def in_node_order(node: Node, name: Any, value: Any) -> Any:
     """A frame, or one row of it, with the node's columns in their order."""
     names, called = node.space.kernel_.names, f"evidence[{name!r}]"
     return frames.row_in_order(frames.in_order(value, names, called, "the data"), names, called)
 
 
-def points_of(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
+def evidence_points(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
     """A point of a node, or several, and whether it was one."""
     kernel, like = node.space.kernel_, node.space.example_
     if not np.isscalar(value):
-        value = checks.plain(by_name(node, name, value), f"evidence[{name!r}]")
+        value = checks.plain(in_node_order(node, name, value), f"evidence[{name!r}]")
     if kernel.on_vectors and (np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1):
         # one number, or a list of numbers for a variable of one
         try:
@@ -42,7 +42,7 @@ def points_of(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
     return points, single
 
 
-def informative(
+def evidence_coordinates(
     node: Node, names: list[Any], points: Points, psi: Array, regularization: float
 ) -> Array:
     """Evidence in coordinates; with a warning where it lies outside the data.
@@ -57,11 +57,11 @@ def informative(
     if kernel.on_vectors and regularization > 0:
         far = far | node.reach(regularization).is_outside(node, points, psi)
     if far.any():
-        outside(names[int(far.argmax()) if len(names) > 1 else 0])
+        warn_outside_data(names[int(far.argmax()) if len(names) > 1 else 0])
     return xp.where((share < NOTHING)[:, None], node.mean, psi) if projects else psi
 
 
-def outside(name: Any) -> None:
+def warn_outside_data(name: Any) -> None:
     """Warn that the evidence on a node lies outside the data."""
     warnings.warn(
         f"evidence on {name!r} lies outside the data: what follows from it is extrapolated, and "

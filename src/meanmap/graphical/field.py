@@ -24,7 +24,7 @@ NONE = -1  # where a node has fewer neighbours than others of its kind
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class RandomField:
     """Nodes by kind, and each edge twice, as the links that messages travel along.
 
     A link is a template in one direction; link 2e + 1 is link 2e the other way.
@@ -110,7 +110,7 @@ class Field:
         return [np.flatnonzero(depth == d) for d in range(depth.max() + 1)]
 
 
-def field_of(graph: Any) -> Field:
+def field_of(graph: Any) -> RandomField:
     """The field of a networkx Graph, or of a DiGraph whose edges read as they point."""
     if not isinstance(graph, nx.Graph) or graph.is_multigraph():
         raise TypeError(
@@ -136,7 +136,7 @@ def field_of(graph: Any) -> Field:
     known = {key: i for i, key in enumerate(dict.fromkeys(templates))}
     edges = np.array(pairs, dtype=int).reshape(-1, 2)
     template = np.array([known[key] for key in templates], dtype=int)
-    return Field(nodes, kinds(graph, nodes, edges, template), edges, template, tuple(known))
+    return RandomField(nodes, kinds(graph, nodes, edges, template), edges, template, tuple(known))
 
 
 def kinds(graph: Any, nodes: tuple[Name, ...], edges: np.ndarray, template: np.ndarray) -> Any:

@@ -11,13 +11,14 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, float_like, to_numpy
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.calculus import positive_part
 from meanmap.graphical.latent import hidden_node
-from meanmap.graphical.layout import Layout
+from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.messages import Network, Node
-from meanmap.graphical.tables import Variable, rows_in_both, table_length, variable
+from meanmap.graphical.tables import Variable, read_variable, rows_in_both, table_length
 from meanmap.kernels import Kernel, TensorProduct
+from meanmap.rules import positive_part
 from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 
 LEAST = 1e-3  # times the mean of a message: less is not told from nothing
 MANY = 500  # rows that resolve half the median distance
@@ -28,7 +29,7 @@ Edges = dict[tuple[Any, Any], ConditionalEmbedding]
 class Learner:
     """How the edges of a layout are learned."""
 
-    layout: Layout
+    layout: TreeLayout
     regularization: float | str
     basis: Any
 
@@ -40,10 +41,10 @@ class Learner:
         found = self.variables(table, kernels, weights)
         nodes: dict[Any, Node] = {}
         for name in (*layout.variables, *layout.families):
-            nodes[name] = placed(found[name], weights[found[name].rows], self.basis)
+            nodes[name] = fit_node(found[name], weights[found[name].rows], self.basis)
         pairs: dict[Any, np.ndarray] = {}
         for a, b in layout.edges:
-            pairs[a, b] = pairs[b, a] = rows_of((a, b), found, table)
+            pairs[a, b] = pairs[b, a] = edge_rows((a, b), found, table)
         edges: Edges = {}
         moved: set[Any] = set()  # nodes whose distribution is not that of their rows
 
@@ -70,7 +71,7 @@ class Learner:
             join(v, before)
             if before in moved:  # so is what follows from it: the sum rule
                 m = edges[v, before].operator_.matrix @ nodes[before].mean
-                nodes[v] = reweighted(nodes[v], m, edges[before, v].regularization_)
+                nodes[v] = reweight_node(nodes[v], m, edges[before, v].regularization_)
                 moved.add(v)
         operators = {pair: model.operator_ for pair, model in edges.items()}
         least = 0.0 if self.regularization == 0 else LEAST
@@ -84,7 +85,7 @@ class Learner:
         bandwidth = "0.5*scaled median" if (weights > 0).sum() >= MANY else "scaled median"
         found: dict[Any, Variable] = {}
         for name in self.layout.variables:
-            one = variable(table[name], kernels[name], str(name), bandwidth)
+            one = read_variable(table[name], kernels[name], str(name), bandwidth)
             kernel = one.kernel.resolve(one.points, weights[one.rows])
             found[name] = Variable(kernel, one.points, one.rows)
         for family, parents in self.layout.families.items():
@@ -105,7 +106,7 @@ class Learner:
         self, s: Node, t: Node, points: tuple[Points, Points], weights: np.ndarray
     ) -> ConditionalEmbedding:
         """P(t | s) from paired points."""
-        return conditional(s.space, t.space, self.regularization, points, weights)
+        return fit_edge(s.space, t.space, self.regularization, points, weights)
 
     def independent(
         self,
@@ -134,10 +135,10 @@ class Learner:
         m = spectrum.inverse(spectrum.sufficient(0.0)) @ (
             node.coordinates.T @ (node.weights * values)
         )
-        return reweighted(node, m, lam)
+        return reweight_node(node, m, lam)
 
 
-def conditional(
+def fit_edge(
     s: Space,
     t: Space,
     regularization: float | str,
@@ -149,7 +150,7 @@ def conditional(
     return model.fit(*points, weights)
 
 
-def reweighted(node: Node, m: Array, regularization: float) -> Node:
+def reweight_node(node: Node, m: Array, regularization: float) -> Node:
     """A node with the weights on its rows that an embedding m amounts to, negative parts cut.
 
     `u = w ∘ Ψ (C + λI)⁻¹ m`, as a prior in the sum rule.
@@ -174,16 +175,16 @@ def hidden_among(graph: Any, table: dict[Any, Any]) -> tuple[Any, int] | None:
     return hidden
 
 
-def placed(found: Variable, weights: np.ndarray, basis: Any) -> Node:
+def fit_node(found: Variable, weights: np.ndarray, basis: Any) -> Node:
     """A variable with coordinates; its rows' weights are made to sum to one."""
     w = checks.sample_weights(weights, found.points, float_like(found.points))
-    kernel = found.kernel
-    space = Space(kernel, basis)
-    coordinates = space.place(kernel, found.points, w)
+    space, coordinates = fit_space(found.kernel, basis, found.points, w)
     return Node(space, found.points, coordinates, w)
 
 
-def rows_of(edge: tuple[Any, Any], found: dict[Any, Variable], table: dict[Any, Any]) -> np.ndarray:
+def edge_rows(
+    edge: tuple[Any, Any], found: dict[Any, Variable], table: dict[Any, Any]
+) -> np.ndarray:
     """The rows that an edge is learned from."""
     a, b = edge
     both = rows_in_both(found[a], found[b])

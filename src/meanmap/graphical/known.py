@@ -22,9 +22,15 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.embeddings import Embedding, function_values
-from meanmap.graphical.evidence import FAR, by_name, informative, outside, points_of
+from meanmap.graphical.evidence import (
+    FAR,
+    evidence_coordinates,
+    evidence_points,
+    in_node_order,
+    warn_outside_data,
+)
 from meanmap.graphical.passing import Alone
-from meanmap.graphical.potentials import Potentials, summed
+from meanmap.graphical.potentials import Potentials, sum_cells
 from meanmap.graphical.wiring import Wiring
 
 TYPICAL = 1e-3  # λ for a belief on a node without neighbours
@@ -33,7 +39,7 @@ Function = Callable[[Points], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class FieldEvidence:
     """Evidence, checked: observed points, likelihood functions, and beliefs of others."""
 
     potentials: Potentials
@@ -43,7 +49,7 @@ class Known:
     beliefs: dict[int, Array]  # by node: the message that a belief of somebody else amounts to
 
     @classmethod
-    def of(cls, potentials: Potentials, evidence: Mapping[Any, Any], trust: float) -> Known:
+    def of(cls, potentials: Potentials, evidence: Mapping[Any, Any], trust: float) -> FieldEvidence:
         """From a dict by node that has passed the gate."""
         field = potentials.field
         points: dict[int, list[tuple[int, Any]]] = {}
@@ -53,15 +59,15 @@ class Known:
             v = field.place[name]
             kind = int(field.kind[v])
             if isinstance(value, Embedding):
-                beliefs[v] = believed(potentials, kind, name, value)
+                beliefs[v] = belief_message(potentials, kind, name, value)
             elif callable(value):
-                likelihood(value, potentials.nodes[kind].points, name)
+                likelihood_values(value, potentials.nodes[kind].points, name)
                 functions[v] = value
             else:
                 points.setdefault(kind, []).append((v, value))
         observed = {}
         for kind, pairs in points.items():
-            observed[kind] = observations(potentials, kind, pairs)
+            observed[kind] = observed_points(potentials, kind, pairs)
         return cls(potentials, observed, trust, functions, beliefs)
 
     @cached_property
@@ -124,7 +130,7 @@ class Known:
             peak, many = np.zeros(len(nodes)), np.bincount(at, minlength=len(nodes))
             if len(at):
                 np.add.at(peak, at, to_numpy(namespace(logs).max(logs, axis=1)))
-            logs = summed(logs, at, len(nodes))
+            logs = sum_cells(logs, at, len(nodes))
             top = namespace(logs).max(logs, axis=1, keepdims=True)
             found.append(Alone(logs, namespace(logs).exp(logs - top), peak, many))
         return found
@@ -135,7 +141,7 @@ class Known:
         node, name = self.potentials.nodes[int(field.kind[v])], field.nodes[v]
         if v not in self.functions:
             return asarray(np.zeros(count(points)), node.coordinates)
-        scale = node.weights @ likelihood(self.functions[v], node.points, name)
+        scale = node.weights @ likelihood_values(self.functions[v], node.points, name)
         values = function_values(self.functions[v], points) / scale
         return apply("log", at_least(values, self.potentials.tiny))
 
@@ -149,31 +155,37 @@ class Known:
         return take(beta, mine), power[mine]
 
 
-def observations(
+def observed_points(
     potentials: Potentials, kind: int, pairs: list[tuple[int, Any]]
 ) -> tuple[np.ndarray, Points, Array]:
     """The observed nodes of a kind, their points and coordinates."""
     node, field = potentials.nodes[kind], potentials.field
     nodes = np.array([v for v, _ in pairs])
     names = [field.nodes[v] for v in nodes]
-    values = [by_name(node, name, value) for name, (_, value) in zip(names, pairs, strict=True)]
+    values = [
+        in_node_order(node, name, value) for name, (_, value) in zip(names, pairs, strict=True)
+    ]
     kernel, like = node.space.kernel_, node.space.example_
-    if kernel.on_vectors and all(finite(value, like.shape[1]) for value in values):
+    if kernel.on_vectors and all(is_row_of_numbers(value, like.shape[1]) for value in values):
         stacked = np.array([np.ravel(to_numpy(value)) for value in values])
         points = kernel.check(stacked, f"evidence[{names[0]!r}]", like)
     else:  # one by one, so that an error names the node
         each = []
         for name, value in zip(names, values, strict=True):
-            found, single = points_of(node, name, value)
+            found, single = evidence_points(node, name, value)
             if not single:
                 raise ValueError(f"evidence[{name!r}]: expected one point, got {count(found)}.")
             each.append(found)
         points = concatenate(each)
     psi = asarray(node.space.coordinates(points), node.coordinates)
-    return nodes, points, informative(node, names, points, psi, usual(potentials, kind))
+    return (
+        nodes,
+        points,
+        evidence_coordinates(node, names, points, psi, usual_regularization(potentials, kind)),
+    )
 
 
-def finite(value: Any, size: int) -> bool:
+def is_row_of_numbers(value: Any, size: int) -> bool:
     """Whether a value is so many finite numbers."""
     if np.size(value) != size:
         return False
@@ -181,7 +193,7 @@ def finite(value: Any, size: int) -> bool:
     return plain.dtype.kind in "fiub" and bool(np.isfinite(plain).all())
 
 
-def likelihood(function: Function, points: Points, name: Any) -> Array:
+def likelihood_values(function: Function, points: Points, name: Any) -> Array:
     """A likelihood at the points of a node, checked."""
     what = f"evidence[{name!r}]: a likelihood has to be"
     try:
@@ -204,7 +216,7 @@ def likelihood(function: Function, points: Points, name: Any) -> Array:
     return values
 
 
-def usual(potentials: Potentials, kind: int) -> float:
+def usual_regularization(potentials: Potentials, kind: int) -> float:
     """The usual λ of regressions on a node of a kind."""
     links = enumerate(potentials.links)
     known = [link.regularization for i, link in links if potentials.field.ends(i)[1] == kind]
@@ -212,7 +224,7 @@ def usual(potentials: Potentials, kind: int) -> float:
     return float(np.median(known)) if known else typical
 
 
-def believed(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
+def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
     """What another's belief q says: `(C + λI)⁻¹ m_q`, its density over that of the data."""
     if belief.is_batch:
         raise ValueError(f"evidence[{name!r}]: expected one embedding, got {len(belief)}.")
@@ -223,8 +235,8 @@ def believed(potentials: Potentials, kind: int, name: Any, belief: Embedding) ->
     if node.space.map_.projects:
         whole = weights @ node.space.kernel_.gram_times(atoms, atoms, weights)
         if float(m @ m) < FAR * float(whole):
-            outside(name)
-    lam = usual(potentials, kind)
+            warn_outside_data(name)
+    lam = usual_regularization(potentials, kind)
     spectrum = node.spectrum
     beta = spectrum.inverse(spectrum.sufficient(lam)) @ m
     mean = float(beta @ node.mean)

@@ -18,10 +18,11 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from meanmap import checks
-from meanmap.arrays import float_like, in_kind, is_array, take, to_numpy
+from meanmap.arrays import in_kind, is_array, take, to_numpy
 from meanmap.decoding.densities import density, scales
-from meanmap.graphical.tables import Variable, in_one_library, variable
-from meanmap.spaces import PivotedCholesky, Space
+from meanmap.graphical.tables import Variable, in_one_library, read_variable
+from meanmap.spaces import PivotedCholesky
+from meanmap.spaces.space import fit_space
 
 STATES = "states"  # the attribute that marks a node as hidden, and says how many states it has
 ITERATIONS, STEADY = 100, 1e-4
@@ -63,11 +64,11 @@ def responsibilities(
     weights: np.ndarray,
 ) -> np.ndarray:
     """The probability of each state in each row, (n, k); the rows' weights sum to one."""
-    found = {name: variable(table[name], kernels.get(name), str(name)) for name in views}
+    found = {name: read_variable(table[name], kernels.get(name), str(name)) for name in views}
     n = len(weights)
     if n < states:
         raise ValueError(f"data: {states} states need as many rows at least, got {n}.")
-    R = grouped(found, weights, states)
+    R = initial_states(found, weights, states)
     alike = {name: labels_of(one) for name, one in found.items() if not one.kernel.on_vectors}
     for _ in range(ITERATIONS):
         logs = np.log(np.maximum(weights @ R, SMALL)) * np.ones((n, 1))
@@ -86,7 +87,7 @@ def responsibilities(
     return R[:, np.argsort(-(weights @ R), kind="stable")]
 
 
-def grouped(found: Mapping[Any, Variable], weights: np.ndarray, states: int) -> np.ndarray:
+def initial_states(found: Mapping[Any, Variable], weights: np.ndarray, states: int) -> np.ndarray:
     """Rows sorted by what the views have in common, each in one state."""
     n = len(weights)
     centred = {name: view_rows(one, n) for name, one in found.items()}
@@ -106,8 +107,7 @@ def grouped(found: Mapping[Any, Variable], weights: np.ndarray, states: int) -> 
 def view_rows(one: Variable, n: int) -> np.ndarray:
     """Centred coordinates of a view, (n, r), zero where it is missing."""
     kernel = one.kernel.resolve(one.points)
-    weights = checks.weights(None, one.points, float_like(one.points))
-    psi = to_numpy(Space(kernel, PivotedCholesky(1e-3, 100)).place(kernel, one.points, weights))
+    psi = to_numpy(fit_space(kernel, PivotedCholesky(1e-3, 100), one.points)[1])
     rows = np.zeros((n, psi.shape[1]))
     rows[one.rows] = psi - psi.mean(axis=0)
     return rows
@@ -122,8 +122,7 @@ def whitening(rows: np.ndarray) -> np.ndarray:
 def labels_of(one: Variable) -> np.ndarray:
     """Coordinates of values that are no numbers: those of labels are equal or orthogonal."""
     kernel = one.kernel.resolve(one.points)
-    weights = checks.weights(None, one.points, float_like(one.points))
-    return to_numpy(Space(kernel).place(kernel, one.points, weights))
+    return to_numpy(fit_space(kernel, None, one.points)[1])
 
 
 def components(one: Variable, R: np.ndarray, psi: np.ndarray | None) -> np.ndarray:
@@ -144,20 +143,20 @@ def components(one: Variable, R: np.ndarray, psi: np.ndarray | None) -> np.ndarr
     return np.stack(columns, axis=1)
 
 
-def filled_in(
+def fill_in_states(
     table: Mapping[Any, Any], name: Any, R: np.ndarray, weights: np.ndarray
 ) -> tuple[dict[Any, Any], np.ndarray]:
     """Every row once for each state of the hidden node, and the weights."""
     n, k = R.shape
     rows = np.repeat(np.arange(n), k)
-    more = {column: cells(values, rows) for column, values in table.items()}
+    more = {column: take_cells(values, rows) for column, values in table.items()}
     some = next((values for values in table.values() if is_array(values)), None)
     more[name] = in_kind(np.tile(np.arange(k), n), some)
     more = in_one_library(more)
     return more, (weights[:, None] * R).ravel()
 
 
-def cells(values: Any, rows: np.ndarray) -> Any:
+def take_cells(values: Any, rows: np.ndarray) -> Any:
     """Some cells of a column, whatever holds it."""
     if hasattr(values, "iloc"):
         return values.iloc[rows]

@@ -25,7 +25,7 @@ def family_of(child: Name) -> tuple[str, Name]:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class TreeLayout:
     """Nodes, whom each is joined to, and a parent (or family) for each but the roots."""
 
     variables: tuple[Name, ...]
@@ -87,7 +87,7 @@ class Layout:
         return found[::-1]
 
 
-def layout_of(graph: Any) -> Layout:
+def layout_of(graph: Any) -> TreeLayout:
     """The layout of a networkx Graph or DiGraph without cycles."""
     if not isinstance(graph, nx.Graph):
         raise TypeError(
@@ -113,11 +113,11 @@ def layout_of(graph: Any) -> Layout:
         )
     variables = tuple(graph.nodes)
     if graph.is_directed():
-        return directed(variables, {v: tuple(graph.predecessors(v)) for v in variables})
-    return undirected(variables, plain)
+        return directed_layout(variables, {v: tuple(graph.predecessors(v)) for v in variables})
+    return undirected_layout(variables, plain)
 
 
-def undirected(variables: tuple[Name, ...], graph: Any) -> Layout:
+def undirected_layout(variables: tuple[Name, ...], graph: Any) -> TreeLayout:
     """Each node given its neighbour on the way to the first of its component."""
     given: dict[Name, Any] = {}
     for node in variables:
@@ -132,10 +132,12 @@ def undirected(variables: tuple[Name, ...], graph: Any) -> Layout:
                     given[other] = here
                     queue.append(other)
     neighbours = {node: tuple(graph.neighbors(node)) for node in variables}
-    return Layout(variables, {}, neighbours, given)
+    return TreeLayout(variables, {}, neighbours, given)
 
 
-def directed(variables: tuple[Name, ...], parents: dict[Name, tuple[Name, ...]]) -> Layout:
+def directed_layout(
+    variables: tuple[Name, ...], parents: dict[Name, tuple[Name, ...]]
+) -> TreeLayout:
     """Each node given its parents, together where there are several."""
     given: dict[Name, Any] = {}
     families: dict[Any, tuple[Name, ...]] = {}
@@ -157,4 +159,4 @@ def directed(variables: tuple[Name, ...], parents: dict[Name, tuple[Name, ...]])
             given[node] = before[0] if before else None
             join((parent, node) for parent in before)
     neighbours = {node: tuple(others) for node, others in joined.items()}
-    return Layout(variables, families, neighbours, given)
+    return TreeLayout(variables, families, neighbours, given)

@@ -14,17 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 from meanmap import checks
 from meanmap.arrays import is_array, one_blas_thread, to_numpy
 from meanmap.graphical.beliefs import Beliefs
-from meanmap.graphical.field import Field, field_of
+from meanmap.graphical.field import RandomField, field_of
 from meanmap.graphical.fitting import LEAST
-from meanmap.graphical.known import Known
+from meanmap.graphical.known import FieldEvidence
 from meanmap.graphical.passing import Passing
 from meanmap.graphical.potentials import FieldLearner, Potentials
 from meanmap.graphical.schedules import SCHEDULES
-from meanmap.graphical.tables import columns, kernels_of, missing, row_weights
+from meanmap.graphical.tables import is_missing, kernels_of, read_columns, row_weights
 from meanmap.graphical.wiring import Wiring
 from meanmap.linalg import ConflictWarning
 from meanmap.progress import progress_bar
-from meanmap.spaces.bases import generator
 
 CONFLICT = 3.0  # of its best logarithm each message loses so much where their product is best
 
@@ -150,7 +149,7 @@ class BeliefPropagation(BaseEstimator):
             self.basis,
             checks.whole(self.max_samples, "max_samples", 2, "A few hundred are enough."),
             0.0 if self.regularization == 0 else LEAST,
-            generator(self.random_state),
+            checks.random_generator(self.random_state, "random_state"),
         )
         with one_blas_thread():
             potentials = learner.learn(table, self._kernels(field), weights)
@@ -195,7 +194,7 @@ class BeliefPropagation(BaseEstimator):
         damping, tolerance = self._settings()
         most = checks.whole(max_iterations, "max_iterations", 1, "50 are often enough.")
         potentials, field = self.potentials_, self.potentials_.field
-        known = Known.of(potentials, self._evidence(evidence, field), self.trust)
+        known = FieldEvidence.of(potentials, self._evidence(evidence, field), self.trust)
         wiring = Wiring.of(field, known.hidden)
         passing = Passing(potentials, wiring, known.alone(wiring), self._powers(wiring, field))
         state, moved = passing.start(), []
@@ -248,7 +247,7 @@ class BeliefPropagation(BaseEstimator):
         remedy = "It is the change of a message that counts as none, like 1e-3."
         return damping, checks.positive(self.tolerance, "tolerance", remedy)
 
-    def _regularization(self, field: Field) -> Callable[[int], float | str]:
+    def _regularization(self, field: RandomField) -> Callable[[int], float | str]:
         """λ of a template."""
         given = self.regularization
         if not isinstance(given, Mapping):
@@ -257,11 +256,12 @@ class BeliefPropagation(BaseEstimator):
         unknown = [key for key in given if key not in named]
         if unknown:
             raise ValueError(
-                f"regularization: there is no template {some(unknown)}; there are {some(named)}."
+                f"regularization: there is no template {first_names(unknown)}; there are "
+                f"{first_names(named)}."
             )
         return lambda template: given.get(named[template], "auto")
 
-    def _powers(self, wiring: Wiring, field: Field) -> list[np.ndarray] | None:
+    def _powers(self, wiring: Wiring, field: RandomField) -> list[np.ndarray] | None:
         """The powers of messages, None where all are 1."""
         given = self.reweighting
         if isinstance(given, str):
@@ -283,23 +283,23 @@ class BeliefPropagation(BaseEstimator):
             stacklevel=3,
         )
 
-    def _table(self, data: Any, field: Field) -> dict[Any, Any]:
+    def _table(self, data: Any, field: RandomField) -> dict[Any, Any]:
         """A column a node."""
         if is_array(data) and not getattr(getattr(data, "dtype", None), "names", None):
-            by_place(field, data.shape[1:], "data", "(n, rows, columns)")
+            require_places(field, data.shape[1:], "data", "(n, rows, columns)")
             if not data.shape[0]:
                 raise ValueError(f"data has no rows: shape {tuple(data.shape)}.")
             places: Any = field.nodes
             return {place: data[(slice(None), *place)] for place in places}
-        table = columns(data)
+        table = read_columns(data)
         if not any(name in table for name in field.nodes):
             raise ValueError(
-                f"data: none of its columns ({some(table)}) is a node of the graph "
-                f"({some(field.nodes)})."
+                f"data: none of its columns ({first_names(table)}) is a node of the graph "
+                f"({first_names(field.nodes)})."
             )
         return table
 
-    def _kernels(self, field: Field) -> dict[Any, Any]:
+    def _kernels(self, field: RandomField) -> dict[Any, Any]:
         """A kernel for each node, by its name or by its template."""
         given = self.kernel
         if not isinstance(given, Mapping):
@@ -309,20 +309,20 @@ class BeliefPropagation(BaseEstimator):
         unknown = [key for key in given if key not in own and key not in templates]
         if unknown:
             raise ValueError(
-                f"kernel: there is no node and no node's template {some(unknown)}; the nodes are "
-                f"{some(field.nodes)}."
+                f"kernel: there is no node and no node's template {first_names(unknown)}; the "
+                f"nodes are {first_names(field.nodes)}."
             )
         named = {name: given.get(name, given.get(own[name])) for name in field.nodes}
         return kernels_of(named, field.nodes)
 
-    def _evidence(self, evidence: Any, field: Field) -> dict[Any, Any]:
+    def _evidence(self, evidence: Any, field: RandomField) -> dict[Any, Any]:
         """What is known, by node."""
         if evidence is None:
             return {}
         if is_array(evidence):
-            by_place(field, evidence.shape, "evidence", "(rows, columns)")
+            require_places(field, evidence.shape, "evidence", "(rows, columns)")
             cells: Any = to_numpy(evidence)
-            return {name: cells[name] for name in field.nodes if present(cells[name])}
+            return {name: cells[name] for name in field.nodes if has_value(cells[name])}
         if not isinstance(evidence, Mapping):
             raise TypeError(
                 f"evidence: expected a dict from node to what is known of it, got "
@@ -331,9 +331,10 @@ class BeliefPropagation(BaseEstimator):
         unknown = [name for name in evidence if name not in field.place]
         if unknown:
             raise ValueError(
-                f"evidence: there is no node {some(unknown)}; the nodes are {some(field.nodes)}."
+                f"evidence: there is no node {first_names(unknown)}; the nodes are "
+                f"{first_names(field.nodes)}."
             )
-        empty = [name for name, value in evidence.items() if missing(value)]
+        empty = [name for name, value in evidence.items() if is_missing(value)]
         if empty:
             raise ValueError(f"evidence[{empty[0]!r}] is missing. Leave out what is not known.")
         return dict(evidence)
@@ -342,13 +343,13 @@ class BeliefPropagation(BaseEstimator):
         return hasattr(self, "potentials_")
 
 
-def present(cell: Any) -> bool:
+def has_value(cell: Any) -> bool:
     """Whether a place of an array has a value."""
     plain = np.asarray(cell)
-    return not (np.isnan(plain).any() if plain.dtype.kind == "f" else missing(plain.tolist()))
+    return not (np.isnan(plain).any() if plain.dtype.kind == "f" else is_missing(plain.tolist()))
 
 
-def by_place(field: Field, shape: tuple[int, ...], what: str, form: str) -> None:
+def require_places(field: RandomField, shape: tuple[int, ...], what: str, form: str) -> None:
     """Refuse an array for a graph whose nodes are not places in it."""
     name: Any
     for name in field.nodes:
@@ -365,7 +366,7 @@ def by_place(field: Field, shape: tuple[int, ...], what: str, form: str) -> None
             )
 
 
-def some(names: Any) -> str:
+def first_names(names: Any) -> str:
     """Names in words, the first few."""
     words = [repr(name) for name in list(names)[:6]]
     return ", ".join(words) + (", …" if len(names) > len(words) else "")

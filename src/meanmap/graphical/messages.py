@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
-from meanmap.conditional.operator import ALONE, OUTSIDE, ConditionalOperator
+from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.trust import ALONE, OUTSIDE
 from meanmap.embeddings import Embedding, embedding_of
-from meanmap.graphical.layout import Layout
+from meanmap.graphical.layout import TreeLayout
 from meanmap.linalg import ConflictWarning, Spectrum
 from meanmap.spaces import Space
 
@@ -113,7 +114,7 @@ class Reach:
 class Network:
     """All that was learned: a node for each variable, two operators for each edge."""
 
-    layout: Layout
+    layout: TreeLayout
     nodes: dict[Any, Node]
     operators: dict[tuple[Any, Any], ConditionalOperator]  # (t, s): P(t | s)
     least: float  # of a message, whose mean is 1: estimates of small ones may be negative
@@ -151,7 +152,7 @@ class Inference:
         if len(sources) == 1:
             t = sources[0]
             operator = self.network.operators[q, t]
-            return operator._embedding(self._cavity(t, q, keys))
+            return operator.embedding(self._cavity(t, q, keys))
         weights = self._product(q, sources, keys)
         return node.embedding(weights, weights @ node.coordinates)
 

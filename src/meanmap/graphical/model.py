@@ -20,23 +20,22 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.decoding import sampling
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.frames import in_order
 from meanmap.graphical import latent
-from meanmap.graphical.beliefs import in_words
-from meanmap.graphical.draws import PairEmbedding, draw_rows, positive
-from meanmap.graphical.evidence import informative, points_of
+from meanmap.graphical.beliefs import describe_belief
+from meanmap.graphical.draws import PairEmbedding, draw_rows, positive_weights
+from meanmap.graphical.evidence import evidence_coordinates, evidence_points
 from meanmap.graphical.fitting import Learner, hidden_among
 from meanmap.graphical.layout import layout_of
 from meanmap.graphical.messages import Inference, Network, as_coordinates
 from meanmap.graphical.structure import chow_liu_tree
 from meanmap.graphical.tables import (
-    columns,
+    is_missing,
     kernels_of,
-    missing,
-    numbers,
+    number_column,
+    read_columns,
     row_weights,
     table_length,
 )
@@ -129,7 +128,7 @@ class KernelGraphicalModel(BaseEstimator):
         sample_weight : array (n,) or None
             How much each row counts.
         """
-        table = columns(data)
+        table = read_columns(data)
         weights = row_weights(sample_weight, table)
         graph = self.graph
         if graph is None:
@@ -141,7 +140,7 @@ class KernelGraphicalModel(BaseEstimator):
             name, k = hidden
             views = latent.views_of(graph, name)
             states = latent.responsibilities(table, kernels, views, k, weights)
-            table, weights = latent.filled_in(table, name, states, weights)
+            table, weights = latent.fill_in_states(table, name, states, weights)
             kernels[name] = Delta()
         network, edges = Learner(layout, self.regularization, self.basis).learn(
             table, kernels, weights
@@ -191,11 +190,11 @@ class KernelGraphicalModel(BaseEstimator):
             kernel = self.network_.nodes[node].space.kernel_
             identity = np.eye(count(points))
             found = embed(points, kernel=kernel, weights=identity[0] if single else identity)
-            return found if single or len(found) == b else repeated(found, b)
+            return found if single or len(found) == b else repeat_embedding(found, b)
         found = inference.belief(node)
         if single:
             return found[0] if found.is_batch else found
-        return found if found.is_batch and len(found) == b else repeated(found, b)
+        return found if found.is_batch and len(found) == b else repeat_embedding(found, b)
 
     def joint(self, a: Any, b: Any, evidence: Mapping[Any, Any] | None = None) -> JointEmbedding:
         """The joint distribution of two nodes, adjacent or not, given points at others.
@@ -266,12 +265,12 @@ class KernelGraphicalModel(BaseEstimator):
         ((200,), True)
         """
         check_is_fitted(self, "network_")
-        n, random = sampling.whole(n), sampling.generator(rng)
+        n, random = checks.whole(n), checks.random_generator(rng)
         inference, _, single = self._inference(evidence)
         if not single:
             raise ValueError("sample: expected one point a node as evidence, got several.")
         drawn = draw_rows(inference, n, random, self.nodes_)
-        return {name: flat(values) for name, values in drawn.items()}
+        return {name: flatten_column(values) for name, values in drawn.items()}
 
     def impute(self, data: Any) -> dict[Any, Array]:
         """The columns with what is missing filled in: means of numbers, modes of labels.
@@ -289,7 +288,7 @@ class KernelGraphicalModel(BaseEstimator):
         array([ 1., -1.])
         """
         check_is_fitted(self, "network_")
-        table = columns(data)
+        table = read_columns(data)
         n = table_length(table)
         if self._states is not None and self._states[0] not in table:
             table[self._states[0]] = np.full(n, None)
@@ -301,11 +300,11 @@ class KernelGraphicalModel(BaseEstimator):
             names = self.network_.nodes[name].space.kernel_.names
             table[name] = in_order(table[name], names, f"data[{name!r}]")
             cells = to_numpy(checks.plain(table[name], f"data[{name!r}]"))
-            cells = numbers(cells, f"data[{name!r}]") if numbers_ else cells
+            cells = number_column(cells, f"data[{name!r}]") if numbers_ else cells
             filled[name] = np.array(cells, dtype=float if numbers_ else object)
             if numbers_:
                 filled[name] = filled[name].reshape(np.shape(table[name]))
-            here[name] = present(filled[name])
+            here[name] = present_cells(filled[name])
         patterns = np.stack([here[name] for name in self.nodes_], axis=1)
         for pattern in np.unique(patterns, axis=0):
             rows = np.flatnonzero((patterns == pattern).all(axis=1))
@@ -335,7 +334,7 @@ class KernelGraphicalModel(BaseEstimator):
         if not single:
             raise ValueError("plot: expected one point a node as evidence, got several.")
         labels = {
-            name: in_words(name, self.marginal(name, evidence), name in inference.evidence)
+            name: describe_belief(name, self.marginal(name, evidence), name in inference.evidence)
             for name in self.nodes_
         }
         return plots.tree(self.graph_, labels, set(inference.evidence), ax)
@@ -363,7 +362,9 @@ class KernelGraphicalModel(BaseEstimator):
         True
         """
         check_is_fitted(self, "network_")
-        return in_kind(self._logs(columns(data)), self.network_.nodes[self.nodes_[0]].coordinates)
+        return in_kind(
+            self._logs(read_columns(data)), self.network_.nodes[self.nodes_[0]].coordinates
+        )
 
     def _logs(self, table: dict[Any, Any]) -> np.ndarray:
         """The log density of rows, on the host."""
@@ -392,8 +393,11 @@ class KernelGraphicalModel(BaseEstimator):
                         weights = to_numpy(answer.weights(at if len(at) > 1 else at[0]))
                     atoms = answer.atoms
                 total[rows] += np.log(
-                    likelihood(
-                        node.space.kernel_, atoms, positive(weights), take(points[name], rows)
+                    row_likelihoods(
+                        node.space.kernel_,
+                        atoms,
+                        positive_weights(weights),
+                        take(points[name], rows),
                     )
                 )
         return total
@@ -401,7 +405,7 @@ class KernelGraphicalModel(BaseEstimator):
     def score(self, data: Any) -> float:
         """The mean log density of rows: what models of the same data are compared by."""
         check_is_fitted(self, "network_")
-        return float(self._logs(columns(data)).mean())
+        return float(self._logs(read_columns(data)).mean())
 
     # --- gates --------------------------------------------------------------------------------
 
@@ -434,7 +438,7 @@ class KernelGraphicalModel(BaseEstimator):
         for name, value in (evidence or {}).items():
             self._known_node(name)
             node = self.network_.nodes[name]
-            points[name], single[name] = points_of(node, name, value)
+            points[name], single[name] = evidence_points(node, name, value)
         several = [name for name in points if not single[name]]
         sizes = {name: count(points[name]) for name in several}
         if len(set(sizes.values())) > 1:
@@ -445,7 +449,7 @@ class KernelGraphicalModel(BaseEstimator):
             psi = as_coordinates(node, where)
             edges = [self.edges_[t, name] for t in self.network_.layout.neighbours[name]]
             lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
-            coordinates[name] = informative(node, [name], where, psi, lam)
+            coordinates[name] = evidence_coordinates(node, [name], where, psi, lam)
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
@@ -457,7 +461,7 @@ class KernelGraphicalModel(BaseEstimator):
         return hasattr(self, "network_")
 
 
-def likelihood(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points) -> np.ndarray:
+def row_likelihoods(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points) -> np.ndarray:
     """The density (of numbers) or probability of each point under its own weights on the atoms."""
     if kernel.on_vectors:
         # a column that never varies has no density: its value is certain
@@ -472,7 +476,7 @@ def likelihood(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points) -> 
     return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), LEAST)
 
 
-def repeated(belief: Embedding, b: int) -> Embedding:
+def repeat_embedding(belief: Embedding, b: int) -> Embedding:
     """One belief b times, as a batch."""
     one = belief[0] if belief.is_batch else belief
     xp = namespace(one.weights)
@@ -480,11 +484,11 @@ def repeated(belief: Embedding, b: int) -> Embedding:
     return one._like(weights, None)
 
 
-def present(values: np.ndarray) -> np.ndarray:
+def present_cells(values: np.ndarray) -> np.ndarray:
     """Which cells of a column have a value."""
     if values.dtype.kind == "f":
         return ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
-    return np.array([not missing(value) for value in values], dtype=bool)
+    return np.array([not is_missing(value) for value in values], dtype=bool)
 
 
 def as_column(values: np.ndarray) -> np.ndarray:
@@ -494,6 +498,6 @@ def as_column(values: np.ndarray) -> np.ndarray:
     return values[:, None] if values.ndim == 1 else values
 
 
-def flat(values: Array) -> Array:
+def flatten_column(values: Array) -> Array:
     """Numbers of one coordinate as a flat column."""
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values

@@ -116,7 +116,7 @@ class Passing:
             products = all_but_one(first, factors, deep)
         else:
             powers = [asarray(p, V)[:, None] for p in self.power[kind][nodes].T]
-            products = reweighted(first, factors, powers, deep, self.potentials.tiny)
+            products = products_with_powers(first, factors, powers, deep, self.potentials.tiny)
         for slot, P in products:
             for route in routes[slot]:
                 new = take(P, route.nodes) @ self.potentials.links[route.link].spread
@@ -241,7 +241,7 @@ class Passing:
         ]
         if damping:
             pairs = zip(state, fresh, strict=True)
-            fresh = [mixed(old, new, damping) for old, new in pairs]
+            fresh = [damp_messages(old, new, damping) for old, new in pairs]
         moved = xp.stack(squares) if squares else xp.zeros_like(self._one)[None]
         return [*fresh, moved]
 
@@ -267,7 +267,7 @@ class Passing:
         return found, strain
 
 
-def mixed(old: Array, new: Array, damping: float) -> Array:
+def damp_messages(old: Array, new: Array, damping: float) -> Array:
     """What is said now with some of what was said before."""
     return new if damping == 0 else (1 - damping) * new + damping * old
 
@@ -279,7 +279,7 @@ def all_but_one(first: Array, factors: list[Array], deep: bool) -> Iterator[tupl
     """
     before = [first]
     for factor in factors[:-1]:
-        before.append(rescaled(before[-1] * factor, deep))
+        before.append(rescale_rows(before[-1] * factor, deep))
     after = None
     for slot in reversed(range(len(factors))):
         P = before.pop()
@@ -292,10 +292,10 @@ def all_but_one(first: Array, factors: list[Array], deep: bool) -> Iterator[tupl
             factor = factors[slot]
             if after is not None:
                 factor *= after
-            after = rescaled(factor, deep)
+            after = rescale_rows(factor, deep)
 
 
-def reweighted(
+def products_with_powers(
     first: Array, factors: list[Array], powers: list[Array], deep: bool, tiny: float
 ) -> Iterator[tuple[int, Array]]:
     """For each factor the product of all to their powers, over itself.
@@ -305,12 +305,12 @@ def reweighted(
     """
     product = first
     for factor, power in zip(factors, powers, strict=True):
-        product = rescaled(product * factor**power, deep)
+        product = rescale_rows(product * factor**power, deep)
     for slot, factor in enumerate(factors):
         yield slot, product / at_least(factor, tiny)
 
 
-def rescaled(values: Array, needed: bool) -> Array:
+def rescale_rows(values: Array, needed: bool) -> Array:
     """Rows whose largest value is one."""
     if not needed:
         return values

@@ -31,10 +31,10 @@ from meanmap.arrays import (
 )
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import column_names, in_order
-from meanmap.graphical.field import Field
-from meanmap.graphical.fitting import MANY, conditional, placed
+from meanmap.graphical.field import RandomField
+from meanmap.graphical.fitting import MANY, fit_edge, fit_node
 from meanmap.graphical.messages import Node, depth_of_caller
-from meanmap.graphical.tables import Variable, variable
+from meanmap.graphical.tables import Variable, read_variable
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.linalg import RegularizationWarning, Spectrum
 
@@ -59,7 +59,7 @@ class Link:
 class Potentials:
     """All that was learned."""
 
-    field: Field
+    field: RandomField
     nodes: list[Node]  # one a kind
     links: list[Link]  # two a template
     flat: list[bool]  # whether a kind's values are single numbers
@@ -108,7 +108,7 @@ class FieldLearner:
     A kind's values are those of all its cells, cell = place of the node · rows + row.
     """
 
-    field: Field
+    field: RandomField
     regularization: Callable[[int], float | str]  # of a template
     basis: Any
     max_samples: int
@@ -152,8 +152,8 @@ class FieldLearner:
             raise ValueError(f"data: there is no column for {field.called(kind)}. {remedy}")
         kernel = one_kernel(names, kernels)
         label = str(names[known[0]])
-        stacked = stack([table[names[i]] for i in known], [names[i] for i in known])
-        found = variable(stacked, kernel, label)
+        stacked = stack_columns([table[names[i]] for i in known], [names[i] for i in known])
+        found = read_variable(stacked, kernel, label)
         place, row = np.asarray(known)[found.rows // n], found.rows % n
         here = weights[row] > 0
         if not here.any():
@@ -187,10 +187,10 @@ class FieldLearner:
         return found
 
     def node(self, values: Variable, chosen: np.ndarray, weights: np.ndarray) -> Node:
-        """A kind's space, placed on all its values, and its sample."""
+        """A kind's space, fit_node on all its values, and its sample."""
         some = self.some(len(values.rows))
         cells = Variable(values.kernel, take(values.points, some), values.rows[some])
-        whole = placed(cells, weights[cells.rows % len(weights)], self.basis)
+        whole = fit_node(cells, weights[cells.rows % len(weights)], self.basis)
         points = take(values.points, chosen)
         w = weights[values.rows[chosen] % len(weights)]
         rows = whole.space.coordinates(points)
@@ -243,7 +243,7 @@ class FieldLearner:
             s = 1 - t
             w = weights[values[ends[t]].rows[pairs[t][some]] % len(weights)]
             x, y = (take(values[ends[e]].points, pairs[e][some]) for e in (s, t))
-            return conditional(nodes[ends[s]].space, nodes[ends[t]].space, lam, (x, y), w)
+            return fit_edge(nodes[ends[s]].space, nodes[ends[t]].space, lam, (x, y), w)
 
         every = np.arange(len(pairs[0]))
         whole = [fitted(self.some(len(every)), t) for t in (0, 1)]
@@ -256,7 +256,7 @@ class FieldLearner:
             direct = whole[1 - t].operator_.inverse @ model.operator_.matrix
             if len(mine) < len(every) or len(every) > MOST:
                 model = fitted(mine, t)
-            spread = summed(model.operator_.row_images, at[mine], len(cells))
+            spread = sum_cells(model.operator_.row_images, at[mine], len(cells))
             found.append(Link(spread, direct, model.regularization_))
         return found
 
@@ -278,7 +278,7 @@ def warn_without_constant(node: Node) -> None:
         )
 
 
-def summed(parts: Array, at: np.ndarray, m: int) -> Array:
+def sum_cells(parts: Array, at: np.ndarray, m: int) -> Array:
     """Rows that belong to one cell added up: several neighbours may share it, or none have it."""
     if len(at) == m and (at == np.arange(m)).all():
         return parts
@@ -294,7 +294,7 @@ def summed(parts: Array, at: np.ndarray, m: int) -> Array:
     return found
 
 
-def stack(columns: list[Any], names: list[Any]) -> Any:
+def stack_columns(columns: list[Any], names: list[Any]) -> Any:
     """The columns of nodes that are alike one below the other."""
     first = column_names(columns[0])
     of = f"data[{names[0]!r}]"
@@ -333,7 +333,7 @@ def one_kernel(names: list[Any], kernels: Mapping[Any, Kernel | None]) -> Kernel
     return given[0][1] if given else None
 
 
-def single_numbers(field: Field, kind: int, table: Mapping[Any, Any]) -> bool:
+def single_numbers(field: RandomField, kind: int, table: Mapping[Any, Any]) -> bool:
     """Whether the values of a kind came as a flat column."""
     names = (field.nodes[v] for v in field.members[kind])
     column = next(table[name] for name in names if name in table)

@@ -9,7 +9,7 @@ import numpy as np
 
 from meanmap.arrays import Repeated, State, assign, to_numpy
 from meanmap.graphical.field import NONE
-from meanmap.graphical.passing import Passing, mixed
+from meanmap.graphical.passing import Passing, damp_messages
 
 SHARE = 64  # of the messages, the part that the residual schedule sends at a time
 
@@ -45,7 +45,7 @@ def sequential(passing: Passing, state: State, damping: float) -> Iterator[tuple
                 for sent in passing.send(state, kind, nodes):
                     old = state[sent.kind][sent.at]
                     most = max(most, passing.change(sent.kind, old, sent.beta).max())
-                    new = mixed(old, sent.beta, damping)
+                    new = damp_messages(old, sent.beta, damping)
                     state[sent.kind] = assign(state[sent.kind], sent.at, new)
         yield state, float(most)
 
@@ -73,7 +73,7 @@ def residual(passing: Passing, state: State, damping: float) -> Iterator[tuple[S
             for kind in np.unique(messages[chosen, 0]):
                 mine = chosen[messages[chosen, 0] == kind]
                 at = messages[mine, 1], messages[mine, 2]
-                new = mixed(state[kind][at], waiting[kind][at], damping)
+                new = damp_messages(state[kind][at], waiting[kind][at], damping)
                 moves[mine] = passing.change(kind, new, waiting[kind][at])
                 state[kind] = assign(state[kind], at, new)
             for kind in np.unique(messages[chosen, 0]):

@@ -9,8 +9,14 @@ import networkx as nx
 import numpy as np
 
 from meanmap.arrays import asarray, float_like, to_numpy
-from meanmap.graphical.tables import columns, kernels_of, row_weights, rows_in_both, variable
-from meanmap.spaces import Space
+from meanmap.graphical.tables import (
+    kernels_of,
+    read_columns,
+    read_variable,
+    row_weights,
+    rows_in_both,
+)
+from meanmap.spaces.space import fit_space
 
 ROUNDING = 1e-12  # a constant's coordinates differ by less than this
 
@@ -46,17 +52,17 @@ def chow_liu_tree(data: Any, kernel: Any = None, sample_weight: Any = None) -> n
     >>> sorted(map(sorted, chow_liu_tree({"a": a, "b": b, "c": c}).edges))
     [['a', 'b'], ['b', 'c']]
     """
-    table = columns(data)
+    table = read_columns(data)
     kernels = kernels_of(kernel, tuple(table))
     weights = row_weights(sample_weight, table)
     found, coordinates = {}, {}
     for name, values in table.items():
-        one = variable(values, kernels[name], str(name))
+        one = read_variable(values, kernels[name], str(name))
         w = weights[one.rows]
         resolved = one.kernel.resolve(one.points, w)
         share = asarray(w / w.sum(), float_like(one.points))
         found[name] = one
-        coordinates[name] = to_numpy(Space(resolved).place(resolved, one.points, share))
+        coordinates[name] = to_numpy(fit_space(resolved, None, one.points, share)[1])
     graph = nx.Graph()
     graph.add_nodes_from(table)
     for a, b in combinations(table, 2):

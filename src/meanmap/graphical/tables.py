@@ -40,7 +40,7 @@ class Variable:
         return take(self.points, np.searchsorted(self.rows, rows))
 
 
-def columns(data: Any) -> dict[Name, Any]:
+def read_columns(data: Any) -> dict[Name, Any]:
     """The columns of a data frame, a dict of arrays, or an array with named fields."""
     if isinstance(data, Mapping):
         found = dict(data)
@@ -89,7 +89,7 @@ def in_one_library(table: dict[Name, Any]) -> dict[Name, Any]:
     return {**table, **same}
 
 
-def variable(
+def read_variable(
     values: Any, kernel: Kernel | None, name: str, bandwidth: str = "scaled median"
 ) -> Variable:
     """A column as points of its kernel, NaN and None left out; the bandwidth is a default one's."""
@@ -99,13 +99,13 @@ def variable(
     kernel = kernel.bind(values, name)
     plain = values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
     if kernel.on_vectors:
-        plain = numbers(plain, name)
+        plain = number_column(plain, name)
         here = ~np.isnan(to_numpy(plain).reshape(len(plain), -1)).any(axis=1)
     elif is_array(plain) and not isinstance(plain, np.ndarray):
         empty = np.isnan(to_numpy(plain)) if is_floating(plain) else np.zeros(plain.shape, bool)
         here = ~empty.reshape(len(empty), -1).any(axis=1)
     else:
-        here = np.array([not missing(value) for value in plain], dtype=bool)
+        here = np.array([not is_missing(value) for value in plain], dtype=bool)
         plain = plain if is_array(plain) else np.asarray(plain, dtype=object)
     rows = np.flatnonzero(here)
     if not len(rows):
@@ -116,11 +116,11 @@ def variable(
     return Variable(kernel, kernel.check(points, name), rows)
 
 
-def numbers(values: Any, name: str) -> Any:
+def number_column(values: Any, name: str) -> Any:
     """A column of numbers as rows, (n, 1) where it was flat."""
     array = checks.plain(values, name)
     if isinstance(array, np.ndarray) and array.dtype == object:
-        array = np.array([np.nan if missing(value) else value for value in array], dtype=object)
+        array = np.array([np.nan if is_missing(value) else value for value in array], dtype=object)
     if isinstance(array, np.ndarray) and array.dtype.kind != "f":
         try:
             array = array.astype(np.float64)
@@ -132,7 +132,7 @@ def numbers(values: Any, name: str) -> Any:
     return array[:, None] if array.ndim == 1 else array
 
 
-def missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a cell is empty: None, NaN, or a data frame's own mark."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True

@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from meanmap.graphical.field import NONE, Field
+from meanmap.graphical.field import NONE, RandomField
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Wiring:
     edge: list[np.ndarray]  # the edge of the field that a slot is
 
     @classmethod
-    def of(cls, field: Field, hidden: np.ndarray) -> Wiring:
+    def of(cls, field: RandomField, hidden: np.ndarray) -> Wiring:
         """The wiring of a field whose other nodes are observed."""
         inside = np.repeat(hidden[field.edges].all(axis=1), 2)
         nodes = [members[hidden[members]] for members in field.members]
@@ -91,7 +91,7 @@ class Wiring:
     def _routes(self) -> dict[Any, tuple[list[list[Route]], Any]]:
         return {}
 
-    def appearances(self, field: Field) -> list[np.ndarray]:
+    def appearances(self, field: RandomField) -> list[np.ndarray]:
         """How often an edge between hidden nodes is in a spanning tree, as tables like `link`.
 
         On average over the edges of a part without bridges and joints: 1 for a bridge, about a

@@ -560,6 +560,22 @@ def variables(kernel: Kernel) -> tuple[Kernel, ...]:
     return kernel.kernels if many and isinstance(kernel, TensorProduct) else (kernel,)
 
 
+def require_same_kernel(mine: Kernel, other: Kernel) -> None:
+    """Refuse to mix elements of different spaces."""
+    if mine != other:
+        raise ValueError(
+            f"the embeddings have different kernels, {mine!r} and {other!r}, so they live in "
+            "different spaces. Embed both with one: embed(Y, kernel=P.kernel)."
+        )
+    for one, beside in zip(variables(mine), variables(other), strict=True):
+        known, found = one.names, beside.names
+        if column_order(known, found, "the other embedding") is not None:
+            raise ValueError(
+                f"the embeddings have their columns in different orders, {list(known or ())} and "
+                f"{list(found or ())}. Embed both with one kernel: embed(Y, kernel=P.kernel)."
+            )
+
+
 def match_columns(points: Points, of: Kernel, kernel: Kernel, name: str) -> Points:
     """Points that passed the gate of one kernel, their columns in the order of another's."""
     mine, theirs = variables(kernel), variables(of)

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, float_like, is_array, take, to_numpy
+from meanmap.arrays import Array, Points, count, is_array, take, to_numpy
 from meanmap.frames import in_order, seen_columns
 from meanmap.kernels import (
     Energy,
@@ -31,8 +31,8 @@ from meanmap.kernels.domains.bags import BagKernel
 from meanmap.kernels.domains.columns import all_numbers
 from meanmap.kernels.domains.packs import Pack, example_of, is_embedding
 from meanmap.kernels.vectors import Radial
-from meanmap.spaces import Basis, Explicit, Nystroem, PivotedCholesky, Space
-from meanmap.spaces.cholesky import Pivots
+from meanmap.spaces import Basis, Nystroem, Space
+from meanmap.spaces.space import fit_space
 
 POINTS = 20_000  # points among which those that span a space of bags are chosen
 
@@ -207,25 +207,28 @@ def embeddings_space(kernel: Expected, basis: Any, bags: Points, w: Array) -> tu
     A bag is then a vector, L⁻¹ E k(P, x): n bags of m points take n·m·r kernel values in place of
     (n·m)², and kernels between bags cost no more than between vectors.
     """
-    if not isinstance(basis, Explicit):
+    if not isinstance(basis, Basis):
+        raise no_spanning_points(basis)
+    if not basis.exact:
         basis = Nystroem(landmarks=spanning_points(kernel.kernel, basis, bags))
-    space = Space(kernel, basis)
-    return space, space.place(kernel, bags, w)
+    return fit_space(kernel, basis, bags, w)
 
 
-def spanning_points(kernel: Kernel, basis: Any, bags: Points) -> list[Points]:
+def no_spanning_points(basis: Any) -> TypeError:
+    """The error for a basis that no points span."""
+    what = "a basis" if isinstance(basis, Basis) else "no basis"
+    return TypeError(
+        "point_basis: expected PivotedCholesky(), Nystroem(n), Explicit() or None, got "
+        f"{basis!r}, {what} without points that span it."
+    )
+
+
+def spanning_points(kernel: Kernel, basis: Basis, bags: Points) -> list[Points]:
     """Points that a basis chooses among those of all bags, each a bag of its own."""
-    if not isinstance(basis, PivotedCholesky | Nystroem):
-        what = "a basis" if isinstance(basis, Basis) else "no basis"
-        raise TypeError(
-            "point_basis: expected PivotedCholesky(), Nystroem(n), Explicit() or None, got "
-            f"{basis!r}, {what} without points that span it."
-        )
     points = Pack(bags).centres
     some = np.linspace(0, count(points) - 1, min(count(points), POINTS)).astype(int)
     points = take(points, some)
-    space = Space(kernel, basis)
-    space.place(kernel, points, checks.weights(None, points, float_like(points)))
-    chosen = space.map_
-    assert isinstance(chosen, Pivots)
-    return [take(chosen.points, slice(i, i + 1)) for i in range(chosen.rank)]
+    chosen = fit_space(kernel, basis, points)[0].map_
+    if chosen.landmarks is None:
+        raise no_spanning_points(basis)
+    return [take(chosen.landmarks[0], slice(i, i + 1)) for i in range(chosen.rank)]

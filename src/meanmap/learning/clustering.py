@@ -22,13 +22,13 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.conditional.pairs import gate, placed
+from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Gaussian, Kernel
 from meanmap.learning.labels import label_features
 from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
 from meanmap.spaces import PivotedCholesky
-from meanmap.spaces.space import choose_basis
+from meanmap.spaces.space import choose_basis, fit_space
 from meanmap.statistics import hsic
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
@@ -153,7 +153,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         kernel = kernel.resolve(kept, v)
         if self.kernel is None and self.label_kernel is None and self.normalized and k > 1:
             kernel = self._widened(kernel, kept, k)
-        space, psi = placed(kernel, self._basis(kernel, kept), kept, v)
+        space, psi = fit_space(kernel, self._basis(kernel, kept), kept, v)
         Z, v = np.asarray(to_numpy(psi), dtype=np.float64), np.asarray(to_numpy(v), dtype=float)
         mean = v @ Z
         Z = Z - mean
@@ -189,8 +189,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
     def _basis(self, kernel: Kernel, points: Points) -> Any:
         if self.basis is not None or count(points) <= LARGE:
             return self.basis
-        chosen = choose_basis(kernel, points)
-        return PivotedCholesky(tol=1e-6) if isinstance(chosen, PivotedCholesky) else chosen
+        return choose_basis(kernel, points, PivotedCholesky(tol=1e-6))
 
     def _widened(self, kernel: Kernel, points: Points, k: int) -> Kernel:
         """The default kernel with the bandwidth whose labels depend on the points most.

@@ -14,14 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, count, in_kind, take, to_numpy
+from meanmap.arrays import Array, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.pairs import gate
-from meanmap.decoding.sampling import generator
 from meanmap.frames import seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
 from meanmap.linalg import column_moments
-from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 from meanmap.statistics.tiles import on_host
 
 METHODS = ("kdr", "gradient")
@@ -130,7 +129,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 f"n_components={self.n_components}, but X has {table.shape[1]} feature(s). Ask for "
                 "as many or fewer."
             )
-        rng = generator(self.random_state)
+        rng = checks.random_generator(self.random_state, "random_state")
         if n > self.max_samples:
             rows = np.sort(rng.choice(n, self.max_samples, replace=False))
             part, points = table[rows], take(points, rows)
@@ -186,10 +185,8 @@ class Problem:
     given: KernelDimensionReduction
 
     def __post_init__(self) -> None:
-        n = count(self.Y)
-        space = Space(self.kernel)
-        psi = to_numpy(space.place(self.kernel.resolve(self.Y), self.Y, np.full(n, 1 / n)))
-        self.kernel = space.kernel_
+        self.kernel = self.kernel.resolve(self.Y)
+        psi = to_numpy(fit_space(self.kernel, None, self.Y)[1])
         self.phi = psi - psi.mean(axis=0)  # φ φᵀ is the centred Gram matrix G_Y
         self.total = float((self.phi**2).sum())
 

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, in_kind, is_array, is_floating, take, to_float, to_numpy
-from meanmap.conditional.pairs import placed
 from meanmap.kernels import Kernel
 from meanmap.kernels.domains.bags import OnEmbeddings
 from meanmap.learning.bags import OnBags
+from meanmap.spaces.space import fit_space
 
 
 class SupportMeasures(OnBags):
@@ -44,7 +44,7 @@ class SupportMeasures(OnBags):
             machine.set_params(kernel="precomputed").fit(gram, y, sample_weight=weights)
         else:
             kernel = kernel.resolve(examples, w)
-            space, coordinates = placed(kernel, self.basis, examples, w)
+            space, coordinates = fit_space(kernel, self.basis, examples, w)
             machine.set_params(kernel="linear").fit(coordinates, y, sample_weight=weights)
         # nothing is kept before everything has worked
         self._remember(kernel, bags, point_space, shown)

@@ -14,12 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, count, in_kind, one_blas_thread, to_numpy
-from meanmap.conditional.pairs import gate, placed
+from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy
+from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
 from meanmap.learning.semidefinite import Programme
+from meanmap.spaces.space import fit_space
 from meanmap.statistics.tiles import on_host
 
 FULL = 300  # up to this many points every kernel matrix is considered
@@ -201,7 +202,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         points = on_host(points)
         checks.same_length([("X", np.empty((n, 1))), ("y", points)])
         kernel = kernel.resolve(points)
-        _, psi = placed(kernel, None, points, np.full(count(points), 1 / n))
+        _, psi = fit_space(kernel, None, points)
         psi = np.asarray(to_numpy(psi), dtype=np.float64)
         centred = psi - psi.mean(axis=0)
         if np.sum(centred**2) <= 1e-12 * max(np.sum(psi**2), 1e-300):

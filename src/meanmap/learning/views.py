@@ -11,13 +11,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
-from meanmap.conditional.pairs import placed, read_pairs
+from meanmap.conditional.pairs import read_pairs
 from meanmap.conditional.selection import search_size
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
 from meanmap.learning.components import signs
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis
+from meanmap.spaces.space import fit_space
 
 SHARES = 10.0 ** np.arange(-6.0, 0.5, 0.5)  # λ that "auto" tries, in units of the mean of k(x, x)
 FOLDS = 5
@@ -109,7 +110,7 @@ class KernelCCA(TransformerMixin, BaseEstimator):
         if given == "auto":
             tried = held_out(views, w, most)
             given = float(tried[int(np.argmax(tried[:, 1])), 0])
-        (space_x, psi_x), (space_y, psi_y) = (view.placed(w) for view in views)
+        (space_x, psi_x), (space_y, psi_y) = (view.coordinates(w) for view in views)
         found = Operators.of(psi_x, psi_y, w).correlated(given, most)
         sign = signs((psi_x - found.mean_x) @ found.x)
         if getattr(points_x, "ndim", 0) == 2:  # nothing is set before everything has worked
@@ -180,8 +181,8 @@ class View:
     def rows(self, index: np.ndarray) -> View:
         return View(self.kernel, take(self.points, index), self.basis)
 
-    def placed(self, w: Array) -> tuple[Any, Array]:
-        return placed(self.kernel.resolve(self.points, w), self.basis, self.points, w)
+    def coordinates(self, w: Array) -> tuple[Any, Array]:
+        return fit_space(self.kernel.resolve(self.points, w), self.basis, self.points, w)
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def held_out(views: tuple[View, View], w: Array, most: int) -> np.ndarray:
     order = np.random.default_rng(0).permutation(n)[: search_size(n)]
     folds = np.array_split(order, min(FOLDS, len(order)))
     part = take(w, order) / namespace(w).sum(take(w, order))
-    coordinates = [view.rows(order).placed(part)[1] for view in views]
+    coordinates = [view.rows(order).coordinates(part)[1] for view in views]
     place = np.empty(n, dtype=int)
     place[order] = np.arange(len(order))
     scale = max(float((part @ (psi**2)).sum()) for psi in coordinates)

@@ -12,12 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
-from meanmap.conditional.calculus import METHODS
-from meanmap.decoding.sampling import generator
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import column_order, reordered
-from meanmap.likelihood_free.learned import Learned
-from meanmap.likelihood_free.priors import Prior, inside, prior_of
+from meanmap.likelihood_free.posteriors import PosteriorModel
+from meanmap.likelihood_free.priors import Prior, in_box, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
 from meanmap.likelihood_free.simulation import (
     CALIBRATION,
@@ -31,6 +29,7 @@ from meanmap.likelihood_free.simulation import (
 )
 from meanmap.linalg import ConflictWarning
 from meanmap.persistence import LeftOut
+from meanmap.rules import bayes_method
 
 MARGIN, EDGE = 0.25, 0.001  # the box of a round: quantiles of the posterior, and more on each side
 INSIDE = 0.98  # of a posterior, that a round's box must hold to answer for it
@@ -99,8 +98,8 @@ class KernelABC(BaseEstimator):
     _simulations: Simulations
     _made_by: tuple[Any, ...]  # prior, summary and simulator of the simulations
     _complete: bool  # whether the last fit was
-    _learned: Learned
-    _regions: list[tuple[np.ndarray, np.ndarray | None, Learned]]  # box, observation, answer
+    _learned: PosteriorModel
+    _regions: list[tuple[np.ndarray, np.ndarray | None, PosteriorModel]]  # box, observation, answer
 
     def __init__(
         self,
@@ -222,7 +221,8 @@ class KernelABC(BaseEstimator):
                 self._made_by, self._complete = made_by, False
                 return
         prior = prior_of(self.prior)
-        seeds = Seeds(int(generator(self.random_state).integers(2**63)))
+        rng = checks.random_generator(self.random_state, "random_state")
+        seeds = Seeds(int(rng.integers(2**63)))
         d = prior.rows(0, 1, lambda i: seeds(DRAWS, 0, i)).shape[1]
         names = prior.names or tuple(f"θ{i + 1}" for i in range(d))
         self._simulations = Simulations(seeds, prior, d)
@@ -248,19 +248,21 @@ class KernelABC(BaseEstimator):
         theta, outputs, weights = done.theta, done.outputs, done.weights()
         low, high = (np.broadcast_to(end, (done.d,)) for end in done.prior.support)
         settings = ((low, high), self.kernel_x, self.kernel_y, self.regularization)
-        learned = Learned.of(theta, outputs, weights, *settings)
+        learned = PosteriorModel.of(theta, outputs, weights, *settings)
         regions = []
         for box, y in zip(done.boxes[1:], done.asked[1:], strict=True):
             assert box is not None
-            near = inside(theta, *box)
+            near = in_box(theta, *box)
             if near.sum() < FEWEST or not np.ptp(outputs[near], axis=0).any():
                 continue
             share = weights[near] / weights[near].sum()
-            regions.append((box, y, Learned.of(theta[near], outputs[near], share, *settings)))
+            regions.append(
+                (box, y, PosteriorModel.of(theta[near], outputs[near], share, *settings))
+            )
         # nothing is set before everything has worked
         self._learned, self._regions = learned, regions
         self._shape_of_output = done.shape
-        self._other: tuple[Any, str, Any, Learned] | None = None
+        self._other: tuple[Any, str, Any, PosteriorModel] | None = None
         self.model_, self.weights_ = learned.model, weights
         self._complete = True
 
@@ -297,7 +299,7 @@ class KernelABC(BaseEstimator):
         array([0.5])
         """
         check_is_fitted(self, "model_")
-        checks.option(method, "method", METHODS)
+        bayes_method(method)
         rows, single = self._observed(y)
         outside = self._warn_outside(rows, single)
         if prior is not None:
@@ -378,7 +380,7 @@ class KernelABC(BaseEstimator):
         checks.finite(array, "y")
         return array.reshape(-1, size), single
 
-    def _under(self, prior: Any, method: str, regularization: Any) -> Learned:
+    def _under(self, prior: Any, method: str, regularization: Any) -> PosteriorModel:
         """What another prior makes of the simulations; the last one is remembered."""
         given = prior if isinstance(prior, Embedding) else self._draws_of(prior)
         if isinstance(given, Embedding) and self._named:

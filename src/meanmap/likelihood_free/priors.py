@@ -72,10 +72,10 @@ class Prior:
             found = tried = 0
             while found < n:
                 if tried > TRIES * max(n, 100):
-                    raise ValueError(nowhere(f"of {tried:,} draws only {found} lie"))
+                    raise ValueError(empty_box_message(f"of {tried:,} draws only {found} lie"))
                 draws = self.sample(max(n, 100), rng)
                 tried += len(draws)
-                kept.append(draws[inside(draws, low, high)])
+                kept.append(draws[in_box(draws, low, high)])
                 found += len(kept[-1])
             return np.concatenate(kept)[:n]
 
@@ -83,7 +83,7 @@ class Prior:
 
     def mass(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> float:
         """The probability of a box."""
-        share = inside(self.sample(MASS, rng), low, high).mean()
+        share = in_box(self.sample(MASS, rng), low, high).mean()
         return max(float(share), 1 / MASS)
 
 
@@ -113,7 +113,7 @@ class Independent(Prior):
     def within(self, low: np.ndarray, high: np.ndarray) -> Prior:
         ends = [levels(p, a, b) for p, a, b in zip(self.parts, low, high, strict=True)]
         if not all(end > start for start, end in ends):
-            raise ValueError(nowhere("no draw lies"))
+            raise ValueError(empty_box_message("no draw lies"))
 
         def draw(n: int, rng: np.random.Generator) -> np.ndarray:
             columns = [
@@ -130,7 +130,7 @@ class Independent(Prior):
 
 
 @dataclass(frozen=True)
-class Sample(Prior):
+class SamplePrior(Prior):
     """A sample: each of its rows comes once before any comes again."""
 
     values: np.ndarray
@@ -140,16 +140,16 @@ class Sample(Prior):
         return len(self.values)
 
     def within(self, low: np.ndarray, high: np.ndarray) -> Prior:
-        kept = self.values[inside(self.values, low, high)]
+        kept = self.values[in_box(self.values, low, high)]
         if not len(kept):
-            raise ValueError(nowhere(f"of {len(self.values):,} draws none lies"))
+            raise ValueError(empty_box_message(f"of {len(self.values):,} draws none lies"))
         return sample_of(kept, self.names)
 
     def mass(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> float:
-        return float(inside(self.values, low, high).mean())
+        return float(in_box(self.values, low, high).mean())
 
 
-def inside(draws: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def in_box(draws: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Which draws lie in a box."""
     return np.asarray(((draws >= low) & (draws <= high)).all(axis=1))
 
@@ -160,7 +160,7 @@ def levels(part: Univariate, low: float, high: float) -> tuple[float, float]:
     return below, float(part.cdf(high))
 
 
-def nowhere(what: str) -> str:
+def empty_box_message(what: str) -> str:
     return (
         f"prior: {what} where the posterior is. Simulate more from the prior first, so that the "
         "posterior is less narrow, or give a narrower prior."
@@ -174,9 +174,9 @@ def prior_of(value: Any) -> Prior:
     if isinstance(value, LeftOut):
         value()
     if isinstance(value, Mapping):
-        return _columns(value)
+        return _independent_columns(value)
     if hasattr(value, "rvs"):  # a frozen distribution of scipy.stats
-        if known(value):
+        if has_quantiles(value):
             return Independent(Rvs(value), None, (value,))
         return Prior(Rvs(value), None)
     if hasattr(value, "to_numpy"):  # pandas, polars
@@ -193,7 +193,7 @@ def prior_of(value: Any) -> Prior:
     )
 
 
-def known(value: Any) -> bool:
+def has_quantiles(value: Any) -> bool:
     """Whether this is a distribution of one number with a distribution function and its inverse."""
     if not all(hasattr(value, name) for name in ("cdf", "ppf", "support")):
         return False
@@ -241,7 +241,7 @@ class Turns:
         return self.values[order[:n]]
 
 
-def _columns(parts: Mapping[Any, Any]) -> Prior:
+def _independent_columns(parts: Mapping[Any, Any]) -> Prior:
     """Independent parameters by name, one distribution each."""
     if not parts:
         raise ValueError("prior: the dict is empty; name at least one parameter.")
@@ -253,13 +253,13 @@ def _columns(parts: Mapping[Any, Any]) -> Prior:
             )
     draw = Beside({name: Rvs(part) for name, part in parts.items()})
     names = tuple(map(str, parts))
-    if all(known(part) for part in parts.values()):
+    if all(has_quantiles(part) for part in parts.values()):
         return Independent(draw, names, tuple(parts.values()))
     return Prior(draw, names)
 
 
-def sample_of(values: np.ndarray, names: tuple[str, ...] | None) -> Sample:
+def sample_of(values: np.ndarray, names: tuple[str, ...] | None) -> SamplePrior:
     """A sample to be drawn from."""
     # a copy: what its owner does with it later is not our prior
     values = checks.vectors(values[:, None] if values.ndim == 1 else values, "prior").copy()
-    return Sample(Turns(values), names, values)
+    return SamplePrior(Turns(values), names, values)

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from meanmap import decoding, plots
+from meanmap import checks, decoding, plots
 from meanmap.arrays import Array, float_like, in_kind, is_array, to_numpy
-from meanmap.decoding import quantiles, sampling
+from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding
 from meanmap.likelihood_free.shapes import Shape
 
@@ -133,7 +133,7 @@ class Posterior(Embedding):
         return in_kind(self._draws(n, rng), self._asked)
 
     def _draws(self, n: int, rng: Any) -> np.ndarray:
-        n, random = sampling.whole(n), sampling.generator(rng)
+        n, random = checks.whole(n), checks.random_generator(rng)
         found = [self._shape.sample(i, n, random) for i in range(len(self._shape))]
         return np.stack(found) if self.is_batch else found[0]
 

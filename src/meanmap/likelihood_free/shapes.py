@@ -68,7 +68,7 @@ def or_one(scale: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
+class ParameterScale:
     """Between the parameters and a scale without ends: log, logit, or as they are."""
 
     low: np.ndarray  # (d,), -inf where there is no end
@@ -111,7 +111,7 @@ class Residuals:
     outputs: np.ndarray  # (n, p)
     spread: np.ndarray  # (p,)
     weights: np.ndarray  # (n,)
-    scale: Scale
+    scale: ParameterScale
     ends: np.ndarray  # (2, d), the range of the prior's draws, which no draw leaves
     share: float = 1.0
 
@@ -194,11 +194,13 @@ class Regression:
     ) -> Regression:
         """From P(θ | output) in the form of kernel ridge regression."""
         whole = (theta == np.round(theta)).all(axis=0)
-        scale = Scale(np.where(whole, -np.inf, support[0]), np.where(whole, np.inf, support[1]))
+        scale = ParameterScale(
+            np.where(whole, -np.inf, support[0]), np.where(whole, np.inf, support[1])
+        )
         u = scale.forward(theta)
         centre, centre_u = weights @ theta, weights @ u
-        first = centred(u, centre_u)
-        means = mean(to_numpy(operator.leave_one_out(first)), centre_u, ENOUGH)
+        first = centre_parameters(u, centre_u)
+        means = mean_from_sums(to_numpy(operator.leave_one_out(first)), centre_u, ENOUGH)
         residuals = u - means
         size = np.abs(residuals)
         logs = np.log(np.maximum(size, TINY * or_one(np.median(size, axis=0))))
@@ -216,26 +218,26 @@ class Regression:
         d = len(self.centre)
         sums, on_scale, log_scales = np.split(to_numpy(self.answer(y)), [d, 2 * d + 1], axis=1)
         mass = on_scale[:, -1:]
-        means = mean(np.hstack([sums, mass]), self.centre, ENOUGH)
-        centres = mean(on_scale, self.centre_u, LEAST)
+        means = mean_from_sums(np.hstack([sums, mass]), self.centre, ENOUGH)
+        centres = mean_from_sums(on_scale, self.centre_u, LEAST)
         trust = np.clip(mass[:, 0] / ENOUGH, 0.0, 1.0)
         return Shape(self.residuals, y, self.within(means), centres, log_scales, trust)
 
     def mean_of(self, sums: np.ndarray) -> np.ndarray:
-        """The mean of an embedding, from its sums over `centred(θ, centre)`."""
-        return self.within(mean(sums, self.centre, ENOUGH))
+        """The mean of an embedding, from its sums over `centre_parameters(θ, centre)`."""
+        return self.within(mean_from_sums(sums, self.centre, ENOUGH))
 
     def within(self, means: np.ndarray) -> np.ndarray:
         return np.clip(means, *self.residuals.ends)
 
 
-def centred(theta: np.ndarray, centre: np.ndarray) -> np.ndarray:
+def centre_parameters(theta: np.ndarray, centre: np.ndarray) -> np.ndarray:
     """Parameters less the prior's mean, and a column of ones."""
     return np.column_stack([theta - centre, np.ones(len(theta))])
 
 
-def mean(sums: np.ndarray, centre: np.ndarray, least: float) -> np.ndarray:
-    """`Σvθ/Σv` of sums over `centred`; the prior's mean makes up for mass below the least."""
+def mean_from_sums(sums: np.ndarray, centre: np.ndarray, least: float) -> np.ndarray:
+    """`Σvθ/Σv` of sums over `centre_parameters`; below the least mass the prior's mean fills up."""
     return centre + sums[:, :-1] / np.maximum(sums[:, -1:], least)
 
 

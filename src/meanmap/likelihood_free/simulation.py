@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
-from meanmap.likelihood_free.priors import Prior, inside
+from meanmap.likelihood_free.priors import Prior, in_box
 from meanmap.progress import progress_bar
 
 BATCH = 1000  # simulations between two states that survive an error
@@ -80,9 +80,9 @@ class Runner:
             shape = output.shape if shape is None else shape
             if output.shape != shape:
                 raise ValueError(
-                    f"simulator: draw {first + i}, {_shown(theta[i])}, gave {_size(output.shape)}, "
-                    f"those before it {_size(shape)}. Use a summary that makes outputs of one "
-                    "length."
+                    f"simulator: draw {first + i}, {_draw_in_words(theta[i])}, gave "
+                    f"{_size(output.shape)}, those before it {_size(shape)}. Use a summary that "
+                    "makes outputs of one length."
                 )
             rows.append(output.ravel())
             kept.append(i)
@@ -192,7 +192,7 @@ class Simulations:
                     i = batch.first_lost() if batch.lost else 0
                     raise ValueError(
                         f"simulator: {lost} of {tried} draws failed; draw "
-                        f"{sum(self.drawn) + i}, {_shown(theta[i])}, {reason}. Fix the "
+                        f"{sum(self.drawn) + i}, {_draw_in_words(theta[i])}, {reason}. Fix the "
                         "simulator, or narrow the prior to where it works."
                     )
                 self._keep(batch, turn)
@@ -229,7 +229,7 @@ class Simulations:
                 if k not in self.masses:
                     rng = self.seeds.generator(MASSES, k)
                     self.masses[k] = self.prior.mass(low, high, rng)
-                here = inside(self.theta, low, high)
+                here = in_box(self.theta, low, high)
                 share += np.where(here, count / n / self.masses[k], 0.0)
         weights = 1 / share
         return weights / weights.sum()
@@ -268,7 +268,7 @@ def _numbers(values: Any) -> np.ndarray:
         ) from error
 
 
-def _shown(theta: np.ndarray) -> str:
+def _draw_in_words(theta: np.ndarray) -> str:
     return f"{theta.tolist()!r:.80}"
 
 

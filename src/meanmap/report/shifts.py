@@ -12,7 +12,6 @@ import numpy as np
 from meanmap import checks
 from meanmap.comparison import two_sample_test
 from meanmap.comparison.results import TestResult, probability, show_pvalue
-from meanmap.decoding.sampling import generator
 from meanmap.frames import listed
 from meanmap.progress import progress_bar
 from meanmap.report import findings, html, pictures
@@ -278,7 +277,7 @@ def shift_report(
     >>> report.kind, sorted(report.candidates)
     ('cannot tell', ['covariate shift', 'location-scale shift'])
     """
-    level, rng = probability(level, "level"), generator(rng)
+    level, rng = probability(level, "level"), checks.random_generator(rng)
     if max_samples is not None:
         checks.whole(max_samples, "max_samples", 2, "Use 2000, or None for all rows.")
     train, y, n = in_memory(train, y, ("train", "y"), max_samples, rng)

@@ -1,14 +1,33 @@
-"""Bases: frozen specifications of how a kernel is given coordinates.
+"""The protocol of bases: how a kernel is given coordinates.
 
-`basis.fit(kernel, points, weights)` returns `Coordinates`, the fitted feature map ψ, together with
-the coordinates of the points themselves, which every basis has at hand when it is fitted.
+| of a `Basis` | |
+|---|---|
+| `fit(kernel, points, weights)` | the fitted `Coordinates`, and those of the points, a row each |
+| `fit_moments(kernel, points, weights, values)` | the same with sums in place of the rows |
+| `known_rank` | the rank before it is fitted, 0 if it is not known |
+| `streams` | whether `fit_moments` reads points block by block and keeps no rows |
+| `tolerance` | the residual that it promises on the sample, infinite if it promises none |
+| `exact` | whether ψ(x)·ψ(x') is k(x, x') everywhere |
+
+| of `Coordinates` | |
+|---|---|
+| `rank`, `residual` | how many there are, and the error that was measured on the sample |
+| `transform(points)` | ψ of every point, a row each |
+| `mean`, `for_each_block`, `moments` | sums over ψ, for which there may be a faster way |
+| `projects` | whether ψ(x) is k(x, ·) projected on a subspace: what it misses bounds its error |
+| `nested` | whether the first coordinates alone are a coarser space |
+| `landmarks` | points P whose k(p, ·) span the space, and L with k(P, P) = LLᵀ; or None |
+
+A basis must have `fit`, and coordinates `rank`, `residual` and `transform`; the rest has defaults.
+Points have passed the kernel's gate and weights sum to one: nothing is checked again here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,6 +70,13 @@ class Coordinates:
     residual: float
     #: Whether ψ(x) is k(x, ·) projected on a subspace, so that what it misses bounds its error.
     projects: ClassVar[bool] = True
+    #: Whether the first coordinates alone are a coarser space.
+    nested: ClassVar[bool] = False
+
+    @property
+    def landmarks(self) -> tuple[Points, Array] | None:
+        """Points P whose k(p, ·) span the space, and L with k(P, P) = LLᵀ, lower triangular."""
+        return None
 
     def transform(self, points: Points) -> Array:
         """ψ of every point, a row each."""
@@ -62,7 +88,7 @@ class Coordinates:
         parts = [weights[..., block] @ self.transform(take(points, block)) for block in blocks]
         return sum(parts[1:], parts[0])
 
-    def _blocks(self, points: Points) -> list[slice]:
+    def blocks(self, points: Points) -> list[slice]:
         """Stretches of a sample, long enough that r × r sums cost little beside their products."""
         return list(spans(count(points), max(4 * TILE // max(self.rank, 1), self.rank)))
 
@@ -71,7 +97,7 @@ class Coordinates:
 
         Threads may share the stretches, and what `work` is handed is overwritten afterwards.
         """
-        blocks = self._blocks(points)
+        blocks = self.blocks(points)
 
         def share(thread: int, of: int) -> None:
             for block in blocks[thread::of]:
@@ -84,10 +110,10 @@ class Coordinates:
 
     def moments(self, points: Points, weights: Array, values: Array) -> tuple[Array, Array]:
         """`Σ wᵢ ψᵢ ψᵢᵀ` and `Σ wᵢ vᵢ ψᵢᵀ`, without keeping ψ of every point; weights ≥ 0."""
-        return summed(self.for_each_block, points, weights, values)
+        return weighted_moments(self.for_each_block, points, weights, values)
 
 
-def summed(
+def weighted_moments(
     for_each_block: Callable[[Points, Work], None],
     points: Points,
     weights: Array,
@@ -135,6 +161,21 @@ class Basis:
     (3, 20)
     """
 
+    #: Whether `fit_moments` reads the points block by block and keeps no rows.
+    streams: ClassVar[bool] = False
+    #: Whether ψ(x)·ψ(x') is k(x, x') everywhere.
+    exact: ClassVar[bool] = False
+
+    @property
+    def tolerance(self) -> float:
+        """The residual that it promises on the sample, infinite if it promises none."""
+        return 0.0 if self.exact else math.inf
+
+    @property
+    def known_rank(self) -> int:
+        """The rank before it is fitted, 0 if it is not known."""
+        return 0
+
     def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
         """The feature map fitted to a weighted sample, and the sample's coordinates."""
         raise TypeError(f"{type(self).__name__} is no basis; use spaces.PivotedCholesky().")
@@ -150,27 +191,7 @@ class Basis:
         fitted, coordinates = self.fit(kernel, points, weights)
 
         def rows(points: Points, work: Work) -> None:
-            for block in fitted._blocks(points):
+            for block in fitted.blocks(points):
                 work(0, block, coordinates[block])
 
-        return fitted, *summed(rows, points, weights, values)
-
-
-def generator(random_state: Any) -> np.random.Generator:
-    """A NumPy generator from a seed, a generator, scikit-learn's kind of state, or None."""
-    if isinstance(random_state, np.random.RandomState):
-        random_state = random_state.randint(2**31)
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"random_state must be a whole number ≥ 0, a NumPy generator or None; got "
-            f"{random_state!r:.60}."
-        ) from error
-
-
-def whole(value: Any, name: str, least: int, remedy: str) -> int:
-    """A whole number, at least `least`."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number ≥ {least}, got {value!r}. {remedy}")
-    return int(value)
+        return fitted, *weighted_moments(rows, points, weights, values)

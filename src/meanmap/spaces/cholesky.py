@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -46,7 +47,7 @@ from meanmap.arrays import (
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, Comparison
 from meanmap.linalg import symmetrized
-from meanmap.spaces.bases import Basis, Coordinates, Work, summed
+from meanmap.spaces.bases import Basis, Coordinates, Work, weighted_moments
 
 MAX_RANK = 2000
 CANDIDATES = 128, 256  # points among which a block of pivots is drawn, at first and at most
@@ -70,10 +71,15 @@ class Pivots(Coordinates):
     points: Points  # the pivots
     factor: Array  # L, lower triangular, with k(P, P) = LLᵀ
     residual: float
+    nested: ClassVar[bool] = True
 
     @property
     def rank(self) -> int:  # type: ignore[override]
         return int(self.factor.shape[0])
+
+    @property
+    def landmarks(self) -> tuple[Points, Array]:
+        return self.points, self.factor
 
     def transform(self, points: Points) -> Array:
         if count(points) * self.rank <= 8 * TILE:
@@ -99,7 +105,7 @@ class Pivots(Coordinates):
         solved = r if solved is None else solved
         if not isinstance(L, np.ndarray) or r == 0:
             return super().for_each_block(points, work)
-        blocks, compare = self._blocks(points), self.kernel.against(points)
+        blocks, compare = self.blocks(points), self.kernel.against(points)
 
         def share(thread: int, of: int) -> None:
             # fresh memory would cost more than what is computed in it
@@ -128,7 +134,7 @@ class Pivots(Coordinates):
         # the sums are taken, and then costs no more than the sums of a single block.
         k, L = self._must_solve, self.factor
         each = self.for_each_block if k == self.rank else partial(self.for_each_block, solved=k)
-        C, B = summed(each, points, weights, values)
+        C, B = weighted_moments(each, points, weights, values)
         if k < self.rank:
             later, first = slice(k, None), slice(0, k)
             B[:, later] = solve_triangular(L[later, later], B[:, later].T).T
@@ -204,6 +210,10 @@ class PivotedCholesky(Basis):
     tol: float = 1e-10
     max_rank: int | None = None
 
+    @property
+    def tolerance(self) -> float:
+        return self.tol
+
     def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
         checks.not_negative(self.tol, "tol", "It bounds the relative residual trace; try 1e-10.")
         n = count(points)
@@ -211,7 +221,7 @@ class PivotedCholesky(Basis):
         if not isinstance(cap, int | np.integer) or cap < 1:
             raise ValueError(f"max_rank must be a whole number ≥ 1 or None, got {self.max_rank!r}.")
         with one_blas_thread():
-            fitted, coordinates = pivoted(kernel, points, weights, self.tol, min(n, int(cap)))
+            fitted, coordinates = fit_pivots(kernel, points, weights, self.tol, min(n, int(cap)))
         left = fitted.residual
         if fitted.rank == cap < n and left > self.tol:
             warnings.warn(
@@ -232,7 +242,7 @@ def largest_square(apply: Callable[[np.ndarray], np.ndarray], size: int) -> floa
     return float(np.linalg.norm(v))
 
 
-def pivoted(
+def fit_pivots(
     kernel: Kernel,
     points: Points,
     weights: Array,
@@ -245,7 +255,7 @@ def pivoted(
     return Pivots(kernel, take(points, chosen), take(rows.T, chosen), residual), rows.T
 
 
-def spanned(kernel: Kernel, landmarks: Points) -> Pivots:
+def span_landmarks(kernel: Kernel, landmarks: Points) -> Pivots:
     """Coordinates on the span of given landmarks; what they miss of a sample is not known yet.
 
     Landmarks that the others already span, to rounding, are left out: the rank is decided by the
@@ -288,7 +298,7 @@ def factorize(
 
     while len(pivots) < max_rank and float(w @ residual) > tol * total:
         k = len(pivots)
-        candidates = draw(np.where(residual > floor, residual, 0.0), width, rng)
+        candidates = draw_by_residual(np.where(residual > floor, residual, 0.0), width, rng)
         if len(candidates) == 0:
             break
         # the residual kernel among the candidates, and the pivots among them
@@ -299,7 +309,7 @@ def factorize(
         order, L = choose_pivots(block, residual[candidates], floor, rng)
         new, L = candidates[order[: max_rank - k]], L[: max_rank - k, : max_rank - k]
         if k + len(new) > rows.shape[0]:
-            rows = enlarged(rows, k, k + len(new), max_rank)
+            rows = enlarge(rows, k, k + len(new), max_rank)
         left = float(w @ residual)
         there, L = take(points, new), asarray(L, like)
         rows, explained = extend(rows, k, new, there, compare, L, residual, w)
@@ -320,7 +330,7 @@ def factorize(
     return rows[: len(pivots)], pivots, float(w @ residual) / total if total > 0 else 0.0
 
 
-def enlarged(rows: Array, filled: int, size: int, limit: int) -> Array:
+def enlarge(rows: Array, filled: int, size: int, limit: int) -> Array:
     """Room for at least `size` rows, and for `limit` at most; the first `filled` are kept.
 
     NumPy's memory grows where it is (the system moves pages, not numbers), so that a large sample
@@ -334,7 +344,7 @@ def enlarged(rows: Array, filled: int, size: int, limit: int) -> Array:
     return assign(larger, slice(0, filled), rows[:filled])
 
 
-def draw(residual: np.ndarray, width: int, rng: np.random.Generator) -> np.ndarray:
+def draw_by_residual(residual: np.ndarray, width: int, rng: np.random.Generator) -> np.ndarray:
     """Points drawn in proportion to their residual, in the order of the draw, none twice."""
     cumulative = np.cumsum(residual)
     if cumulative[-1] <= 0:
@@ -424,4 +434,11 @@ def extend(
     return rows, explained.sum(axis=0)
 
 
-__all__ = ["ApproximationWarning", "PivotedCholesky", "Pivots", "factorize", "pivoted", "spanned"]
+__all__ = [
+    "ApproximationWarning",
+    "PivotedCholesky",
+    "Pivots",
+    "factorize",
+    "fit_pivots",
+    "span_landmarks",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from meanmap.arrays import Array, Points
 from meanmap.kernels import Kernel
@@ -38,6 +39,8 @@ class Explicit(Basis):
            [1., 0.],
            [0., 1.]])
     """
+
+    exact: ClassVar[bool] = True
 
     def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
         feature_map = kernel.feature_map(points)

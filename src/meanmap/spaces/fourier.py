@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from meanmap import checks
 from meanmap.arrays import (
     TILE,
     Array,
@@ -27,7 +28,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.kernels import Gaussian, Kernel, Laplace, Matern
-from meanmap.spaces.bases import Basis, Coordinates, generator, whole
+from meanmap.spaces.bases import Basis, Coordinates
 
 PAIRS_OF = 256  # points whose pairs tell the error
 
@@ -86,6 +87,11 @@ class RandomFourier(Basis):
 
     n: int
     random_state: Any = None
+    streams: ClassVar[bool] = True
+
+    @property
+    def known_rank(self) -> int:
+        return self.n
 
     def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
         fitted = self._drawn(kernel, points)
@@ -99,10 +105,10 @@ class RandomFourier(Basis):
 
     def _drawn(self, kernel: Kernel, points: Points) -> Waves:
         remedy = "It counts a cosine and a sine for each frequency; try 1000."
-        n = whole(self.n, "n", 2, remedy)
+        n = checks.whole(self.n, "n", 2, remedy)
         if n % 2:
             raise ValueError(f"n must be even, got {n}. {remedy}")
-        rng = generator(self.random_state)
+        rng = checks.random_generator(self.random_state, "random_state")
         freedom = spectral_freedom(kernel)  # refuses other kernels, before their points are read
         omega = frequencies(kernel, freedom, points.shape[1], n // 2, rng)
         fitted = Waves(asarray(omega, points), math.nan)

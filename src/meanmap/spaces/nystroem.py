@@ -29,8 +29,8 @@ from meanmap.arrays import (
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, same_value
 from meanmap.linalg import symmetrized
-from meanmap.spaces.bases import Basis, Coordinates, generator, whole
-from meanmap.spaces.cholesky import ROUNDING, Pivots, pivoted, spanned
+from meanmap.spaces.bases import Basis, Coordinates
+from meanmap.spaces.cholesky import ROUNDING, Pivots, fit_pivots, span_landmarks
 
 SAMPLINGS = ("uniform", "kmeans", "leverage", "rpcholesky")
 
@@ -73,35 +73,45 @@ class Nystroem(Basis):
     landmarks: Any = None
     random_state: Any = None
 
+    @property
+    def streams(self) -> bool:  # type: ignore[override]
+        return self.sampling != "rpcholesky" or self.landmarks is not None
+
+    @property
+    def known_rank(self) -> int:
+        if self.landmarks is None:
+            return self.n or 0
+        own = self.landmarks
+        return len(own) if isinstance(own, list) else count(own)
+
     def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
         with one_blas_thread():
-            if self.sampling == "rpcholesky" and self.landmarks is None:
-                m, rng = self._number(points), generator(self.random_state)
-                return pivoted(kernel, points, weights, ROUNDING, m, rng)
-            fitted = spanned(kernel, self._landmarks(kernel, points, weights))
+            if not self.streams:
+                return fit_pivots(kernel, points, weights, ROUNDING, *self._draw(points))
+            fitted = span_landmarks(kernel, self._landmarks(kernel, points, weights))
             coordinates = fitted.transform(points)
             kept = 0.0
-            for block in fitted._blocks(points):
+            for block in fitted.blocks(points):
                 psi = coordinates[block]
                 kept += float(weights[block] @ namespace(psi).sum(psi * psi, axis=1))
-            return _measured(fitted, kernel, points, weights, kept), coordinates
+            return _with_residual(fitted, kernel, points, weights, kept), coordinates
 
     def fit_moments(
         self, kernel: Kernel, points: Points, weights: Array, values: Array
     ) -> tuple[Coordinates, Array, Array]:
-        if self.sampling == "rpcholesky" and self.landmarks is None:
+        if not self.streams:
             return super().fit_moments(kernel, points, weights, values)
         with one_blas_thread():
-            fitted = spanned(kernel, self._landmarks(kernel, points, weights))
+            fitted = span_landmarks(kernel, self._landmarks(kernel, points, weights))
             C, B = fitted.moments(points, weights, values)
             kept = float(namespace(C).linalg.trace(C))
-            return _measured(fitted, kernel, points, weights, kept), C, B
+            return _with_residual(fitted, kernel, points, weights, kept), C, B
 
     def _landmarks(self, kernel: Kernel, points: Points, weights: Array) -> Points:
         checks.option(self.sampling, "sampling", SAMPLINGS)
         if self.landmarks is not None:
             return self._given(kernel, points)
-        m, rng = self._number(points), generator(self.random_state)
+        m, rng = self._draw(points)
         if self.sampling == "kmeans":
             return centres(kernel, points, weights, m, rng)
         chances = abs(to_numpy(weights).astype(np.float64))
@@ -118,19 +128,20 @@ class Nystroem(Basis):
             )
         return landmarks
 
-    def _number(self, points: Points) -> int:
+    def _draw(self, points: Points) -> tuple[int, np.random.Generator]:
+        """How many landmarks to draw, and what to draw them with."""
         if self.n is None:
             raise ValueError(
                 "Nystroem needs a number of landmarks, Nystroem(100), or the landmarks themselves, "
                 "Nystroem(landmarks=points)."
             )
-        m, there = whole(self.n, "n", 1, "It is the number of landmarks."), count(points)
+        m, there = checks.whole(self.n, "n", 1, "It is the number of landmarks."), count(points)
         if m > there:
             raise ValueError(
                 f"Nystroem: {m} landmarks were asked for, but the sample has {there} points. Ask "
                 f"for {there} at most, or use PivotedCholesky(), which finds the rank by itself."
             )
-        return m
+        return m, checks.random_generator(self.random_state, "random_state")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Nystroem):
@@ -150,14 +161,12 @@ class Nystroem(Basis):
 
     def __repr__(self) -> str:
         if self.landmarks is not None:
-            known = hasattr(self.landmarks, "shape") or isinstance(self.landmarks, tuple)
-            number = count(self.landmarks) if known else len(self.landmarks)
-            return f"Nystroem(landmarks=<{number} points>)"
+            return f"Nystroem(landmarks=<{self.known_rank} points>)"
         seed = "" if self.random_state is None else f", random_state={self.random_state!r}"
         return f"Nystroem({self.n!r}, sampling={self.sampling!r}{seed})"
 
 
-def _measured(
+def _with_residual(
     fitted: Pivots, kernel: Kernel, points: Points, weights: Array, kept: float
 ) -> Pivots:
     """The coordinates with their residual: what `Σ wᵢ ‖ψ(xᵢ)‖²` lacks of `Σ wᵢ k(xᵢ, xᵢ)`."""

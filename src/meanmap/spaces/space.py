@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, epsilon, float_like, namespace, take, to_numpy
-from meanmap.frames import seen_columns
+from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels.algebra import require_same_kernel
 from meanmap.spaces.bases import Basis, Coordinates
-from meanmap.spaces.cholesky import MAX_RANK, PivotedCholesky
+from meanmap.spaces.cholesky import MAX_RANK, ApproximationWarning, PivotedCholesky
 from meanmap.spaces.explicit import Explicit
 
 
@@ -71,32 +73,26 @@ class Space(TransformerMixin, BaseEstimator):
         else:
             keep, kept, kept_weights = None, points, weights
         kernel = kernel.resolve(kept, kept_weights)
-        placed = self._placed(kernel, kept, kept_weights)
+        basis = self._basis(kernel, kept)
+        fitted, coordinates = basis.fit(kernel, kept, kept_weights)
         if getattr(points, "ndim", 0) == 2:  # nothing is set before everything has worked
-            validate_data(self, X=X, reset=True, skip_check_array=True)
-        coordinates = self._keep(kernel, kept, *placed)
+            remember_columns(self, X)
+        self._keep(kernel, kept, basis, fitted)
         if keep is None or keep.all():
             return coordinates
         return self.map_.transform(points)
 
-    def place(self, kernel: Kernel, points: Points, weights: Array) -> Array:
-        """Fit to points that passed the gate, with a resolved kernel; return their coordinates."""
-        return self._keep(kernel, points, *self._placed(kernel, points, weights))
+    def fit_points(self, points: Points, weights: Array | None = None) -> Array:
+        """Fit to points that passed the gate of a resolved kernel; return their coordinates.
 
-    def place_moments(
-        self, kernel: Kernel, points: Points, weights: Array, values: Array
-    ) -> tuple[Array, Array]:
-        """As `place`, with the sample's moments `Σ wψψᵀ` and `Σ w v ψᵀ` for its coordinates."""
-        basis = self._basis(kernel, points)
-        fitted, C, B = basis.fit_moments(kernel, points, weights, values)
-        self._keep(kernel, points, basis, fitted, C)
-        return C, B
-
-    def _placed(
-        self, kernel: Kernel, points: Points, weights: Array
-    ) -> tuple[Basis, Coordinates, Array]:
-        basis = self._basis(kernel, points)
-        return basis, *basis.fit(kernel, points, weights)
+        None weighs all points alike. `fit_space` makes a space and does this.
+        """
+        basis = self._basis(self.kernel, points)
+        if weights is None:
+            weights = checks.weights(None, points, float_like(points))
+        fitted, coordinates = basis.fit(self.kernel, points, weights)
+        self._keep(self.kernel, points, basis, fitted)
+        return coordinates
 
     def _basis(self, kernel: Kernel, points: Points) -> Basis:
         basis = self.basis if self.basis is not None else choose_basis(kernel, points)
@@ -107,16 +103,13 @@ class Space(TransformerMixin, BaseEstimator):
             )
         return basis
 
-    def _keep(
-        self, kernel: Kernel, points: Points, basis: Basis, fitted: Coordinates, coordinates: Array
-    ) -> Array:
+    def _keep(self, kernel: Kernel, points: Points, basis: Basis, fitted: Coordinates) -> None:
         self.kernel_ = kernel
         self.basis_ = basis
         self.map_: Coordinates = fitted
         self.example_ = take(points, slice(0, 1))  # what a point looks like
         self.rank_ = fitted.rank
         self.residual_ = fitted.residual
-        return coordinates
 
     def transform(self, X: Any) -> Array:
         """ψ of every point, a row each."""
@@ -206,11 +199,26 @@ class Space(TransformerMixin, BaseEstimator):
             tiny, xp.ones_like(size), size / xp.where(tiny, xp.ones_like(size), diagonal)
         )
 
-    def __sklearn_is_fitted__(self) -> bool:
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it has coordinates."""
         return hasattr(self, "kernel_")
 
+    @property
+    def known_rank(self) -> int:
+        """The rank, 0 before it is fitted: a fitted space stands for a basis."""
+        return self.rank_ if self.is_fitted else 0
+
+    @property
+    def streams(self) -> bool:
+        """Whether coordinates are read block by block: those of a fitted space can be."""
+        return self.is_fitted
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.is_fitted
+
     def __repr__(self) -> str:
-        if not hasattr(self, "kernel_"):
+        if not self.is_fitted:
             return f"Space(kernel={self.kernel!r}, basis={self.basis!r})"
         return (
             f"Space({self.kernel_!r}, {self.basis_!r}: rank {self.rank_}, "
@@ -218,12 +226,53 @@ class Space(TransformerMixin, BaseEstimator):
         )
 
 
-def choose_basis(kernel: Kernel, points: Points) -> Basis:
-    """The kernel's own features where they are few, else pivoted Cholesky to tolerance."""
+def fit_space(
+    kernel: Kernel, basis: Basis | Space | None, points: Points, weights: Array | None = None
+) -> tuple[Space, Array]:
+    """A space fitted to points that passed the gate, and their coordinates in it.
+
+    The kernel is resolved. A fitted space in place of a basis is used as it is; None weighs all
+    points alike.
+    """
+    if isinstance(basis, Space) and basis.is_fitted:
+        require_same_kernel(basis.kernel_, kernel)
+        return basis, basis.coordinates(points)
+    space = Space(kernel, basis)
+    return space, space.fit_points(points, weights)
+
+
+def fit_space_quietly(
+    kernel: Kernel, basis: Basis | Space | None, points: Points, weights: Array | None = None
+) -> tuple[Space, Array]:
+    """As `fit_space`, where it was us who limited the rank: `residual_` says what is missing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximationWarning)
+        return fit_space(kernel, basis, points, weights)
+
+
+def fit_space_moments(
+    kernel: Kernel, basis: Basis | Space | None, points: Points, weights: Array, values: Array
+) -> tuple[Space, Array, Array]:
+    """As `fit_space`, with `Σ wψψᵀ` and `Σ w v ψᵀ` in place of ψ of every point."""
+    if isinstance(basis, Space) and basis.is_fitted:
+        require_same_kernel(basis.kernel_, kernel)
+        return basis, *basis.map_.moments(points, weights, values)
+    space = Space(kernel, basis)
+    used = space._basis(kernel, points)
+    fitted, C, B = used.fit_moments(kernel, points, weights, values)
+    space._keep(kernel, points, used, fitted)
+    return space, C, B
+
+
+def choose_basis(kernel: Kernel, points: Points, otherwise: Basis | None = None) -> Basis:
+    """The kernel's own features where they are few, else pivoted Cholesky to tolerance.
+
+    Or another basis, `otherwise`.
+    """
     features = kernel.feature_map(points)
     if features is not None and features.rank <= min(max(count(points), 64), MAX_RANK):
         return Explicit()
-    return PivotedCholesky()
+    return PivotedCholesky() if otherwise is None else otherwise
 
 
-__all__ = ["Space", "choose_basis"]
+__all__ = ["Space", "choose_basis", "fit_space", "fit_space_moments", "fit_space_quietly"]

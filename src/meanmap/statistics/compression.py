@@ -166,14 +166,14 @@ def compress(
     sample = on_host(checked)
     size = count(sample)
     w = to_numpy(checks.sample_weights(weights, sample, np.empty(0), "weights"))
-    m = max(1, round(size**0.5)) if n is None else sampling.whole(n)
+    m = max(1, round(size**0.5)) if n is None else checks.whole(n)
     if m > size:
         raise ValueError(
             f"n must be at most the number of points, {size}; got {m}. A compression takes some of "
             "the points; embed(points).sample(n) draws any number."
         )
     kernel = kernel.resolve(sample, w)
-    random = sampling.generator(rng)
+    random = checks.random_generator(rng)
     with one_blas_thread():
         if method == "thinning":
             index = decoding.thinned(kernel, sample, w, m, random)

@@ -10,6 +10,7 @@ from meanmap.arrays import TILE, Points, concatenate, count, in_kind, spans
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 from meanmap.statistics.centring import center_kernel
 from meanmap.statistics.gates import pair_samples, read_paired_samples
 
@@ -102,10 +103,7 @@ def shared_space(kernel: Kernel, samples: tuple[Points, Points], basis: Any) -> 
     """One space for two samples."""
     if isinstance(basis, Space) and hasattr(basis, "kernel_"):
         return basis
-    points = concatenate(list(samples))
-    space = Space(kernel, basis)
-    space.place(kernel, points, np.full(count(points), 1 / count(points)))
-    return space
+    return fit_space(kernel, basis, concatenate(list(samples)))[0]
 
 
 def hscic(
@@ -163,8 +161,8 @@ def hscic(
     model = ConditionalEmbedding(kz, joint, regularization, (bases[2], None), centered=False)
     model.fit(Z, (X, Y))
     w = np.full(count(X), 1 / count(X))
-    phi_x = Space(kx, bases[0]).place(kx, X, w)
-    phi_y = Space(ky, bases[1]).place(ky, Y, w)
+    _, phi_x = fit_space(kx, bases[0], X, w)
+    _, phi_y = fit_space(ky, bases[1], Y, w)
     points, single = (Z, False) if at is None else kz.rows(at, Z, "at")
     values = covariance_norms(np.asarray(model.weights(points)), phi_x, phi_y)
     if at is None:

@@ -9,9 +9,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, take, to_numpy
-from meanmap.conditional.pairs import placed
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis, Space
+from meanmap.spaces.space import fit_space
 from meanmap.statistics import moments
 from meanmap.statistics.centring import Centred
 from meanmap.statistics.gates import read_paired_samples, require_points
@@ -189,8 +189,7 @@ def coordinates(
     kernel: Kernel, points: Points, basis: OneBasis, centred: bool = True
 ) -> np.ndarray:
     """The sample in coordinates, its mean taken off."""
-    n = count(points)
-    _, psi = placed(kernel, basis, points, np.full(n, 1 / n))
+    _, psi = fit_space(kernel, basis, points)
     return psi - psi.mean(axis=0) if centred else psi
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, epsilon, float_like, spans, take
-from meanmap.conditional.pairs import placed
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces import Basis, Space
+from meanmap.spaces.space import fit_space
 from meanmap.statistics import moments
 from meanmap.statistics.centring import near_origin
 from meanmap.statistics.gates import read_two_samples, require_points
@@ -124,7 +124,7 @@ def _of_chunks(X: Any, Y: Any, kernel: Any, estimator: str, basis: Any, least: i
 def _coordinate_sums(kernel: Kernel, X: Points, Y: Points, basis: Basis | Space) -> Five:
     n = count(X)
     pooled = concatenate([X, Y])
-    _, psi = placed(kernel, basis, pooled, np.full(count(pooled), 1 / count(pooled)))
+    _, psi = fit_space(kernel, basis, pooled)
     psi = psi - psi.mean(axis=0)
     a, b = psi[:n].sum(axis=0), psi[n:].sum(axis=0)
     return a @ a, b @ b, a @ b, float(np.sum(psi[:n] ** 2)), float(np.sum(psi[n:] ** 2))

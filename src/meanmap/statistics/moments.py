@@ -9,9 +9,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, spans, take, to_numpy
-from meanmap.conditional.pairs import placed
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces import PivotedCholesky, Space
+from meanmap.spaces.space import fit_space
 from meanmap.statistics.centring import center_kernel
 from meanmap.statistics.tiles import ROUNDINGS, on_host
 from meanmap.streams.chunks import SAMPLE, Chunks, is_chunked
@@ -166,7 +166,7 @@ def fit_coordinates(kernel: Kernel, basis: Any, points: Points) -> Space:
     """Coordinates fitted to a sample, or those that were given, of the same kernel."""
     if basis is None:  # distances are the same, and the tolerance is not spent on what is constant
         kernel, basis = center_kernel(kernel, points), PivotedCholesky(1e-6, max_rank=RANK)
-    return placed(kernel, basis, points, np.full(count(points), 1 / count(points)))[0]
+    return fit_space(kernel, basis, points)[0]
 
 
 def kernel_of_space(kernel: Any, basis: Any) -> Any:

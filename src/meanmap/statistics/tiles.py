@@ -38,7 +38,8 @@ from meanmap.arrays import (
 )
 from meanmap.kernels import Gaussian, Kernel, Laplace
 from meanmap.progress import progress_bar
-from meanmap.spaces import Basis, Space
+from meanmap.spaces import Basis
+from meanmap.spaces.space import fit_space
 
 MOST_SQUARINGS = 10
 ROUNDINGS = 64  # epsilons of a kernel's mean size that an element of its Gram matrix may be off by
@@ -400,9 +401,8 @@ def gram_moments(
     kernel: Kernel, points: Points, a: np.ndarray, basis: Basis | None = None
 ) -> GramMoments:
     """One pass over a Gram matrix, exact or in coordinates, for weights `a` of total 0."""
-    n = count(points)
     if basis is not None:
-        psi = Space(kernel, basis).place(kernel, points, np.full(n, 1 / n))
+        _, psi = fit_space(kernel, basis, points)
         psi, rounding = about_mean(psi)
         squares, mean = float(np.sum((psi.T @ psi) ** 2)), a @ psi
         rows, diagonal = psi @ psi.sum(axis=0), np.sum(psi * psi, axis=1)

@@ -24,11 +24,13 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.embeddings import Embedding, embedding_of, same_kernel
+from meanmap.embeddings import Embedding, embedding_of
 from meanmap.kernels import Kernel, TensorProduct, as_kernel
+from meanmap.kernels.algebra import require_same_kernel
 from meanmap.persistence import fingerprint, load, save
 from meanmap.progress import progress_bar
 from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 from meanmap.streams.chunks import Chunks, is_chunked
 from meanmap.streams.sums import BLOCK, Frame, raw_total, require_same_space
 
@@ -327,13 +329,11 @@ class RunningEmbedding(BaseEstimator):
         for k, basis, part in zip(kernels, bases, parts, strict=True):
             if isinstance(basis, Space):
                 check_is_fitted(basis)
-                same_kernel(basis.kernel_, k)
+                require_same_kernel(basis.kernel_, k)
                 k.check(part, "X", basis.example_, "the given space")
                 spaces.append(basis)
-                continue
-            space = Space(k, basis)
-            space.place(k, part, w)
-            spaces.append(space)
+            else:
+                spaces.append(fit_space(k, basis, part, w)[0])
         return tuple(spaces)
 
     def _frame_points(self) -> Points:

@@ -35,7 +35,6 @@ from meanmap.embeddings import numeric
 from meanmap.kernels import Kernel, as_target
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Space
-from meanmap.spaces.cholesky import Pivots
 
 BLOCK = 1 << 13  # rows whose coordinates are in memory at a time
 RESERVOIR = 2000  # rows that a stream keeps
@@ -111,8 +110,8 @@ class Frame:
     def of(cls, space: Space, points: Points) -> Frame:
         """The pivots of a space; for other coordinates, as many of the points as it takes."""
         fitted = space.map_
-        if isinstance(fitted, Pivots):
-            return cls(fitted.points, fitted.factor)
+        if fitted.landmarks is not None:
+            return cls(*fitted.landmarks)
         return cls._spanning(points, space.coordinates(points))
 
     @classmethod

@@ -22,7 +22,7 @@ from meanmap.experiments.fields import Bins, Densities, Field, Tabulated, Templa
 from meanmap.experiments.mixtures import MixtureBP
 from meanmap.experiments.propagation import DiscreteBP, ParticleBP
 from meanmap.graphical import BeliefPropagation
-from meanmap.graphical.known import Known
+from meanmap.graphical.known import FieldEvidence
 from meanmap.kernels import Linear
 from meanmap.linalg import ConflictWarning
 
@@ -245,7 +245,7 @@ class Lesson:
             return self._looks[picture]
         evidence, potentials = self.evidence(picture), self.model.potentials_
         began = time.perf_counter()
-        known = Known.of(potentials, evidence, 1.0)
+        known = FieldEvidence.of(potentials, evidence, 1.0)
         places = np.linspace(self.fine.edges[0], self.fine.edges[-1], CELLS)
         logs = np.empty((self.rows * self.columns, CELLS))
         for kind, (to, beta, _) in known.messages.items():

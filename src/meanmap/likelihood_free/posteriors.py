@@ -17,8 +17,9 @@ from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.kernels.bandwidths import median_distance
 from meanmap.likelihood_free.records import Posterior
-from meanmap.likelihood_free.shapes import Regression, centred, columns_spread, or_one
+from meanmap.likelihood_free.shapes import Regression, centre_parameters, columns_spread, or_one
 from meanmap.linalg import ConflictWarning
+from meanmap.rules import bayes_method
 from meanmap.spaces import ApproximationWarning, Nystroem, PivotedCholesky
 
 FACTORS = (0.25, 0.5, 1.0, 2.0)  # multiples of the median distance that a kernel on outputs tries
@@ -29,7 +30,7 @@ TOLERANCE = 1e-7  # of the kernel's trace: far below the noise of a thousand sim
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class PosteriorModel:
     """P(θ | output), from weighted simulations, under the prior that the weights stand for."""
 
     model: ConditionalEmbedding
@@ -48,7 +49,7 @@ class Learned:
         kernel_x: Any,
         kernel_y: Any,
         regularization: float | str,
-    ) -> Learned:
+    ) -> PosteriorModel:
         """The conditional embedding of eq. 19 (Fukumizu, Song and Gretton 2013)."""
         if not (columns_spread(outputs) > 0).any():
             raise ValueError(
@@ -60,7 +61,7 @@ class Learned:
         on_theta = standard_kernel(theta, weights, 1.0) if standard else as_kernel(kernel_x, theta)
         with quiet():
             if kernel_y is None:
-                on_outputs = chosen_kernel(outputs, theta, weights, on_theta, coarse)
+                on_outputs = choose_kernel(outputs, theta, weights, on_theta, coarse)
             else:
                 on_outputs = as_kernel(kernel_y, outputs)
             basis: Any = coarse
@@ -92,7 +93,7 @@ class Learned:
         # Bayes' rule has a mean of its own, and something to say where prior and y conflict
         answer = self.operator.given(given)
         centre = self.regression.centre
-        sums = np.atleast_2d(answer.expect(lambda theta: centred(theta, centre)))
+        sums = np.atleast_2d(answer.expect(lambda theta: centre_parameters(theta, centre)))
         means = self.regression.mean_of(sums)
         return Posterior.of(answer, names, replace(shape, means=means))
 
@@ -107,7 +108,7 @@ class Learned:
             found.append(weights @ ((points < truth) + 0.5 * (points == truth)))
         return np.clip(np.stack(found), 0.0, 1.0)
 
-    def under(self, prior: Any, method: str, regularization: Any) -> Learned:
+    def under(self, prior: Any, method: str, regularization: Any) -> PosteriorModel:
         """The same simulations under another prior, an embedding or draws: kernel Bayes' rule."""
         theta, outputs = self.theta, self.regression.residuals.outputs
         weights = self.model.weights_
@@ -127,7 +128,8 @@ class Learned:
             operator = forward.posterior(embedded, method, regularization)
             # positive weights that make the simulations those of the other prior
             ridge = operator
-            if method not in ("nonnegative", "importance"):
+            rule = bayes_method(method)
+            if not (rule.positive and rule.adaptive):
                 ridge = forward.posterior(embedded)
             ends = np.stack([draws.min(axis=0), draws.max(axis=0)])
             regression = Regression.of(ridge, theta, outputs, ridge.scale, self.support, ends)
@@ -141,7 +143,7 @@ def standard_kernel(points: np.ndarray, weights: np.ndarray | None, factor: floa
     return Gaussian(tuple(float(s) for s in scale * spread))
 
 
-def chosen_kernel(
+def choose_kernel(
     outputs: np.ndarray, theta: np.ndarray, weights: np.ndarray, on_theta: Kernel, basis: Any
 ) -> Kernel:
     """The kernel on outputs with the least leave-one-out error of the parameters' embedding."""

@@ -10,7 +10,6 @@ import numpy as np
 from meanmap import checks, plots
 from meanmap.arrays import (
     Array,
-    Points,
     asarray,
     count,
     epsilon,
@@ -19,7 +18,7 @@ from meanmap.arrays import (
     namespace,
     to_numpy,
 )
-from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional import ConditionalEmbedding
 from meanmap.spaces import Space
 
 
@@ -45,7 +44,7 @@ class OperatorSpectrum:
         """The eigenfunctions at rows of points, one a column, of mean square one on the sample."""
         points = self._space.kernel_.check(x, "x", self._space.example_)
         psi = self._space.coordinates(points)
-        return like(to_numpy(psi) @ self._vectors, psi)
+        return as_complex(to_numpy(psi) @ self._vectors, psi)
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the eigenvalues in the unit circle."""
@@ -57,12 +56,36 @@ class OperatorSpectrum:
 
 
 def operator_spectrum(
-    operator: ConditionalOperator, sample: Points, n: int | None, lag: float
+    model: ConditionalEmbedding, n: int | None = None, lag: float = 1.0
 ) -> OperatorSpectrum:
-    """The spectrum of `f ↦ E[f(Y)|·]` on functions of the source's space, from an r × r matrix.
+    """Eigenfunctions and timescales of a process, from pairs of states (x_t, x_{t + lag}).
 
-    With f(y) = c·ψ(y), E[f(Y)|x] = c·A ψ(x) and A ψ(x) = E[ψ(Y)|x]: an eigenfunction has Aᵀc = λc.
+    The model is P(x_{t + lag} | x_t), fitted. With f(y) = c·ψ(y), E[f(Y)|x] = c·A ψ(x) and
+    A ψ(x) = E[ψ(Y)|x]: an eigenfunction has Aᵀc = λc, one r × r eigenproblem.
+
+    Parameters
+    ----------
+    model : ConditionalEmbedding
+        With Y in the space of X.
+    n : int or None
+        How many eigenvalues, the largest ones; None is all of them.
+    lag : float
+        The time between x and y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import ConditionalEmbedding
+    >>> from meanmap.dynamics import operator_spectrum
+    >>> rng, x = np.random.default_rng(0), [0.0]
+    >>> for _ in range(3000):
+    ...     x.append(0.8 * x[-1] + 0.6 * rng.normal())
+    >>> x = np.array(x)[:, None]
+    >>> model = ConditionalEmbedding(regularization=1e-5).fit(x[:-1], x[1:])
+    >>> operator_spectrum(model, 3).eigenvalues.round(1)  # the truth is 1, 0.8, 0.64
+    array([1. , 0.8, 0.6])
     """
+    operator, sample = model.fitted_operator(), model.sides()[0].points
     if n is not None:
         n = checks.whole(n, "n", 1, "It counts eigenvalues; None gives all of them.")
     lag = checks.positive(lag, "lag", "It is the time between x and y.")
@@ -83,10 +106,12 @@ def operator_spectrum(
     with np.errstate(divide="ignore"):
         timescales = np.where(magnitude < 1, -lag / np.log(np.minimum(magnitude, 1.0)), np.inf)
     numbers = float_like(space.example_)
-    return OperatorSpectrum(like(values, numbers), like(timescales, numbers), space, vectors)
+    return OperatorSpectrum(
+        as_complex(values, numbers), as_complex(timescales, numbers), space, vectors
+    )
 
 
-def like(values: np.ndarray, numbers: Array) -> Array:
+def as_complex(values: np.ndarray, numbers: Array) -> Array:
     """Values that may be complex, in the kind and precision of an array of real numbers."""
     if isinstance(numbers, np.ndarray) or values.dtype.kind != "c":
         return in_kind(values, numbers)
