@@ -114,8 +114,8 @@ class Outcome:
 class NullMethod:
     """One way to find the null distribution of a test: a row of the test's table of nulls."""
 
-    #: From the checked data of the test and its settings.
-    find: Callable[[Any, Settings], Outcome]
+    #: From what the test was asked for, checked, to the statistic and its null.
+    find: Callable[..., Any]
     #: The estimate whose null it is, whichever was asked for; None where it is for any.
     estimator: str | None = None
     #: The settings that it heeds, of those that not every null does.

@@ -18,7 +18,6 @@ from meanmap.statistics.tiles import Buffers, ThreadSums, for_each_tile
 
 TOGETHER = 1 << 25  # multipliers zᵢ that are held at once
 PRODUCTS = 1 << 12  # up to so many products aᵢ ⊗ bᵢ their r × r moments are held
-MULTIPLIERS = {"gamma": "normal", "simulation": "normal", "wild": "signs"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,9 +134,21 @@ class Hadamard:
         return sums.total()[0]
 
     def null(self, kind: str, how_many: int, rng: np.random.Generator, scale: float = 1.0) -> Null:
-        """The distribution of `scale` zᵀMz: a gamma one of the same moments, or draws."""
-        if kind == "gamma":
-            return GammaNull("gamma", scale * self.trace, 2 * scale**2 * self.squares)
-        values = scale * self.draws(how_many, MULTIPLIERS[kind], rng)
-        name = "wild bootstrap" if kind == "wild" else "simulated"
-        return Draws(name, values, scale * self.trace)
+        """The distribution of `scale` zᵀMz, by a name of `FORM_NULLS`."""
+        return FORM_NULLS[kind](self, how_many, rng, scale)
+
+    def gamma(self, how_many: int, rng: np.random.Generator, scale: float) -> Null:
+        """A gamma distribution of the moments that normal z give."""
+        return GammaNull("gamma", scale * self.trace, 2 * scale**2 * self.squares)
+
+    def signs(self, how_many: int, rng: np.random.Generator, scale: float) -> Null:
+        """Draws with random signs."""
+        values = scale * self.draws(how_many, "signs", rng)
+        return Draws("wild bootstrap", values, scale * self.trace)
+
+    def normals(self, how_many: int, rng: np.random.Generator, scale: float) -> Null:
+        """Draws with normal numbers."""
+        return Draws("simulated", scale * self.draws(how_many, "normal", rng), scale * self.trace)
+
+
+FORM_NULLS = {"wild": Hadamard.signs, "gamma": Hadamard.gamma, "simulation": Hadamard.normals}
