@@ -52,7 +52,7 @@ class Pilot:
         if smoothing and resampling != "bootstrap":
             raise ValueError('smoothing goes with resampling="bootstrap"; parts have no ties.')
         held = tuple(_indexable(sample, i) for i, sample in enumerate(samples))
-        groups = _groups(test, len(held), paired)
+        groups = _row_groups(test, len(held), paired)
         rows = []
         for group in groups:
             lengths = {len(held[i]) for i in group}
@@ -90,13 +90,13 @@ class Pilot:
         for group, rows, size in zip(self.groups, self.rows, self.sizes(n), strict=True):
             chosen = rng.choice(rows, size, replace=self.replace)
             for i in group:
-                out[i] = _chosen(self.samples[i], chosen)
+                out[i] = _take_rows(self.samples[i], chosen)
                 if self.smoothing:
-                    out[i] = _jittered(out[i], self.samples[i], self.smoothing, rng)
+                    out[i] = _add_jitter(out[i], self.samples[i], self.smoothing, rng)
         return out
 
 
-def _groups(test: Any, count: int, paired: Any) -> tuple[tuple[int, ...], ...]:
+def _row_groups(test: Any, count: int, paired: Any) -> tuple[tuple[int, ...], ...]:
     if paired is None:
         inner = test
         while isinstance(inner, partial):
@@ -136,13 +136,13 @@ def _indexable(sample: Any, i: int) -> Any:
     )
 
 
-def _chosen(sample: Any, rows: np.ndarray) -> Any:
+def _take_rows(sample: Any, rows: np.ndarray) -> Any:
     if isinstance(sample, list):
         return [sample[i] for i in rows]
     return sample.iloc[rows] if hasattr(sample, "iloc") else take(sample, rows)
 
 
-def _jittered(drawn: Any, sample: Any, smoothing: float, rng: np.random.Generator) -> Any:
+def _add_jitter(drawn: Any, sample: Any, smoothing: float, rng: np.random.Generator) -> Any:
     """Rows drawn with noise, moved towards the mean so that the variance stays what it was."""
     if not is_array(sample) or sample.ndim != 2 or to_numpy(sample).dtype.kind not in "fiu":
         raise TypeError("smoothing goes with rows of numbers; leave it out for other points.")

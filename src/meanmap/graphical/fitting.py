@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, asarray, float_like, take, to_numpy
+from meanmap.arrays import Array, Points, asarray, float_like, in_one_precision, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.fitting import FittedConditional, fit_pairs
-from meanmap.conditional.pairs import Pairs, alike
+from meanmap.conditional.pairs import Pairs
 from meanmap.graphical.latent import hidden_node
 from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.messages import Network, Node
@@ -151,7 +151,7 @@ def fit_edge(
     weights: np.ndarray,
 ) -> FittedConditional:
     """P(t | s) between two spaces, from paired points that were checked (those of s first)."""
-    x, y = alike(*points)
+    x, y = in_one_precision(*points)
     if not weights.all():  # rows of weight zero are left out
         x, y = (take(part, weights > 0) for part in (x, y))
     w = asarray(weights[weights > 0] / weights.sum(), float_like(x))
