@@ -14,12 +14,14 @@ import numpy as np
 
 from meanmap.arrays import (
     Array,
+    asarray,
     device,
     eigh,
     epsilon,
     namespace,
     one_blas_thread,
     solve_triangular,
+    to_numpy,
     warn,
 )
 
@@ -157,6 +159,15 @@ def with_constant(H: Array, mu: Array) -> Array:
     g = (H @ mu)[:, None]
     corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
     return xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])
+
+
+def column_signs(scores: Array) -> Array:
+    """1 or -1 a column, such that times it the largest entry is positive and answers repeat."""
+    table = to_numpy(scores)
+    if not table.size:
+        return asarray(np.ones(table.shape[1]), scores)
+    largest = table[np.abs(table).argmax(axis=0), np.arange(table.shape[1])]
+    return asarray(np.where(largest < 0, -1.0, 1.0), scores)
 
 
 # --- columns in their units -----------------------------------------------------------------------

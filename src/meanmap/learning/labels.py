@@ -30,19 +30,19 @@ def label_features(structure: Any, k: int) -> np.ndarray:
         return np.eye(k)
     if isinstance(structure, str):
         checks.option(structure, "label_kernel", STRUCTURES)
-        return _named(structure, k)
+        return _structure_features(structure, k)
     if hasattr(structure, "adj"):
         return _from_graph(structure, k)
     if isinstance(structure, Kernel):
         points = np.arange(k, dtype=float)[:, None] if structure.on_vectors else np.arange(k)
         points = structure.check(points, "the labels")
-        return _root(to_numpy(structure.resolve(points)(points)), k)
+        return _label_root(to_numpy(structure.resolve(points)(points)), k)
     if is_array(structure) or isinstance(structure, list):
-        return _root(to_numpy(read_matrices([structure], "label_kernel"))[0], k)
+        return _label_root(to_numpy(read_matrices([structure], "label_kernel"))[0], k)
     raise TypeError(f"label_kernel: got {structure!r:.60}. {_REMEDY}")
 
 
-def _root(matrix: np.ndarray, k: int) -> np.ndarray:
+def _label_root(matrix: np.ndarray, k: int) -> np.ndarray:
     """The root of a symmetric positive semi-definite matrix of k rows."""
     A = np.asarray(matrix, dtype=np.float64)
     if A.shape != (k, k):
@@ -63,7 +63,7 @@ def _root(matrix: np.ndarray, k: int) -> np.ndarray:
     return symmetrized((V * np.sqrt(np.maximum(s, 0.0))) @ V.T)
 
 
-def _named(structure: str, k: int) -> np.ndarray:
+def _structure_features(structure: str, k: int) -> np.ndarray:
     weights = np.zeros((k, k))
     at = np.arange(k - 1)
     weights[at, at + 1] = weights[at + 1, at] = 1.0
