@@ -34,7 +34,7 @@ from meanmap.density.programme import (
     by_cvxpy,
     reach,
     solve_constrained,
-    warn,
+    warn_if_unsolved,
 )
 from meanmap.kernels import Delta, Gaussian, Laplace
 
@@ -177,10 +177,10 @@ def test_a_wide_constraint_is_not_active() -> None:
 
 def test_a_solver_that_does_not_finish_says_so() -> None:
     with pytest.warns(ConvergenceWarning, match="did not converge: Newton's decrement is 1e-02"):
-        warn(MixtureSolution(np.ones(1), 1.0, None, "Newton's decrement is 1e-02"))
+        warn_if_unsolved(MixtureSolution(np.ones(1), 1.0, None, "Newton's decrement is 1e-02"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn(MixtureSolution(np.ones(1), 1.0))
+        warn_if_unsolved(MixtureSolution(np.ones(1), 1.0))
 
 
 # --- the estimator --------------------------------------------------------------------------------
