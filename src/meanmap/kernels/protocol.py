@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from inspect import signature
 from typing import Any, Self
 
@@ -164,7 +163,7 @@ class Kernel(BaseEstimator):
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
         """A copy with every parameter a valid number, chosen on the points where asked to."""
-        return copy(self)
+        return self.replace()
 
     # --- what some kernels can do -------------------------------------------------------------
 
@@ -239,9 +238,8 @@ class Kernel(BaseEstimator):
 
     def replace(self, **parameters: Any) -> Self:
         """A copy with other values of some parameters."""
-        kernel = copy(self)
-        for name, value in parameters.items():
-            setattr(kernel, name, value)
+        kernel = object.__new__(type(self))  # a third of the time of `copy`
+        kernel.__dict__.update(self.__dict__, **parameters)
         return kernel
 
     def require_numbers(self) -> None:
