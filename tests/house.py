@@ -150,7 +150,11 @@ def private() -> Iterator[str]:
         for node in ast.walk(module.tree):
             if not isinstance(node, ast.Attribute) or not node.attr.startswith("_"):
                 continue
-            if node.attr.startswith("__") or node.attr in module.own_names | {"_asdict", "_fields", "_replace"}:
+            if node.attr.startswith("__") or node.attr in module.own_names | {
+                "_asdict",
+                "_fields",
+                "_replace",
+            }:
                 continue
             owner = node.value
             if isinstance(owner, ast.Name) and owner.id in ("self", "cls", "sys"):

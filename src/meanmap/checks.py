@@ -148,7 +148,8 @@ def _place(cell: Sequence[Any], shape: tuple[int, ...], columns: Sequence[Any] |
     return f"{row}, column {column if columns is None else columns[column]!r}"
 
 
-def _not_empty(array: Array, name: str) -> None:
+def refuse_empty(array: Array, name: str) -> None:
+    """Refuse points of which there are none."""
     if array.shape[0] == 0:
         raise ValueError(
             f"Found array with 0 sample(s) (shape={tuple(array.shape)}) while a minimum of 1 is "
@@ -156,7 +157,7 @@ def _not_empty(array: Array, name: str) -> None:
         )
 
 
-def _has_columns(array: Array, name: str) -> None:
+def _refuse_no_columns(array: Array, name: str) -> None:
     if array.ndim > 1 and array.shape[1] == 0:
         raise ValueError(
             f"Found array with 0 feature(s) (shape={tuple(array.shape)}) while a minimum of 1 is "
@@ -172,7 +173,7 @@ def any_points(value: Any, name: str = "points") -> Array:
             f"{name}: expected an array of points, got scalar array instead. Reshape your data: "
             f"np.reshape({name}, (1, 1)) for one point with one coordinate."
         )
-    _not_empty(array, name)
+    refuse_empty(array, name)
     return array
 
 
@@ -197,8 +198,8 @@ def vectors(value: Any, name: str = "points") -> Array:
             f"Flatten each point with {name}.reshape(len({name}), -1); rotations and permutations "
             "go with kernels.Trace()."
         )
-    _not_empty(array, name)
-    _has_columns(array, name)
+    refuse_empty(array, name)
+    _refuse_no_columns(array, name)
     return array
 
 
@@ -209,10 +210,10 @@ def labels(value: Any, name: str = "points") -> Array:
         raise ValueError(
             f"{name}: expected labels of shape (n,) or rows of shape (n, d), got {describe(array)}."
         )
-    _not_empty(array, name)
-    _has_columns(array, name)
+    refuse_empty(array, name)
+    _refuse_no_columns(array, name)
     if isinstance(array, np.ndarray):
-        empty = _missing(array)
+        empty = missing_rows(array)
         if empty.any():
             raise ValueError(
                 f"{name} contains NaN or missing labels in {int(empty.sum())} rows (the first is "
@@ -226,7 +227,7 @@ def labels(value: Any, name: str = "points") -> Array:
     return array
 
 
-def _missing(array: np.ndarray) -> np.ndarray:
+def missing_rows(array: np.ndarray) -> np.ndarray:
     """Which rows hold a missing value: NaN, None or pandas' NA."""
     if array.dtype.kind == "f":
         bad = np.isnan(array)
@@ -262,36 +263,6 @@ def _one_type(array: np.ndarray, name: str) -> np.ndarray:
         raise TypeError(
             f"{name}: rows of labels that are {words} have no order. Use one type, for example "
             f"np.asarray({name}).astype(str), or a column at a time (kernels.Columns)."
-        )
-    return array
-
-
-def matrices(value: Any, name: str = "points") -> Array:
-    """Points that are matrices: a floating array of shape (n, p, q)."""
-    array = numbers(value, name)
-    if array.ndim != 3:
-        raise ValueError(
-            f"{name}: expected matrices of shape (n, p, q), got {describe(array)}. "
-            f"One matrix is {name}[None]."
-        )
-    _not_empty(array, name)
-    return array
-
-
-def indices(value: Any, size: int, name: str = "points") -> Array:
-    """Indices into a Gram matrix of `size` rows: an integer array of shape (n,)."""
-    array = plain(value, name)
-    if array.ndim != 1 or not namespace(array).isdtype(array.dtype, "integral"):
-        raise TypeError(
-            f"{name}: a precomputed kernel takes integer indices into its Gram matrix, of shape "
-            f"(n,); got {describe(array)} with dtype {array.dtype}. Use np.arange(n)."
-        )
-    _not_empty(array, name)
-    low, high = int(array.min()), int(array.max())
-    if low < 0 or high >= size:
-        raise ValueError(
-            f"{name}: indices must lie in 0 … {size - 1}, the rows of the Gram matrix; "
-            f"got {low} … {high}."
         )
     return array
 
@@ -424,106 +395,9 @@ def option(value: Any, name: str, allowed: Sequence[str]) -> str:
     return value
 
 
-# --- points that are no rows of numbers -----------------------------------------------------------
-
-
-def strings(value: Any, name: str = "points") -> np.ndarray:
-    """Points that are strings: a 1-D NumPy array of them."""
-    if isinstance(value, str | bytes):
-        raise TypeError(
-            f"{name}: expected a list of strings, got one, {value!r:.40}. Pass [{name}]."
-        )
-    if isinstance(value, tuple) and value and not np.isscalar(value[0]):
-        plain(value, name)  # refuses a tuple of samples in its own words
-    items = list(value) if isinstance(value, list | tuple) else plain(value, name)
-    if not isinstance(items, list) and (not isinstance(items, np.ndarray) or items.ndim != 1):
-        raise TypeError(f"{name}: expected strings of shape (n,), got {describe(items)}.")
-    for i, item in enumerate(items):
-        if not isinstance(item, str):
-            raise TypeError(
-                f"{name}: a kernel on strings compares strings, got {item!r:.40} of type "
-                f"{type(item).__name__} in row {i}. Numbers go with kernels.Gaussian() as rows "
-                "(n, d) or with kernels.Delta() as labels; digits that are meant as text with "
-                f"np.asarray({name}).astype(str)."
-            )
-    array = np.asarray(items, dtype=str)
-    _not_empty(array, name)
-    return array
-
-
 def holds_objects(value: Any) -> bool:
     """Whether it is a NumPy array of Python objects."""
     return isinstance(value, np.ndarray) and value.dtype.kind == "O"
-
-
-def objects(value: Any, name: str, what: str) -> np.ndarray:
-    """Points that are Python objects: a 1-D NumPy array that leaves each of them as it is."""
-    if hasattr(value, "to_numpy") and not is_array(value):  # pandas, polars
-        value = value.to_numpy()
-    if not isinstance(value, list) and not (holds_objects(value) and value.ndim == 1):
-        remedy = "Pass a list, one a point."
-        if isinstance(value, tuple):
-            remedy = "Lists hold samples; tuples stand for pairs, with kernels.TensorProduct."
-        raise TypeError(f"{name}: expected a list of {what}, got {describe(value)}. {remedy}")
-    array = np.empty(len(value), dtype=object)
-    for i, item in enumerate(value):  # item by item: NumPy would look into each
-        array[i] = item
-    _not_empty(array, name)
-    return array
-
-
-def graphs(value: Any, name: str = "points", label: str | None = None) -> np.ndarray:
-    """Points that are networkx graphs, whose nodes have the attribute `label` if one is named."""
-    from networkx import Graph
-
-    if isinstance(value, Graph):
-        raise TypeError(f"{name}: expected a list of graphs, got one. Pass [{name}].")
-    array = objects(value, name, "networkx graphs")
-    for i, graph in enumerate(array):
-        if not isinstance(graph, Graph):
-            raise TypeError(
-                f"{name}[{i}]: expected a networkx graph, got {describe(graph)}. Make one of an "
-                "adjacency matrix with networkx.from_numpy_array(matrix)."
-            )
-        if label is None:
-            continue
-        for node, attributes in graph.nodes(data=True):
-            found = attributes.get(label)
-            if found is None or found != found:
-                raise ValueError(
-                    f"{name}[{i}]: node {node!r} of the graph has no {label!r}. Give every node "
-                    f"one with networkx.set_node_attributes(graph, labels, {label!r}), name "
-                    "another attribute with WeisfeilerLehman(label=...), or label nodes by their "
-                    "degree with WeisfeilerLehman(label=None)."
-                )
-    return array
-
-
-def series(value: Any, name: str = "points") -> np.ndarray:
-    """Points that are time series, of any lengths: a 1-D array of float arrays (length, d)."""
-    if is_array(value) and not holds_objects(value):
-        if value.ndim not in (2, 3):
-            raise ValueError(
-                f"{name}: expected a list of time series, or an array (n, length) or (n, length, "
-                f"d); got {describe(value)}. One series is [{name}]."
-            )
-        value = list(numbers(value, name))
-    array = objects(value, name, "time series")
-    for i, item in enumerate(array):
-        one = np.asarray(to_numpy(numbers(item, f"{name}[{i}]")), dtype=np.float64)
-        one = one[:, None] if one.ndim == 1 else one
-        if one.ndim != 2 or 0 in one.shape:
-            raise ValueError(
-                f"{name}[{i}]: expected a time series of shape (length,) or (length, d), got "
-                f"{describe(item)}."
-            )
-        array[i] = one
-        if one.shape[1] != array[0].shape[1]:
-            raise ValueError(
-                f"{name}[{i}] has {one.shape[1]} coordinates a step, but {name}[0] has "
-                f"{array[0].shape[1]}. Lengths may differ, coordinates may not."
-            )
-    return array
 
 
 def whole(value: Any, name: str = "n", least: int = 1, remedy: str = "") -> int:
@@ -549,22 +423,3 @@ def random_generator(value: Any, name: str = "rng") -> np.random.Generator:
         raise kind(
             f"{name} must be None, a seed or a NumPy Generator, got {value!r:.60} ({error})."
         ) from error
-
-
-def permutations(value: Any, name: str = "points") -> Array:
-    """Points that are permutation matrices: a floating array of shape (n, p, p)."""
-    array = matrices(value, name)
-    host = to_numpy(array)
-    binary = ((host == 0) | (host == 1)).all(axis=(1, 2))
-    once = (host.sum(axis=1) == 1).all(axis=1)
-    square = host.shape[1] == host.shape[2]
-    if square:
-        once = once & (host.sum(axis=2) == 1).all(axis=1)
-    if not square or not (binary & once).all():
-        row = int(np.flatnonzero(~(binary & once))[0]) if square else 0
-        raise ValueError(
-            f"{name}[{row}] is no permutation matrix: a square one of zeros with a single 1 in "
-            "every row and column. Permutations given as orders (n, p) become matrices by "
-            f"np.eye(p)[{name}]."
-        )
-    return array

@@ -8,7 +8,6 @@ pseudo-inverse and the leave-one-out error at once.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +20,7 @@ from meanmap.arrays import (
     namespace,
     one_blas_thread,
     solve_triangular,
+    warn,
 )
 
 
@@ -103,12 +103,11 @@ class Spectrum:
         while least + grown <= bar:
             grown *= 10
         if grown > regularization:
-            warnings.warn(
+            warn(
                 f"the operator is singular to working precision at regularization="
                 f"{regularization:.3g}; it was raised to {grown:.3g}. "
                 "Pass that or a larger value to silence this.",
                 RegularizationWarning,
-                stacklevel=5,
             )
         return grown
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from meanmap import checks
 from meanmap.experiments.systems import (
     NOISES,
     OSCILLATION,
@@ -22,6 +21,7 @@ from meanmap.experiments.systems import (
     Rotation,
     System,
 )
+from meanmap.kernels.domains.matrices import read_permutations
 
 CLOCK = replace(OSCILLATION, reading="clock")
 SYSTEMS: list[System] = [
@@ -141,7 +141,7 @@ def test_circle_turns_by_its_angle() -> None:
 def test_identities_swap_neighbours() -> None:
     system = Identities(objects=6, mixing=0.3)
     states, sightings = system.simulate(2000, rng=0)
-    checks.permutations(states)
+    read_permutations(states, "states")
     orders = states.argmax(axis=2)
     changed = orders[1:] != orders[:-1]
     moves = changed.sum(axis=1)

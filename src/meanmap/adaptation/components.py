@@ -14,9 +14,9 @@ from meanmap.adaptation.left_out import SEARCHED, Judge, judge_of, search, sprea
 from meanmap.adaptation.matching import fit_host_space
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.pairs import looks_like_classes
 from meanmap.frames import seen_columns
-from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel, as_target
+from meanmap.kernels import Delta, Kernel, as_kernel, as_target
+from meanmap.kernels.defaults import looks_like_classes
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 
@@ -265,7 +265,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             kernel.resolve(targets), targets, PivotedCholesky(1e-8, max_rank=300)
         )
         epsilon = self._settings()[3]
-        if epsilon is None and isinstance(kernel, Delta):
+        if epsilon is None and kernel.discrete:
             epsilon = 1 / n  # a class's mean is shrunk as by one more row
         elif epsilon is None:
             rows = np.sort(rng.permutation(n)[:SEARCHED])
@@ -346,7 +346,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             return problem.solve(self.n_components, t, self.complexity, weight, self.relation)[0], t
 
         candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
-        if self.kernel is None and isinstance(kernel, Gaussian):
+        if self.kernel is None and kernel.radial:
             candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
         return search(candidates, make, directions, MULTIPLES, judge)
 

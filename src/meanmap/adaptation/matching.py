@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from typing import Any, Self
 
@@ -28,13 +27,14 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
+    warn,
 )
 from meanmap.conditional.selection import effective_size
-from meanmap.kernels import Gaussian, Kernel, as_kernel
+from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
-from meanmap.streams.chunks import answered, is_chunked, sampled
+from meanmap.streams.chunks import answer_chunks, is_chunked, sample_rows
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
 FACTORS = (0.3, 0.6, 1.0, 2.0)  # multiples of the median that are tried where no kernel is given
@@ -201,7 +201,7 @@ class KernelMeanMatching(BaseEstimator):
 
     def _fit_chunks(self, X: Any, X_test: Any) -> Self:
         """The weights as a function, from samples of both; those of chunks are not computed yet."""
-        model = copy(self).fit(sampled(X), X_test=sampled(X_test))
+        model = copy(self).fit(sample_rows(X), X_test=sample_rows(X_test))
         if is_chunked(X):
             model.weights_ = model.weights(X)
         self.__dict__.update(model.__dict__)
@@ -209,29 +209,29 @@ class KernelMeanMatching(BaseEstimator):
 
     def _warn(self, found: Solution) -> None:
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"the weights are {found.gap:.2g} from the best objective after {found.steps} "
                 "steps. Raise max_iter, or ridge.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         n = len(found.beta)
         if self.effective_size_ < min(max(FEW, SCARCE * n), MOST * n):
             left = self.distance_ / self.distance_before_
-            warnings.warn(
+            warn(
                 f"the {n} training rows with these weights say no more than about "
                 f"{self.effective_size_:.2g} rows of the test distribution would (largest weight "
                 f"{float(self.weights_.max()):.3g}; {left:.0%} of the distance between the samples "
                 "is left). A weighted estimate will be noisy, biased or both: look for training "
                 "rows where the test rows are, or lower ridge if you chose it.",
                 ConflictWarning,
-                stacklevel=3,
             )
 
     def weights(self, X: Any) -> Array:
         """β of other rows: the estimated ratio of the densities of test and training there."""
         if is_chunked(X):
-            return answered(X, self.weights, self._ratio(take(self.space_.example_, slice(0, 1))))
+            return answer_chunks(
+                X, self.weights, self._ratio(take(self.space_.example_, slice(0, 1)))
+            )
         return in_kind(self._ratio(X), X)
 
     def _ratio(self, X: Any) -> np.ndarray:
@@ -321,7 +321,7 @@ def search(
         rng.shuffle(fold)
     both = concatenate([train, test])
     candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
-    if free and isinstance(kernel, Gaussian):
+    if free and kernel.radial:
         candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
     table = []
     for factor, candidate in candidates:

@@ -11,7 +11,7 @@ import scipy.linalg
 from meanmap.adaptation.programme import Programme, Solution, solve
 from meanmap.arrays import Points, count, to_numpy
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.kernels import Delta, Kernel, Linear
+from meanmap.kernels import Kernel, Linear
 from meanmap.spaces import Space
 
 SHARES = 10.0 ** np.arange(0.0, -6.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
@@ -177,7 +177,7 @@ def mixed(
 ) -> Classes | Numbers:
     """Images of P(x|y): means of classes, or the conditional mean given numbers."""
     n = len(features)
-    if isinstance(kernel_y, Delta) and targets.ndim == 1:
+    if kernel_y.discrete and targets.ndim == 1:
         classes, row = np.unique(to_numpy(targets), return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
@@ -206,7 +206,7 @@ def predicted(
     """E[φ(y)|x] of training rows, each from the others, and then of test rows."""
     n = count(train)
     w = np.full(n, 1 / n)
-    if isinstance(kernel_y, Delta) and targets.ndim == 1:  # rare classes must be told as well
+    if kernel_y.discrete and targets.ndim == 1:  # rare classes must be told as well
         _, row, size = np.unique(to_numpy(targets), return_inverse=True, return_counts=True)
         w = 1 / (len(size) * size[row])
     model = ConditionalEmbedding(space.kernel_, kernel_y, regularization, (space, None), True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -23,12 +22,12 @@ from meanmap.adaptation.alignment import (
     upright,
 )
 from meanmap.adaptation.matching import fit_host_space
-from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
+from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.pairs import read_target
 from meanmap.conditional.selection import effective_size
 from meanmap.frames import column_names, in_order, seen_columns
-from meanmap.kernels import Delta, Gaussian, Kernel, as_target
+from meanmap.kernels import Gaussian, Kernel, as_target
+from meanmap.kernels.defaults import read_target
 from meanmap.linalg import ConflictWarning, column_moments
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.tiles import on_host
@@ -250,31 +249,28 @@ class LocationScaleShift(BaseEstimator):
 
     def _warn(self, found: Descent, n: int, m: int) -> None:
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"the search stopped after {found.steps} steps before it settled "
                 f"({found.status}). Raise max_iter (now {self.max_iter}), or regularization.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         noise = (1 / min(n, self.effective_size_) + 1 / m) ** 0.5
         if self.distance_ > max(FAR * self.distance_before_, UNLIKELY * noise):
-            warnings.warn(
+            warn(
                 "no change of location and scale makes the training rows look like the test rows: "
                 f"of a distance of {self.distance_before_:.3g} {self.distance_:.3g} is left, where "
                 f"chance would leave about {noise:.2g}. Look at X_new_ beside X_test before you "
                 "use it.",
                 ConflictWarning,
-                stacklevel=3,
             )
         few = max(RARE, 2 / m)
         if hasattr(self, "classes_") and (self.proportions_ < few).any():
             rare = [repr(c) for c in self.classes_[self.proportions_ < few].tolist()]
-            warnings.warn(
+            warn(
                 f"of class {', '.join(rare)} there are hardly any test rows "
                 f"({self.proportions_.min():.1%} of them): its scale and location rest on next to "
                 "nothing.",
                 ConflictWarning,
-                stacklevel=3,
             )
 
     def transform(self, X: Any, y: Any) -> Array:
@@ -330,11 +326,11 @@ class LocationScaleShift(BaseEstimator):
         return tags
 
 
-def gaussian(kernel: Any) -> Gaussian:
+def gaussian(kernel: Any) -> Any:
     """The kernel on rows, whose gradient is at hand."""
     if kernel is None:
         return Gaussian(BANDWIDTH)
-    if type(kernel) is not Gaussian:
+    if getattr(kernel, "power", None) != 2:
         raise TypeError(
             f"kernel_x: expected kernels.Gaussian(bandwidth), whose gradient moves the rows, got "
             f"{kernel!r:.60}."
@@ -347,7 +343,7 @@ def features(
 ) -> tuple[np.ndarray, Space, np.ndarray | None, np.ndarray]:
     """Features of targets with their space, and the classes and each row's, if there are any."""
     n = count(targets)
-    if isinstance(kernel, Delta) and targets.ndim == 1:
+    if kernel.discrete and targets.ndim == 1:
         classes, groups = np.unique(to_numpy(targets), return_inverse=True)
         space, psi = fit_host_space(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
         return with_constant(psi), space, classes, groups

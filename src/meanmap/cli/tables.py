@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from meanmap.arrays import warn
 from meanmap.cli.formats import (
     BATCH,
     Input,
@@ -320,7 +320,7 @@ def told(words: Iterable[str]) -> list[str]:
     """What there is to say, said on standard error as well."""
     said = [one for one in words if one]
     for one in said:
-        warnings.warn(one, UserWarning, stacklevel=2)
+        warn(one)
     return said
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
@@ -14,6 +13,7 @@ from typing import Any
 
 import meanmap
 from meanmap import experiments
+from meanmap.arrays import warn
 from meanmap.cli.formats import nearest
 from meanmap.cli.outputs import Outputs, plain, saved
 from meanmap.cli.screen import say
@@ -41,7 +41,7 @@ def reproduce(
         except ImportError as error:
             if not some:
                 raise
-            warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+            warn(f"{name} is left out: {error}")
             yield name, None, str(error)
         else:
             yield name, found, ""

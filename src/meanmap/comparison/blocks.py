@@ -9,7 +9,6 @@ rather be few and long than many and short.
 
 from __future__ import annotations
 
-import warnings
 from itertools import product
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 import scipy.fft
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, take
+from meanmap.arrays import Points, concatenate, count, take, warn
 from meanmap.comparison.bins import MOST
 from meanmap.comparison.candidates import orthonormal_functions
 from meanmap.kernels import Kernel
@@ -92,11 +91,10 @@ def _choose_length(time: float, total: int, most: int) -> tuple[int, list[str]]:
     length = max(1, min(max(int(np.ceil(wanted)), total // MOST), most))
     noise = NOISE / total**0.5
     if time - 1 - noise > 4 * length * SHORT:
-        warnings.warn(
+        warn(
             f"the series are short for their memory: {total} rows are worth about "
             f"{total / time:.0f} independent ones, and blocks of {length} rows still depend on "
-            "each other. The test may reject too often; use longer series.",
-            stacklevel=6,
+            "each other. The test may reject too often; use longer series."
         )
     return length, [
         f"Blocks of {length} rows, chosen from the data: {total} rows are worth about "

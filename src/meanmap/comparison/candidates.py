@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from meanmap.arrays import Points, concatenate, count, take, to_numpy
-from meanmap.kernels import Delta, Energy, Gaussian, Kernel, Whitened, as_kernel
+from meanmap.kernels import Energy, Gaussian, Kernel, Whitened, as_kernel
 from meanmap.linalg import Spectrum
 from meanmap.statistics.tiles import on_host
 
@@ -44,7 +44,7 @@ class Candidates:
                 )
             default = as_kernel(None, points, name)
             rule = "" if kernel == "median" else kernel
-            if rule and not isinstance(default, Gaussian):
+            if rule and not default.radial:
                 raise ValueError(
                     f"kernel={kernel!r} chooses among widths, for rows of numbers; {name} has the "
                     f"kernel {default!r}. Pass a list of kernels instead."
@@ -61,7 +61,7 @@ class Candidates:
         found = as_kernel(kernel, points, name)
         rule = ""
         if kernel is None and not single:
-            rule = {Gaussian: "collection", Delta: "whitened"}.get(type(found), "")
+            rule = "collection" if found.radial else "whitened" if found.discrete else ""
         return cls((found,), rule)
 
     def resolve(
@@ -126,11 +126,6 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
         return kernel
     s = covariance.values[strong]
     return Whitened(kernel, P, root @ (covariance.vectors[:, strong] * np.sqrt(s / (s + ridge))))
-
-
-def before_whitening(kernel: Kernel) -> Kernel:
-    """The kernel that a whitened one was made of: its functions are easier to read."""
-    return kernel.kernel if isinstance(kernel, Whitened) else kernel
 
 
 def orthonormal_functions(kernel: Kernel, P: Points) -> np.ndarray:

@@ -221,7 +221,7 @@ class PointPair:
     @classmethod
     def of(cls, kx: Kernel, kz: Kernel, X: Points, Z: Points, widen: bool) -> PointPair:
         """The product of the two kernels; that of two Gaussians is one on all columns."""
-        if type(kx) is not Gaussian or type(kz) is not Gaussian:
+        if kx.power != 2 or kz.power != 2:
             return cls(TensorProduct(kx, kz), False)
         kz = widen_kernel(kz, widen)
         a, b = (np.broadcast_to(k.bandwidth, p.shape[1]) for k, p in ((kx, X), (kz, Z)))
@@ -412,10 +412,7 @@ def conditional_two_sample_test(
 
 def widen_kernel(kernel: Kernel, default: bool) -> Kernel:
     """A default Gaussian for what stands beside the regression's: wider, as `WIDER` says."""
-    if not default or type(kernel) is not Gaussian:
-        return kernel
-    bandwidth = np.asarray(kernel.bandwidth) * WIDER
-    return Gaussian(float(bandwidth) if bandwidth.ndim == 0 else tuple(map(float, bandwidth)))
+    return kernel.rescaled(WIDER) if default and kernel.power == 2 else kernel
 
 
 @dataclass(frozen=True, eq=False)

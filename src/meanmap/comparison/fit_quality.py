@@ -7,12 +7,12 @@ regression leaves clearly more than that on both sides, its leftovers look like 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial import cKDTree
 
+from meanmap.arrays import warn
 from meanmap.comparison.residuals import Conditioned
 from meanmap.comparison.results import TestResult
 
@@ -125,5 +125,5 @@ def quality_notes(quality: dict[str, FitQuality], pvalue: float) -> list[str]:
         "kernel_z that follows finer steps of Z."
     )
     if pvalue <= 0.05:
-        warnings.warn(f"conditional_independence_test: {note}", stacklevel=3)
+        warn(f"conditional_independence_test: {note}")
     return [*notes, note]

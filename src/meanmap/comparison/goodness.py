@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 import scipy.fft
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy
+from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy, warn
 from meanmap.comparison import nulls
 from meanmap.comparison.blocks import autocorrelation_time
 from meanmap.comparison.nulls import NullMethod
@@ -342,11 +341,10 @@ def _length(value: Any, S: np.ndarray) -> int:
         time = max(series_memory(column) for column in S.T)
         length = max(1, int(np.ceil((n * (time - 1) ** 2) ** (1 / 3))))
         if n < 40 * time:
-            warnings.warn(
+            warn(
                 f"the {n} rows are worth about {n / time:.0f} independent ones, too few for blocks "
                 "of them to hold the level: the test may reject too often. Run the chain for "
-                "longer.",
-                stacklevel=5,
+                "longer."
             )
         return max(1, min(length, n // FEWEST))
     length = checks.whole(value, "block_length", 1, 'Use "auto" to have it chosen.')
@@ -382,7 +380,7 @@ def _few_points(S: np.ndarray) -> list[str]:
         "level of this null does not hold, and true nulls may be rejected several times too often. "
         'null="parametric" is exact; it needs a distribution of scipy.stats or sampler=.'
     )
-    warnings.warn(f"goodness_of_fit_test: {note}", stacklevel=5)
+    warn(f"goodness_of_fit_test: {note}")
     return [note]
 
 

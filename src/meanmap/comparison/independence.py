@@ -10,7 +10,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count
 from meanmap.comparison import blocks, nulls, ordering, shifts
-from meanmap.comparison.candidates import Candidates, before_whitening, paired_handicaps
+from meanmap.comparison.candidates import Candidates, paired_handicaps
 from meanmap.comparison.nulls import NullMethod, Outcome, Settings
 from meanmap.comparison.pairings import CoordinatePermutations, Permutations, Shifts, Signs
 from meanmap.comparison.results import (
@@ -151,9 +151,7 @@ def independence_test(
         hypothesis=DEPENDENT if alternative != "less" else APART,
         sizes={"n": pairs.n},
         notes=(*pairs.ordered, *found.notes, *pairs.notes),
-        explanation=Dependence(
-            (before_whitening(best[0]), before_whitening(best[1])), pairs.X, pairs.Y
-        ),
+        explanation=Dependence((best[0].plain, best[1].plain), pairs.X, pairs.Y),
     )
 
 
@@ -290,7 +288,7 @@ def _parts(
 
 
 def _block_length(pairs: TwoVariables, asked: Settings) -> tuple[int, list[str]]:
-    first = before_whitening(pairs.kernels[0][0]), before_whitening(pairs.kernels[1][0])
+    first = pairs.kernels[0][0].plain, pairs.kernels[1][0].plain
     return blocks.length_for_pairs(asked.block_length, first, pairs.X, pairs.Y)
 
 

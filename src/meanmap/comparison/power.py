@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from meanmap import checks, plots
+from meanmap.arrays import warn
 from meanmap.comparison.pilot import Pilot
 from meanmap.comparison.results import probability
 
@@ -250,22 +250,17 @@ def _record(
 def _warn_of_size(record: PowerAnalysis) -> None:
     pilot = record.pilot[0]
     if record.size is None or record.size > 100 * pilot:
-        warnings.warn(
+        warn(
             "the pilot shows no effect: parts of it are rejected about as often as if there were "
             "none. A size cannot be told; collect a larger pilot, or think of another test or "
-            "kernel.",
-            stacklevel=3,
+            "kernel."
         )
     elif record.size > FAR * pilot:
-        warnings.warn(
-            f"the size {record.size:,} is far beyond the pilot of {pilot:,}: a guess at best.",
-            stacklevel=3,
-        )
+        warn(f"the size {record.size:,} is far beyond the pilot of {pilot:,}: a guess at best.")
     elif record.resampling == "bootstrap" and record.size > pilot // 2:
-        warnings.warn(
+        warn(
             "the bootstrap takes the pilot's chance differences for real ones, and this size is "
-            'too small. Use resampling="subsample".',
-            stacklevel=3,
+            'too small. Use resampling="subsample".'
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -197,8 +197,8 @@ class Conditioning:
     def of(cls, points: Points, kernel: Kernel, basis: Basis | None, chosen: bool) -> Conditioning:
         """With the kernel that a user chose, or with a default one, and then a learned metric."""
         numbers = not isinstance(points, tuple) and points.ndim == 2
-        if numbers and not chosen and isinstance(kernel, Gaussian):
-            return cls(points, scaled_gaussian(points), basis, True)
+        if numbers and not chosen and kernel.radial:
+            return cls(points, unit_variance_gaussian(points), basis, True)
         return cls(points, resolve_on_some(kernel, points), basis, False)
 
     def part(self, rows: np.ndarray) -> Conditioning:
@@ -304,7 +304,7 @@ def _metric_step(Z: np.ndarray, targets: np.ndarray, more: bool) -> tuple[float,
     return ridge.error, flat @ flat.T
 
 
-def scaled_gaussian(points: np.ndarray) -> Gaussian:
+def unit_variance_gaussian(points: np.ndarray) -> Gaussian:
     """A Gaussian for rows of several numbers that are not of one unit.
 
     At the median distance after every column got the variance one.
@@ -325,9 +325,7 @@ def resolve_on_some(kernel: Kernel, points: Points) -> Kernel:
 
 def at_median(points: np.ndarray, factor: float = 1.0) -> Gaussian:
     """A Gaussian at a multiple of the median distance."""
-    kernel = resolve_on_some(Gaussian(f"{factor}*median"), points)
-    assert isinstance(kernel, Gaussian)
-    return kernel
+    return cast(Gaussian, resolve_on_some(Gaussian(f"{factor}*median"), points))
 
 
 def varies(rows: np.ndarray) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from meanmap.arrays import warn
 from meanmap.comparison import nulls
 from meanmap.comparison.results import (
     DEPENDENT,
@@ -69,7 +69,7 @@ class Looks:
         if sizes != self._looked_at:
             self._looks, self._looked_at = self._looks + 1, sizes
             if self._looks > 1:
-                warnings.warn(LOOKS.format(count=self._looks), stacklevel=3)
+                warn(LOOKS.format(count=self._looks))
         return [LOOKS.format(count=self._looks)] if self._looks > 1 else []
 
     def _forget_looks(self) -> None:

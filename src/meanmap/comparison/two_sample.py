@@ -10,7 +10,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison import bins, blocks, nulls, ordering
-from meanmap.comparison.candidates import Candidates, before_whitening, optimize_kernel
+from meanmap.comparison.candidates import Candidates, optimize_kernel
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
 from meanmap.comparison.nulls import NullMethod, Outcome, Settings
 from meanmap.comparison.results import (
@@ -151,7 +151,7 @@ def two_sample_test(
         hypothesis=DIFFERENT if alternative != "less" else ALIKE,
         sizes={"n": samples.n, "m": samples.m},
         notes=(*samples.ordered, *samples.notes, *found.notes),
-        explanation=Difference(before_whitening(best), samples.X, samples.Y),
+        explanation=Difference(best.plain, samples.X, samples.Y),
     )
 
 
@@ -267,7 +267,7 @@ def _weigh_blocks(samples: TwoSamples, asked: Settings) -> Outcome:
 
 
 def _cut_blocks(samples: TwoSamples, asked: Settings) -> tuple[bins.Layout, list[str]]:
-    kernel = before_whitening(samples.kernels[0])
+    kernel = samples.kernels[0].plain
     length, notes = blocks.length_for_samples(asked.block_length, kernel, samples.X, samples.Y)
     return bins.consecutive_bins(samples.n, samples.m, length), notes
 

@@ -26,7 +26,7 @@ from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space_moments
 from meanmap.streams.chunks import Chunks
-from meanmap.streams.sums import Frame, Seen, seen_of_chunk, value_columns
+from meanmap.streams.sums import RowSummary, SpanningPoints, summarize_chunk, value_columns
 
 LOOKED = 2000  # rows that λ is chosen on
 
@@ -139,38 +139,36 @@ class ConditionalStream:
     spaces: tuple[Space, Space]
     regularization: float
     centered: bool | None
-    frame: Frame  # points that span the space of Y
-    seen: Seen | None = None
+    frame: SpanningPoints  # points that span the space of Y
+    seen: RowSummary | None = None
 
     @classmethod
     def of(cls, x: Side, y: Side, regularization: float, centered: bool | None) -> Any:
         """An empty stream in the spaces of a fit."""
-        frame = Frame.of(y.space, y.points)
+        frame = SpanningPoints.of(y.space, y.points)
         return cls((x.space, y.space), regularization, centered, frame)
 
     def with_rows(self, x: Side, y: Side, weights: Array) -> ConditionalStream:
         """The rows of a fit added, each with the weight that it came with."""
-        return self + Seen.of(x.points, y.points, to_numpy(weights), self.spaces, seed=0)
+        return self + RowSummary.of(x.points, y.points, to_numpy(weights), self.spaces, seed=0)
 
     def with_chunks(self, chunks: Chunks, kernel_y: Any) -> ConditionalStream:
         """Every chunk of a collection added."""
-        return self + chunks.reduce(seen_of_chunk, *self.spaces, kernel_y, self.batches)
+        return self + chunks.reduce(summarize_chunk, *self.spaces, kernel_y, self.batches)
 
     @property
     def batches(self) -> int:
         """How many batches there were."""
         return 0 if self.seen is None else self.seen.batches
 
-    def __add__(self, new: Seen) -> ConditionalStream:
+    def __add__(self, new: RowSummary) -> ConditionalStream:
         seen = new if self.seen is None else self.seen + new
-        return replace(
-            self, seen=seen, frame=self.frame.extended(self.spaces[1], new.rows.points[1])
-        )
+        return replace(self, seen=seen, frame=self.frame.extend(self.spaces[1], new.rows.points[1]))
 
     def merge(self, other: ConditionalStream) -> ConditionalStream:
         """What another stream in the same spaces has seen added."""
         assert other.seen is not None
-        frame = self.frame.extended(self.spaces[1], other.frame.points)
+        frame = self.frame.extend(self.spaces[1], other.frame.points)
         return replace(self, frame=frame) + other.seen
 
     def sides(self) -> tuple[Side, Side, Array]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment, minimize
@@ -16,11 +18,10 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
-    transposed,
+    transpose,
 )
-from meanmap.kernels import Chordal, Constant, Gaussian, Kernel, Linear, Scaled, Sum, Trace
+from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, Comparison
-from meanmap.kernels.vectors import Radial, VectorKernel
 
 STARTS = 8  # searches are started from this many points
 CANDIDATES = 64  # the heaviest atoms, among which the starts are the best
@@ -35,44 +36,30 @@ def preimage(kernel: Kernel, atoms: Points, weights: Array) -> Points:
     Posterior decoding of Song, Fukumizu and Gretton (2013, eq. 26). `weights` is (b, n); the answer
     has b points. Where it searches depends on the kernel:
 
-    | kernel | over |
-    |---|---|
-    | Gaussian, Matérn 3/2 and 5/2, rational quadratic | R^d, by a fixed point from several starts |
-    | linear | R^d, in closed form |
-    | polynomial, and others with a gradient everywhere | R^d, by L-BFGS from several starts |
-    | trace, atoms all permutations | permutations, by linear assignment |
-    | trace, atoms all rotations | SO(n), by one singular value decomposition |
-    | chordal, atoms all rotations | SO(n), by a fixed point of such decompositions |
-    | any other | the atoms |
+    | kernel | `mode_search` | over |
+    |---|---|---|
+    | smooth radial ones: Gaussian, Matérn 3/2 and 5/2, ... | "fixed point" | R^d, several starts |
+    | linear | "mean" | R^d, in closed form |
+    | polynomial, and others with a gradient everywhere | "gradient" | R^d, by L-BFGS |
+    | trace, atoms all permutations | "orthogonal" | permutations, by linear assignment |
+    | trace, atoms all rotations | "orthogonal" | SO(n), by one singular value decomposition |
+    | chordal, atoms all rotations | "rotations" | SO(n), by a fixed point of such decompositions |
+    | any other | "atoms" | the atoms |
     """
-    kernel = core(kernel)
+    kernel = kernel.core
+    by_default = "gradient" if kernel.smooth and kernel.on_vectors else "atoms"
     with one_blas_thread():
-        if isinstance(kernel, Radial) and kernel.smooth:
-            return radial_mode(kernel, atoms, weights)
-        if isinstance(kernel, Linear):
-            return weights @ atoms  # -2⟨m, y⟩ + ‖y‖² is least at y = m
-        if isinstance(kernel, Trace) and are_permutations(to_numpy(atoms)):
-            return asarray(permutation_mode(to_numpy(atoms), to_numpy(weights)), atoms)
-        if isinstance(kernel, Trace) and are_rotations(to_numpy(atoms)):
-            return asarray(rotation_mode(to_numpy(atoms), to_numpy(weights)), atoms)
-        if isinstance(kernel, Chordal) and are_rotations(to_numpy(atoms)):
-            return asarray(chordal_mode(kernel, atoms, weights), atoms)
-        if kernel.smooth and kernel.on_vectors:
-            return smooth_mode(kernel, atoms, weights)
-    return best(kernel, atoms, transposed(kernel.gram_times(atoms, atoms, weights.T)))
+        return SEARCHES[kernel.mode_search or by_default](kernel, atoms, weights)
 
 
-def core(kernel: Kernel) -> Kernel:
-    """The kernel without factors and constants, which do not move the optimum."""
-    while True:
-        if isinstance(kernel, Scaled):
-            kernel = kernel.kernel
-        elif isinstance(kernel, Sum) and isinstance(kernel.left, Constant):
-            kernel = kernel.right
-        elif isinstance(kernel, Sum) and isinstance(kernel.right, Constant):
-            kernel = kernel.left
-        else:
-            return kernel
+def mean_mode(kernel: Kernel, atoms: Array, weights: Array) -> Array:
+    """Where k is ⟨x, y⟩: -2⟨m, y⟩ + ‖y‖² is least at y = m."""
+    return weights @ atoms
+
+
+def best_atom(kernel: Kernel, atoms: Points, weights: Array) -> Points:
+    """The atom that decodes each embedding best."""
+    return best(kernel, atoms, transpose(kernel.gram_times(atoms, atoms, weights.T)))
 
 
 def best(kernel: Kernel, points: Points, values: Array) -> Points:
@@ -101,6 +88,16 @@ def are_rotations(A: np.ndarray) -> bool:
     return bool(abs(rest).max(initial=0.0) < ORTHOGONAL and (np.linalg.det(A) > 0).all())
 
 
+def orthogonal_mode(kernel: Kernel, atoms: Array, weights: Array) -> Array:
+    """Over permutations or rotations, whichever the atoms are; else among the atoms."""
+    A, w = to_numpy(atoms), to_numpy(weights)
+    if are_permutations(A):
+        return asarray(permutation_mode(A, w), atoms)
+    if are_rotations(A):
+        return asarray(rotation_mode(A, w), atoms)
+    return best_atom(kernel, atoms, weights)
+
+
 def permutation_mode(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """argmax tr(MᵀP) over permutations, M = Σ βᵢ Aᵢ: an assignment problem."""
     out = np.zeros((len(weights), *A.shape[1:]), dtype=A.dtype)
@@ -122,13 +119,15 @@ def nearest_rotations(M: np.ndarray) -> np.ndarray:
     return U @ Vt
 
 
-def chordal_mode(kernel: Chordal, atoms: Array, weights: Array) -> np.ndarray:
+def chordal_mode(kernel: Kernel, atoms: Array, weights: Array) -> Array:
     """The multi-start fixed point R ← argmax tr(M(R)ᵀR'), M(R) = Σ βᵢ k(Aᵢ, R) Aᵢ, over SO(n).
 
     On rotations e(R) is a sum of exponentials of tr(AᵢᵀR), convex where βᵢ ≥ 0, so that a step
     never loses; where negative weights make it lose, a start stays.
     """
     A, w = to_numpy(atoms), to_numpy(weights)
+    if not are_rotations(A):
+        return best_atom(kernel, atoms, weights)
     compare = kernel.against(atoms)
     starts = [rotation_mode(A, w)[:, None], to_numpy(_best_atoms(kernel, atoms, weights))]
     x = np.concatenate(starts, axis=1)
@@ -151,13 +150,14 @@ def chordal_mode(kernel: Chordal, atoms: Array, weights: Array) -> np.ndarray:
         moving = moving[better]
         x[moving], value[moving] = trial[better], trial_value[better]
         target[moving] = trial_target[better]
-    return x[value.reshape(len(w), -1).argmax(axis=1) + np.arange(len(w)) * (len(x) // len(w))]
+    found = value.reshape(len(w), -1).argmax(axis=1) + np.arange(len(w)) * (len(x) // len(w))
+    return asarray(x[found], atoms)
 
 
 # --- vectors --------------------------------------------------------------------------------------
 
 
-def radial_mode(kernel: Radial, atoms: Array, weights: Array) -> Array:
+def radial_mode(kernel: Any, atoms: Array, weights: Array) -> Array:
     """The multi-start fixed point x ← Σ ρᵢ k'ᵢ xᵢ / Σ ρᵢ k'ᵢ, a batch at a time.
 
     k' is the slope of the kernel as a function of -‖x - xᵢ‖²/2σ². For the Gaussian k' = k, and this
@@ -171,7 +171,7 @@ def radial_mode(kernel: Radial, atoms: Array, weights: Array) -> Array:
     return xp.concat(parts)
 
 
-def _fixed_point(kernel: Radial, atoms: Array, weights: Array) -> Array:
+def _fixed_point(kernel: Any, atoms: Array, weights: Array) -> Array:
     """Each start climbs e(x); the fixed point is a step up its gradient, halved if it overshoots.
 
     With positive weights a full step never overshoots; negative ones can make it. Starts that have
@@ -182,7 +182,7 @@ def _fixed_point(kernel: Radial, atoms: Array, weights: Array) -> Array:
     starts = _starts(kernel, atoms, weights)  # (b, starts, d)
     owner = np.repeat(np.arange(b), starts.shape[1])
     compare = kernel.against(atoms)
-    slopes = None if isinstance(kernel, Gaussian) else kernel.slopes(atoms)
+    slopes = None if kernel.power == 2 else kernel.slopes(atoms)
     tiny = 1e-12 * to_numpy(xp.sum(abs(weights), axis=1))
 
     def look(x: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -237,9 +237,9 @@ def _best_atoms(kernel: Kernel, atoms: Array, weights: Array) -> Array:
     return namespace(atoms).stack(chosen)
 
 
-def smooth_mode(kernel: VectorKernel, atoms: Array, weights: Array) -> Array:
+def smooth_mode(kernel: Kernel, atoms: Array, weights: Array) -> Array:
     """L-BFGS on eq. 26 from several starts, with the kernel's gradient."""
-    atom = best(kernel, atoms, transposed(kernel.gram_times(atoms, atoms, weights.T)))
+    atom = best_atom(kernel, atoms, weights)
     starts = namespace(atoms).concat([atom[:, None, :], _starts(kernel, atoms, weights)], axis=1)
     compare = kernel.against(atoms)
     found = []
@@ -253,7 +253,7 @@ def smooth_mode(kernel: VectorKernel, atoms: Array, weights: Array) -> Array:
 
 
 def _objective(
-    kernel: VectorKernel, compare: Comparison, atoms: Array, w: Array, x: np.ndarray
+    kernel: Kernel, compare: Comparison, atoms: Array, w: Array, x: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Eq. 26 and its gradient at x."""
     at = asarray(x[None, :], atoms)
@@ -261,3 +261,14 @@ def _objective(
     # k is symmetric: the derivative of k(x, x) is twice that in its first argument
     slope = kernel.gradients(at, at)[0, 0] - w @ kernel.gradients(at, atoms)[0]
     return float(value), 2 * to_numpy(slope).astype(np.float64)
+
+
+#: The searches by the name that a kernel declares as its `mode_search`.
+SEARCHES: dict[str, Callable[[Any, Points, Array], Points]] = {
+    "fixed point": radial_mode,
+    "mean": mean_mode,
+    "gradient": smooth_mode,
+    "orthogonal": orthogonal_mode,
+    "rotations": chordal_mode,
+    "atoms": best_atom,
+}

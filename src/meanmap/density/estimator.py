@@ -35,10 +35,9 @@ from meanmap.density.programme import (
     by_cvxpy,
     constrained,
     effective_count,
-    warn,
+    warn_if_unsolved,
 )
 from meanmap.embeddings import Embedding
-from meanmap.embeddings.single import plot_range
 from meanmap.frames import column_names, seen_columns
 
 METHODS = ("programme", "herding", "plain")
@@ -280,7 +279,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
             solution = chosen.solve(match, penalty)
         else:
             solution = constrained(match, chosen, epsilon)
-        return candidates, warn(solution), choice
+        return candidates, warn_if_unsolved(solution), choice
 
     def _simple(
         self,
@@ -354,11 +353,6 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
                 f"plot draws densities of one or two columns, this has {points.shape[1]}. Fit it "
                 "to two of them, or look at .sample(n)."
             )
-        steps = 400 if points.shape[1] == 1 else 100
-        axes = [np.linspace(*plot_range(column), steps) for column in points.T]
-        if len(axes) == 1:
-            values = np.exp(self.score_samples(axes[0][:, None]))
-            return plots.curve(axes[0], values, points[:, 0], ax, name="density", **style)
-        grid = np.stack(np.meshgrid(*axes), axis=-1)
-        values = np.exp(self.score_samples(grid.reshape(-1, 2))).reshape(grid.shape[:2])
-        return plots.contours(axes[0], axes[1], values, points, ax, name="density", **style)
+        axes, grid = plots.grid(points, (400, 100))
+        logs = self.score_samples(grid.reshape(-1, len(axes))).reshape(grid.shape[:-1])
+        return plots.landscape(axes, np.exp(logs), points, ax, name="density", **style)

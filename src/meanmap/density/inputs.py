@@ -8,7 +8,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import to_numpy
-from meanmap.decoding.densities import given
+from meanmap.decoding.densities import read_bandwidth
 from meanmap.density.candidates import Candidates, Frame, expected
 from meanmap.density.choice import Sample
 from meanmap.density.programme import Solution
@@ -23,11 +23,11 @@ def points_of(
     if isinstance(X, Embedding):
         points, w = _atoms(X, sample_weight)
         own = X.kernel
-        kernel = own if kernel is None and isinstance(own, Gaussian) else kernel
+        kernel = own if kernel is None and own.power == 2 else kernel
     else:
         points = to_numpy(checks.vectors(X, "X")).astype(np.float64)
         w = to_numpy(checks.sample_weights(sample_weight, points, points))
-    if kernel is not None and not isinstance(kernel, Gaussian):
+    if kernel is not None and getattr(kernel, "power", None) != 2:
         raise TypeError(
             f"kernel: expected kernels.Gaussian, under which a Gaussian's embedding is known "
             f"in closed form, or None; got {kernel!r:.60}."
@@ -52,7 +52,7 @@ def frame_of(
     d, size = points.shape[1], 1 / float(p @ p)
     mean = p @ points
     if not isinstance(bandwidth, str):
-        factor = np.diag(np.array(given(bandwidth, d)))
+        factor = np.diag(np.array(read_bandwidth(bandwidth, d)))
         return Frame.of(mean, factor, sigma), 1.0
     checks.option(bandwidth, "bandwidth", ("auto",))
     centred = points - mean

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import entr, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
+from meanmap.arrays import warn
 from meanmap.decoding import nearest_probability
 from meanmap.linalg import Spectrum
 
@@ -262,14 +262,13 @@ def by_cvxpy(
     return Solution(found / found.sum(), penalty, None, trouble)
 
 
-def warn(solution: Solution) -> Solution:
+def warn_if_unsolved(solution: Solution) -> Solution:
     """Say so if the solver did not finish."""
     if solution.trouble:
-        warnings.warn(
+        warn(
             f"the programme did not converge: {solution.trouble}. Pass a larger epsilon or fewer "
             "candidates.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     return solution
 

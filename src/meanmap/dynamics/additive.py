@@ -181,7 +181,7 @@ class AdditiveFilter(StateFilter):
         """
         if not hasattr(self, "kernel_state_"):
             return self.fit(states, observations, controls)
-        stream = self._streamed()
+        stream = self._as_sums()
         if (controls is None) != (self._control is None):
             fitted = "without" if controls is not None else "with"
             raise ValueError(f"controls: the filter was fitted {fitted} them; go on likewise.")
@@ -202,7 +202,7 @@ class AdditiveFilter(StateFilter):
         omega = xp.concat([omega, xp.ones_like(omega[:, :1])], axis=1) if self.centered else omega
         reference = stream.tally.reference
         tally = Tally.of(placed.steps, placed.sample, omega, second, reference)
-        self._keep(stream.added(tally, before, take(placed.sample.atoms, second)))
+        self._keep(stream.with_sequences(tally, before, take(placed.sample.atoms, second)))
         return self
 
     def merge(self, other: AdditiveFilter) -> Self:
@@ -213,10 +213,10 @@ class AdditiveFilter(StateFilter):
             check_is_fitted(model)
         if bool(self.centered) != bool(other.centered):
             raise ValueError("one filter is centered and the other is not. Give both the same.")
-        self._keep(self._streamed().merged(other._streamed()))
+        self._keep(self._as_sums().merge(other._as_sums()))
         return self
 
-    def _streamed(self) -> SequenceSums:
+    def _as_sums(self) -> SequenceSums:
         """What was seen as sums; a fit on rows becomes one."""
         if self._stream is not None:
             return self._stream
@@ -236,7 +236,7 @@ class AdditiveFilter(StateFilter):
     def _renewed(self) -> AdditiveModel:
         assert self._stream is not None
         stream = self._stream
-        found = stream.learned()
+        found = stream.parts()
         return AdditiveModel(
             found.sample,
             found.motion,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from itertools import product
 from typing import Any, ClassVar, Self
@@ -12,15 +11,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, namespace, one_blas_thread, take, to_library
-from meanmap.conditional.pairs import alike
+from meanmap.arrays import (
+    Array,
+    Points,
+    in_one_precision,
+    namespace,
+    one_blas_thread,
+    take,
+    to_library,
+)
 from meanmap.dynamics.model import Model, Passage, warn_of_far
 from meanmap.dynamics.motion import Belief
 from meanmap.dynamics.sequences import (
     Sequences,
     Steps,
-    list_sequences,
-    pad_sequences,
     read_sequences,
     require_rotations,
     require_same_lengths,
@@ -171,7 +175,7 @@ class StateFilter(BaseEstimator):
         require_same_lengths(named)
         require_transition(s, "states")
         require_rotations(s.points, kernel_state, "states")
-        left, right = alike(s.points, o.points)
+        left, right = in_one_precision(s.points, o.points)
         s = Sequences(left, s.lengths, s.single)
         o = Sequences(right, o.lengths, o.single)
         if c is not None:
@@ -299,8 +303,7 @@ class StateFilter(BaseEstimator):
         None is what the parameter `initial` says.
         """
         check_is_fitted(self)
-        # a copy: what is fitted later does not reach into a stream that has begun
-        return Stream(copy(self), self._prior(self._model, prior))
+        return Stream(type(self).__name__, self._model, self._prior(self._model, prior))
 
     # --- input --------------------------------------------------------------------------------
 
@@ -310,67 +313,10 @@ class StateFilter(BaseEstimator):
         check_is_fitted(self)
         with one_blas_thread():
             steps = read_steps(self._model.observations, observations)
-        given = self._controls(controls, steps, ahead)
-        warn_of_far(steps.support, stacklevel=4)
+        given = self._model.control_gate.read_sequences(controls, steps.lengths, ahead)
+        warn_of_far(steps.support)
         passage = self._model.run(steps, given, self._prior(self._model), keep)
         return steps, passage, given
-
-    def _controls(self, controls: Any, steps: Steps, ahead: int) -> Any:
-        """Controls as an array (b, rows, …), or None."""
-        if self._control is None:
-            if controls is not None:
-                raise ValueError("controls: the filter was fitted without any. Fit it with them.")
-            return None
-        if controls is None:
-            raise ValueError(
-                "controls: the filter was fitted with controls and needs them here too, a row for "
-                "every step."
-            )
-        kernel = self._control
-        raw, single = list_sequences(controls, kernel, "controls", self._model.motion.controls_like)
-        if len(raw) != len(steps.lengths):
-            raise ValueError(
-                f"controls holds {len(raw)} sequences and observations {len(steps.lengths)}."
-            )
-        rows = []
-        for i, (part, length) in enumerate(zip(raw, steps.lengths, strict=True)):
-            name = "controls" if single else f"controls[{i}]"
-            points = kernel.check(part, name, self._model.motion.controls_like, "the training data")
-            if count(points) < length + ahead:
-                raise ValueError(
-                    f"{name}: expected {length + ahead} rows, one a step, got {count(points)}. Row "
-                    "t acts between step t and step t + 1."
-                )
-            rows.append(points)
-        return pad_sequences(rows, max(count(row) for row in rows))
-
-    def _one_control(self, control: Any, first: bool) -> Points | None:
-        """The control of one live step."""
-        if self._control is None:
-            if control is not None:
-                raise ValueError("control: the filter was fitted without any. Fit it with them.")
-            return None
-        if first:
-            return None  # nothing lies before the first step
-        if control is None:
-            raise ValueError("control: the filter was fitted with controls; pass the last one.")
-        return self._control.rows(control, self._model.motion.controls_like, "control")[0]
-
-    def _forecast(
-        self, belief: Belief | None, prior: Belief | None, steps: int, controls: Any
-    ) -> Track:
-        """What a stream expects of the next steps."""
-        ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
-        model, given, now = self._model, None, None
-        if belief is None:
-            belief = model.sample.marginal if prior is None else prior
-            now = None if model.begins_before else belief
-        if self._control is not None or controls is not None:
-            nothing = np.zeros((1, 0))
-            there = Steps(nothing, np.zeros((1, 0), dtype=bool), nothing, (0,), True)
-            given = self._controls(controls, there, ahead)
-        found = model.forecast(belief, ahead, given, now)
-        return found.track("predicted", (ahead,), True)
 
     def _check_initial(self, kernel: Kernel, states: Points) -> None:
         """Refuse a first belief that no stream could begin with."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,11 +16,12 @@ from meanmap.arrays import (
     one_blas_thread,
     spans,
     threads,
+    warn,
 )
-from meanmap.conditional.trust import FAR
+from meanmap.conditional.operator import FAR
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
-from meanmap.dynamics.sequences import Steps
+from meanmap.dynamics.sequences import ControlGate, Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights, numeric
@@ -75,6 +75,12 @@ class Model:
     def advance(self, belief: Belief, source: Array) -> Belief:
         """The belief one step later, with no observation."""
         return self.motion.push(source)
+
+    @property
+    def control_gate(self) -> ControlGate:
+        """How controls come in."""
+        control = self.motion.control
+        return ControlGate() if control is None else ControlGate(control.kernel, control.like)
 
     # --- one step -----------------------------------------------------------------------------
 
@@ -191,6 +197,16 @@ class Model:
                 passage.add(belief, None)
             passage.flush()
         return passage
+
+    def forecast_from(
+        self, belief: Belief | None, prior: Belief | None, count: int, controls: Points | None
+    ) -> Passage:
+        """Beliefs 1, 2, … steps after that of a stream, which has none before its first step."""
+        first = None
+        if belief is None:
+            belief = self.sample.marginal if prior is None else prior
+            first = None if self.begins_before else belief
+        return self.forecast(belief, count, controls, first)
 
     def smooth(
         self, passage: Passage, lengths: tuple[int, ...], controls: Points | None, transfer: str
@@ -452,7 +468,7 @@ def take_step(controls: Points, t: int) -> Points:
     return each_part(controls, lambda part: part[:, t])
 
 
-def warn_of_far(support: np.ndarray, stacklevel: int) -> None:
+def warn_of_far(support: np.ndarray) -> None:
     """Say how many observations lie far from the training observations, and what was done."""
     far = support < FAR  # NaN, where nothing was seen, is not
     if not far.any():
@@ -461,10 +477,9 @@ def warn_of_far(support: np.ndarray, stacklevel: int) -> None:
     ignored = f"; {lost} of them say nothing at all and were passed over" if lost else ""
     where = np.argwhere(far)[0]
     place = f"step {where[-1]}" + (f" of sequence {where[0]}" if len(support) > 1 else "")
-    warnings.warn(
+    warn(
         f"{int(far.sum())} of {int((~np.isnan(support)).sum())} observations lie far from all "
         f"training observations (their support is below {FAR}; the first is {place}){ignored}. "
         "Train on sequences that reach there, or widen the observation kernel.",
         ConflictWarning,
-        stacklevel=stacklevel,
     )

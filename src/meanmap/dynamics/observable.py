@@ -26,7 +26,7 @@ from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.evidence import LEAST, Evidence, ForecastEvidence, vector_rows
 from meanmap.dynamics.model import Passage
 from meanmap.dynamics.motion import Belief, Sample
-from meanmap.dynamics.sequences import Steps, pad_sequences
+from meanmap.dynamics.sequences import ControlGate, Steps, pad_sequences
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights
 from meanmap.rules import CONFLICT
@@ -248,6 +248,8 @@ class SpectralModel:
     lengths: tuple[int, ...]  # of the training sequences
     kept: Any = 1.0  # 0 for states that are not there, where several numbers of them are compared
 
+    control_gate = ControlGate(refusal="a SpectralFilter knows no controls.")
+
     @property
     def observations(self) -> Space:
         """The space of the observations."""
@@ -396,6 +398,13 @@ class SpectralModel:
                 passage.add(self.belief(b), None)
         passage.flush()
         return passage
+
+    def forecast_from(
+        self, belief: Belief | None, prior: Belief | None, count: int, controls: Points | None
+    ) -> Passage:
+        """The next observations after the belief of a stream; None is before its first step."""
+        b = self.start[None, :] if belief is None else belief.weights.vector
+        return self.forecast(b, count)
 
     def step(
         self,

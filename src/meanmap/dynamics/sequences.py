@@ -23,8 +23,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.decoding.preimages import ORTHOGONAL
-from meanmap.kernels import Chordal, Kernel, Trace, as_kernel
-from meanmap.kernels.domains.objects import CountKernel, ObjectKernel
+from meanmap.kernels import Kernel, as_kernel
 
 MOST = 0.9  # where this share of the states are rotations, a state that is none is a mistake
 
@@ -79,9 +78,7 @@ def _sample_axes(kernel: Kernel | None, like: Points | None, value: Array) -> in
         return 99 if isinstance(like, tuple) or checks.holds_objects(like) else like.ndim
     if kernel is None:
         return 3 if value.ndim != 3 or value.shape[1] == value.shape[2] else 2
-    if kernel.on_vectors:
-        return 2
-    return 3 if isinstance(kernel, Trace | Chordal) else 99
+    return {"vectors": 2, "matrices": 3}.get(kernel.domain, 99)
 
 
 def _is_sample(item: Any, kernel: Kernel | None, name: str, like: Points | None) -> bool:
@@ -100,8 +97,7 @@ def _is_sample(item: Any, kernel: Kernel | None, name: str, like: Points | None)
         except ValueError:  # rows of different lengths: points, whatever they are
             return False
         return array.ndim >= 2 or (array.ndim == 1 and array.dtype.kind in "USOb")
-    bags = isinstance(kernel, ObjectKernel) and not isinstance(kernel, CountKernel)
-    if bags and not isinstance(item, list):
+    if kernel.domain in ("series", "bags") and not isinstance(item, list):
         return False  # a series or a bag is itself an array of rows
     try:
         kernel.check(observed_steps(item, name)[0], name)
@@ -165,7 +161,8 @@ def require_transition(sequences: Sequences, name: str, least: int = 2) -> None:
 
 def require_rotations(states: Points, kernel: Kernel, name: str) -> None:
     """Refuse a state that is no rotation among states that are."""
-    if not isinstance(kernel, Trace | Chordal) or states.shape[1] != states.shape[2]:
+    matrices = kernel.core.mode_search in ("orthogonal", "rotations")
+    if not matrices or states.shape[1] != states.shape[2]:
         return
     R = to_numpy(states)
     rest = np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(R.shape[1])).max(axis=(1, 2))
@@ -242,6 +239,57 @@ def _drop_missing(value: Any, missing: np.ndarray, name: str) -> tuple[Any, np.n
     if is_array(value) and not isinstance(value, np.ndarray):
         return take(value, ~something), ~something
     return value[~something], ~something
+
+
+@dataclass(frozen=True)
+class ControlGate:
+    """How controls come into a filter; without a kernel it was fitted without any."""
+
+    kernel: Kernel | None = None
+    like: Points | None = None  # what a control looks like
+    refusal: str = "the filter was fitted without any. Fit it with them."
+
+    def read_sequences(self, controls: Any, lengths: tuple[int, ...], ahead: int) -> Points | None:
+        """Controls of sequences of these lengths, and `ahead` more, as an array (b, rows, …)."""
+        if self.kernel is None:
+            self._refuse(controls, "controls")
+            return None
+        if controls is None:
+            raise ValueError(
+                "controls: the filter was fitted with controls and needs them here too, a row for "
+                "every step."
+            )
+        raw, single = list_sequences(controls, self.kernel, "controls", self.like)
+        if len(raw) != len(lengths):
+            raise ValueError(
+                f"controls holds {len(raw)} sequences and observations {len(lengths)}."
+            )
+        rows = []
+        for i, (part, length) in enumerate(zip(raw, lengths, strict=True)):
+            name = "controls" if single else f"controls[{i}]"
+            points = self.kernel.check(part, name, self.like, "the training data")
+            if count(points) < length + ahead:
+                raise ValueError(
+                    f"{name}: expected {length + ahead} rows, one a step, got {count(points)}. Row "
+                    "t acts between step t and step t + 1."
+                )
+            rows.append(points)
+        return pad_sequences(rows, max(count(row) for row in rows))
+
+    def read_one(self, control: Any, first: bool) -> Points | None:
+        """The control before one live step; nothing lies before the first."""
+        if self.kernel is None:
+            self._refuse(control, "control")
+            return None
+        if first:
+            return None
+        if control is None:
+            raise ValueError("control: the filter was fitted with controls; pass the last one.")
+        return self.kernel.rows(control, self.like, "control")[0]
+
+    def _refuse(self, given: Any, name: str) -> None:
+        if given is not None:
+            raise ValueError(f"{name}: {self.refusal}")
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,7 +12,7 @@ from meanmap import checks
 from meanmap.arrays import float_like, namespace, one_blas_thread, take, to_numpy
 from meanmap.dynamics.base import ORIGINS, open_setting
 from meanmap.dynamics.model import Passage, warn_of_far
-from meanmap.dynamics.motion import Belief, Sample
+from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.observable import SpectralModel, WindowMoments, middles
 from meanmap.dynamics.sequences import Sequences, Steps, read_sequences
 from meanmap.dynamics.stream import Stream
@@ -311,29 +310,13 @@ class SpectralFilter(BaseEstimator):
     def start(self) -> Stream:
         """Begin a live stream: `.step(o)` takes one observation and tells of the next."""
         check_is_fitted(self)
-        # a copy: what is fitted later does not reach into a stream that has begun
-        return Stream(cast(Any, copy(self)), None)
+        return Stream(type(self).__name__, self._model, None)
 
     def _filtered(self, observations: Any) -> tuple[Steps, Passage]:
         check_is_fitted(self)
         steps = read_steps(self._model.observations, observations)
-        warn_of_far(steps.support, stacklevel=4)
+        warn_of_far(steps.support)
         return steps, self._model.run(steps)
-
-    # --- what a stream asks -------------------------------------------------------------------
-
-    def _one_control(self, control: Any, first: bool) -> None:
-        if control is not None:
-            raise ValueError("control: a SpectralFilter knows no controls.")
-
-    def _forecast(
-        self, belief: Belief | None, prior: Belief | None, steps: int, controls: Any
-    ) -> Track:
-        """What a stream expects of the next observations."""
-        ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
-        self._one_control(controls, False)
-        b = self._model.start[None, :] if belief is None else belief.weights.vector
-        return self._model.forecast(b, ahead).track("predicted", (ahead,), True)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")

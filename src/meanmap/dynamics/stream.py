@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, count, is_array, is_floating
-from meanmap.dynamics.evidence import NEVER
-from meanmap.dynamics.model import warn_of_far
-from meanmap.dynamics.motion import Belief
-from meanmap.dynamics.sequences import observed_steps
+from meanmap.arrays import Array, Points, count, is_array, is_floating
+from meanmap.dynamics.evidence import NEVER, Evidence
+from meanmap.dynamics.model import Passage, warn_of_far
+from meanmap.dynamics.motion import Belief, Sample
+from meanmap.dynamics.sequences import ControlGate, observed_steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import steps_of
 from meanmap.embeddings import Embedding, embedding_of
+from meanmap.spaces import Space
 
-if TYPE_CHECKING:
-    from meanmap.dynamics.base import StateFilter
+
+class LiveModel(Protocol):
+    """What a stream asks of a model that was learned."""
+
+    @property
+    def sample(self) -> Sample: ...
+
+    @property
+    def observations(self) -> Space: ...
+
+    @property
+    def evidence(self) -> Evidence | None: ...
+
+    @property
+    def control_gate(self) -> ControlGate: ...
+
+    def lifted(self, features: Array) -> Array:
+        """Observations as `step` wants them."""
+
+    def step(
+        self,
+        belief: Belief | None,
+        prior: Belief | None,
+        lifted: Array,
+        seen: np.ndarray,
+        controls: Points | None,
+    ) -> tuple[Belief, Array]:
+        """The belief after one more step, and what was predicted for it."""
+
+    def forecast_from(
+        self, belief: Belief | None, prior: Belief | None, count: int, controls: Points | None
+    ) -> Passage:
+        """Beliefs 1, 2, … steps ahead."""
 
 
 class Stream:
@@ -46,9 +78,9 @@ class Stream:
     True
     """
 
-    def __init__(self, model: StateFilter, prior: Belief | None) -> None:
-        self._filter = model
-        self._prior = prior
+    def __init__(self, kind: str, model: LiveModel, prior: Belief | None) -> None:
+        self.kind = kind  # of the filter
+        self._model, self._prior = model, prior
         self._belief: Belief | None = None
         self._unseen = NEVER  # steps since the last observation
         self.steps = 0
@@ -59,7 +91,7 @@ class Stream:
 
         `control` is what acted since the step before, for filters fitted with controls.
         """
-        learner, model = self._filter, self._filter._model
+        model = self._model
         space = model.observations
         points: Points | None = None
         if not _is_unobserved(observation):
@@ -70,8 +102,8 @@ class Stream:
                     "by one; .filter takes a sequence."
                 )
         steps = steps_of(space, [(points, np.array([points is not None]))], True)
-        given = learner._one_control(control, self._belief is None)
-        warn_of_far(steps.support, stacklevel=3)
+        given = model.control_gate.read_one(control, self._belief is None)
+        warn_of_far(steps.support)
         features = steps.features[:, 0]
         belief, predicted = model.step(
             self._belief, self._prior, model.lifted(features), steps.seen[:, 0], given
@@ -80,6 +112,7 @@ class Stream:
         if points is not None:
             values = None if steps.values is None else steps.values[:, 0]
             unseen = np.array([self._unseen])
+            assert model.evidence is not None
             log = float(model.evidence.log(predicted, features, values, unseen)[0])
         # nothing is set before everything has worked
         self._belief = belief
@@ -95,19 +128,19 @@ class Stream:
 
     def predict(self, steps: int, controls: Any = None) -> Track:
         """The distribution of the state 1, 2, … steps from now."""
-        return self._filter._forecast(self._belief, self._prior, steps, controls)
+        ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
+        given = self._model.control_gate.read_sequences(controls, (0,), ahead)
+        found = self._model.forecast_from(self._belief, self._prior, ahead, given)
+        return found.track("predicted", (ahead,), True)
 
     def _embedding(self, belief: Belief) -> Embedding:
-        sample = self._filter._model.sample
+        sample = self._model.sample
         return embedding_of(
             sample.space, sample.kernel, sample.atoms, belief.weights[0], belief.coordinates[0]
         )
 
     def __repr__(self) -> str:
-        return (
-            f"Stream({type(self._filter).__name__}, {self.steps} steps, "
-            f"log evidence {self.log_evidence:.4g})"
-        )
+        return f"Stream({self.kind}, {self.steps} steps, log evidence {self.log_evidence:.4g})"
 
 
 def _is_unobserved(observation: Any) -> bool:

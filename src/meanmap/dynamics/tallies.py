@@ -211,12 +211,12 @@ class SequenceSums:
     regularization: float
     decoder: Decoder | None  # of observations that are vectors
 
-    def added(self, tally: Tally, before: Points, after: Points) -> SequenceSums:
+    def with_sequences(self, tally: Tally, before: Points, after: Points) -> SequenceSums:
         """With sums over more sequences, and their transitions."""
         conditional = copy(self.conditional).partial_fit(before, after)
-        return self._with(self.tally + tally, conditional)
+        return replace(self, tally=self.tally + tally, conditional=conditional)
 
-    def merged(self, other: SequenceSums) -> SequenceSums:
+    def merge(self, other: SequenceSums) -> SequenceSums:
         """With all that another stream has seen."""
         require_same_space(self.states, other.states, "the states")
         require_same_space(self.observations, other.observations, "the observations")
@@ -226,65 +226,58 @@ class SequenceSums:
                 f"{other.regularization!r}. Give both the same settings and spaces."
             )
         conditional = copy(self.conditional).merge(copy(other.conditional))
-        return self._with(self.tally + other.tally, conditional)
+        return replace(self, tally=self.tally + other.tally, conditional=conditional)
 
-    def _with(self, tally: Tally, conditional: ConditionalEmbedding) -> SequenceSums:
-        spaces = self.states, self.observations
-        return SequenceSums(
-            tally, conditional, *spaces, self.control, self.regularization, self.decoder
-        )
-
-    def learned(self) -> AdditiveParts:
+    def parts(self) -> AdditiveParts:
         """The operators, and beliefs on a sample of the states seen."""
-        centered = bool(self.conditional.centered)
         before, after = (side.points for side in self.conditional.sides())
         atoms = concatenate([after, before if self.control is None else before[0]])
         psi = self.states.coordinates(atoms)
         reference = self.tally.reference
         reference = middle(state_numbers(atoms, psi)) if reference is None else reference
-        tally = self.tally.about(reference)
-        n, m = float(tally.states[0]), tally.moves
+        tally, r = self.tally.about(reference), self.states.rank_
         balance = Balance(state_features(atoms, psi, reference))
-        r = self.states.rank_
-
-        whole = tally.states / n
+        whole = tally.states / tally.states[0]
         marginal = Belief(whole[None, -r:], balance.weights(whole[:, None]).T)
         sample = Sample(self.states, atoms, psi, marginal)
-
-        squares, cross = tally.squares / m, tally.cross / m
-        mean = cross[0]
+        squares, cross = tally.squares / tally.moves, tally.cross / tally.moves
+        mean, rows = cross[0], balance.weights(cross)
         inverse = (
             centred_ridge(squares, mean, self.regularization)
-            if centered
+            if self.conditional.centered
             else ridge(squares, self.regularization)
         )
-        rows = balance.weights(cross)
-        features = self.observations.rank_
-        part = source_part(source_part(squares, features, centered).T, features, centered)
-        average = source_part(mean[None, :], features, centered)[0]
-        motion = StreamedMotion(
-            self.conditional,
-            sample,
-            np.arange(count(after), count(atoms)),
-            np.arange(count(after)),
-            self.control,
-            source_part(rows, features, centered),
-            steady_mass(average @ self.conditional.operator_.inverse, part, average),
-        )
-        steps = tally.steps / n
-        H = ridge(steps[:r, :r], self.regularization)
-        evidence: Evidence
-        if self.decoder is None:
-            seen = ridge(steps[r:, r:], self.regularization)
-            evidence = LinearEvidence(seen @ steps[r:, :r] @ H)
-        else:
-            evidence = MixtureEvidence.of(steps, H, psi, self.decoder)
         return AdditiveParts(
             sample,
-            motion,
-            evidence,
+            self._motion(sample, count(after), rows, squares, mean),
+            self._evidence(tally, psi),
             cross[-r:] @ inverse,
             inverse,
             rows,
             steady_mass(mean @ inverse, squares, mean),
         )
+
+    def _motion(
+        self, sample: Sample, moves: int, rows: Array, squares: Array, mean: Array
+    ) -> StreamedMotion:
+        """The transition on a sample whose first atoms are successors of its last ones."""
+        features, centered = self.observations.rank_, bool(self.conditional.centered)
+        part = source_part(source_part(squares, features, centered).T, features, centered)
+        average = source_part(mean[None, :], features, centered)[0]
+        return StreamedMotion(
+            self.conditional,
+            sample,
+            np.arange(moves, count(sample.atoms)),
+            np.arange(moves),
+            self.control,
+            source_part(rows, features, centered),
+            steady_mass(average @ self.conditional.operator_.inverse, part, average),
+        )
+
+    def _evidence(self, tally: Tally, psi: Array) -> Evidence:
+        steps, r = tally.steps / tally.states[0], self.states.rank_
+        H = ridge(steps[:r, :r], self.regularization)
+        if self.decoder is not None:
+            return MixtureEvidence.of(steps, H, psi, self.decoder)
+        seen = ridge(steps[r:, r:], self.regularization)
+        return LinearEvidence(seen @ steps[r:, :r] @ H)

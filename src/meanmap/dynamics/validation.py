@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -10,15 +9,14 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import clone
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy, warn
 from meanmap.decoding.preimages import are_rotations, nearest_rotations
 from meanmap.dynamics.sequences import Steps, pad_sequences
 from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
-from meanmap.kernels import Chordal, Kernel, Trace
-from meanmap.kernels.bandwidths import column_scales, multiply_bandwidth
+from meanmap.kernels import Chordal, Kernel
+from meanmap.kernels.bandwidths import column_scales
 from meanmap.progress import progress_bar
 
 FACTORS = (0.5, 1.0)  # multiples of the median bandwidth
@@ -129,25 +127,15 @@ def kernel_candidates(given: Any, default: Kernel, factors: Any) -> list[Kernel]
         return [default]
     kernels: list[Kernel] = []
     multiples = factors if factors is not None else FACTORS
-    if isinstance(default, Trace):  # a mean matrix says little of where a rotation is
+    if default.domain == "matrices":  # a mean matrix says little of where a rotation is
         multiples = factors if factors is not None else (0.25, *FACTORS)
         kernels = [Chordal(f"{f!s}*median") for f in multiples if not isinstance(f, Kernel)]
-        default = Trace()
-    rules = {name: value for name, value in default.get_params().items() if _is_rule(name, value)}
     for factor in multiples:
         if isinstance(factor, Kernel):
             kernels.append(factor)
-        elif rules:
-            kernels.append(
-                clone(default).set_params(
-                    **{name: multiply_bandwidth(value, factor) for name, value in rules.items()}
-                )
-            )
+        elif default.has_bandwidth:
+            kernels.append(default.rescaled(factor))
     return kernels or [default]
-
-
-def _is_rule(name: str, value: Any) -> bool:
-    return name.split("__")[-1] == "bandwidth" and isinstance(value, str)
 
 
 def read_grid(grid: dict[str, Any] | None, known: list[str]) -> dict[str, Any]:
@@ -178,11 +166,9 @@ def choose_settings(
     found = search_settings(training, kernels, settings, trial, n_jobs, progress, names, folds)
     if np.isfinite(found.least):
         return found
-    warnings.warn(
+    warn(
         "no candidate of the validation could be computed on a part of the data; the closed-form "
-        "choices are used instead.",
-        UserWarning,
-        stacklevel=3,
+        "choices are used instead."
     )
     return None
 

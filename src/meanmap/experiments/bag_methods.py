@@ -13,7 +13,6 @@ from sklearn.svm import SVC
 
 from meanmap.kernels import Expected, Gaussian, Kernel, OnEmbeddings, Weighted
 from meanmap.learning import SupportMeasureClassifier
-from meanmap.learning.support_measures import resolved_gram
 
 NONLINEAR, LINEAR = "support measures, Gaussian", "support measures, linear"
 MEANS, MOMENTS, SETS, PIXELS = "means", "means and covariances", "set kernel", "pixels as a vector"
@@ -94,7 +93,7 @@ def chosen(
     best: tuple[float, Kernel, float] | None = None
     for level in levels:
         bags = level.check(singles(X))
-        kernel, K = resolved_gram(level, bags, np.full(len(bags), 1 / len(bags)))
+        kernel, K = level.resolve_gram(bags, np.full(len(bags), 1 / len(bags)))
         Q, yq, fq = K, y, fold
         if held is not None:
             Q, yq, fq = kernel(singles(held.examples), bags), held.y, held.fold

@@ -20,6 +20,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.fitting import check_regularization
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.frames import in_order
@@ -142,9 +143,8 @@ class KernelGraphicalModel(BaseEstimator):
             states = latent.responsibilities(table, kernels, views, k, weights)
             table, weights = latent.fill_in_states(table, name, states, weights)
             kernels[name] = Delta()
-        network, edges = Learner(layout, self.regularization, self.basis).learn(
-            table, kernels, weights
-        )
+        learner = Learner(layout, check_regularization(self.regularization), self.basis)
+        network, edges = learner.learn(table, kernels, weights)
         # nothing is set before everything has worked
         self.graph_, self.nodes_, self.edges_ = graph, layout.variables, edges
         self.states_ = states
@@ -188,9 +188,8 @@ class KernelGraphicalModel(BaseEstimator):
         if node in inference.evidence:
             points = inference.points[node]
             kernel = self.network_.nodes[node].space.kernel_
-            identity = np.eye(count(points))
-            found = embed(points, kernel=kernel, weights=identity[0] if single else identity)
-            return found if single or len(found) == b else repeat_embedding(found, b)
+            weights = np.eye(b) if count(points) == b else np.ones((b, 1))
+            return embed(points, kernel=kernel, weights=weights[0] if single else weights)
         found = inference.belief(node)
         if single:
             return found[0] if found.is_batch else found
@@ -481,7 +480,7 @@ def repeat_embedding(belief: Embedding, b: int) -> Embedding:
     one = belief[0] if belief.is_batch else belief
     xp = namespace(one.weights)
     weights = xp.broadcast_to(one.weights, (b, one.weights.shape[0]))
-    return one._like(weights, None)
+    return one.with_weights(weights)
 
 
 def present_cells(values: np.ndarray) -> np.ndarray:

@@ -95,7 +95,7 @@ def read_variable(
     """A column as points of its kernel, NaN and None left out; the bandwidth is a default one's."""
     if kernel is None:
         kernel = default_for(values, name)
-        kernel = Gaussian(bandwidth) if isinstance(kernel, Gaussian) else kernel
+        kernel = Gaussian(bandwidth) if kernel.radial else kernel
     kernel = kernel.bind(values, name)
     plain = values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
     if kernel.on_vectors:

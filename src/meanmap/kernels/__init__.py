@@ -12,6 +12,7 @@
 | bags: samples of any sizes, `Weighted`, `Normal` | `Expected` `OnEmbeddings` |
 | data frames, dicts of columns | `Columns` |
 | tuples of samples | `TensorProduct`, written `kx @ ky` |
+| vectors, any function of a distance | subclasses of `Radial` or `Rough` |
 | anything | `Function`, `ScikitLearn`, `Precomputed`, `Constant`, `Whitened` |
 
 Kernels on the same points add (`k1 + k2`, `k + 1`), multiply (`k1 * k2`) and scale (`2.0 * k`).
@@ -19,11 +20,11 @@ Each says whether it is `bounded`, and on what it is `characteristic` and `unive
 """
 
 from meanmap.kernels.algebra import Constant, Product, Scaled, Sum, TensorProduct
-from meanmap.kernels.custom import Function, Precomputed, ScikitLearn
 from meanmap.kernels.defaults import as_kernel, as_target, default_kernel
 from meanmap.kernels.discrete import Delta, Hamming
 from meanmap.kernels.domains.bags import Expected, OnEmbeddings
 from meanmap.kernels.domains.columns import Columns
+from meanmap.kernels.domains.custom import Function, Precomputed, ScikitLearn
 from meanmap.kernels.domains.graphs import WeisfeilerLehman
 from meanmap.kernels.domains.matrices import Chordal, Mallows, Trace
 from meanmap.kernels.domains.normals import Normal
@@ -31,6 +32,7 @@ from meanmap.kernels.domains.packs import Weighted
 from meanmap.kernels.domains.series import GlobalAlignment
 from meanmap.kernels.domains.strings import NGrams
 from meanmap.kernels.protocol import Kernel
+from meanmap.kernels.radial import Radial, Rough
 from meanmap.kernels.vectors import (
     Energy,
     Gaussian,
@@ -63,7 +65,9 @@ __all__ = [
     "Polynomial",
     "Precomputed",
     "Product",
+    "Radial",
     "RationalQuadratic",
+    "Rough",
     "Scaled",
     "ScikitLearn",
     "NGrams",

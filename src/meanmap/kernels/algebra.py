@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from copy import copy
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from operator import iadd, imul
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from meanmap import checks
 from meanmap.arrays import (
@@ -13,13 +16,12 @@ from meanmap.arrays import (
     Array,
     Points,
     count,
-    device,
-    filled,
     float_like,
+    full,
     namespace,
     spans,
 )
-from meanmap.frames import column_order, reordered
+from meanmap.frames import column_order, reorder_columns
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 from meanmap.kernels.protocol import Comparison, Kernel, SteinComparison, show
 
@@ -37,10 +39,36 @@ def _factor(kernel: Kernel) -> str:
     return f"({kernel!r})" if isinstance(kernel, Sum | TensorProduct) else repr(kernel)
 
 
-def _all_of(domains: list[str | None]) -> str | None:
+def _all_of(domains: Iterable[str | None]) -> str | None:
     """The product of domains, or None if one of them is missing."""
-    found = [domain for domain in domains if domain is not None]
-    return " × ".join(found) if len(found) == len(domains) else None
+    found = list(domains)
+    return None if None in found else " × ".join(map(str, found))
+
+
+def _first(domains: Iterable[str | None]) -> str | None:
+    """The first domain that is not missing, or None."""
+    return next(filter(None, domains), None)
+
+
+def _forward(name: str, to: str) -> Any:
+    """A property that another kernel declares, the one in the attribute `to`."""
+    return property(lambda self: getattr(getattr(self, to), name), doc=f"As that of `{to}`.")
+
+
+def _combine(name: str, of: Callable[[Iterable[Any]], Any]) -> Any:
+    """A property that follows from those of all parts."""
+    return property(
+        lambda self: of(getattr(part, name) for part in self.parts), doc=f"`{name}` of all parts."
+    )
+
+
+def _feature_maps(
+    kernels: Sequence[Kernel], points: Sequence[Points]
+) -> tuple[FeatureMap, ...] | None:
+    """The finite features of all kernels, each on its points, or None if one has none."""
+    maps = [kernel.feature_map(part) for kernel, part in zip(kernels, points, strict=True)]
+    found = tuple(part for part in maps if part is not None)
+    return found if len(found) == len(maps) else None
 
 
 class Constant(Kernel):
@@ -53,6 +81,8 @@ class Constant(Kernel):
     array([[7.]])
     """
 
+    smooth = translates = True
+
     def __init__(self, value: float = 1.0) -> None:
         self.value = value
 
@@ -61,74 +91,66 @@ class Constant(Kernel):
             return tuple(self.read_points(part, f"{name}[{i}]") for i, part in enumerate(points))
         return checks.any_points(points, name)
 
-    translates = True
-
-    def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
-        checks.positive(self.value, "a constant kernel's value", "Use kernel + 1, for example.")
-        return super().resolve(points, weights)
+    def resolve(self, points: Points, weights: Array | None = None) -> Self:
+        remedy = "Use kernel + 1, for example."
+        return self.replace(value=checks.positive(self.value, "a constant kernel's value", remedy))
 
     def against(self, B: Points) -> Comparison:
         like, indices = float_like(B), np.arange(count(B))
-        xp = namespace(like)
 
-        def compare(A: Points, columns: Any, out: Any) -> Array:
-            shape = (count(A), len(indices[columns]))
-            return xp.full(shape, float(self.value), dtype=like.dtype, device=device(like))
-
-        return compare
+        return lambda A, columns, out: full((count(A), len(indices[columns])), self.value, like)
 
     def squared_norms(self, A: Points) -> Array:
-        like = float_like(A)
-        return filled(count(A), float(self.value), like)
-
-    smooth = True
+        return full(count(A), self.value, float_like(A))
 
     def gradients(self, A: Points, B: Points) -> Array:
-        return filled((A.shape[0], *B.shape), 0.0, A)
+        return full((A.shape[0], *B.shape), 0.0, A)
 
     def stein_against(self, B: Points, T: Array) -> SteinComparison:
-        return lambda A, S, columns: float(self.value) * (S @ T[columns].T)
+        return lambda A, S, columns: self.value * (S @ T[columns].T)
 
     def feature_map(self, points: Points) -> FeatureMap:
-        return Ones(float(self.value))
+        return Ones(self.value)
 
 
-class Pair(Kernel):
-    """Two kernels on the same points."""
+class Composite(Kernel):
+    """A kernel made of others on the same points, one of which, `lead`, says what these are."""
 
-    left: Kernel
-    right: Kernel
-
-    def __init__(self, left: Kernel, right: Kernel) -> None:
-        self.left = left
-        self.right = right
-
-    @property
-    def bounded(self) -> bool:  # type: ignore[override]
-        """Whether k(x, x) stays bounded on the whole domain."""
-        return self.left.bounded and self.right.bounded
+    part_names: tuple[str, ...]  # of the parameters that are kernels
+    domain = _forward("domain", "lead")
+    names = _forward("names", "lead")
+    point_kernel = _forward("point_kernel", "lead")
+    bounded = _combine("bounded", all)
 
     @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        """Whether k is differentiable everywhere, so that a mode can be climbed to."""
-        return self.left.smooth and self.right.smooth
+    def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernels that this one is made of."""
+        return tuple(getattr(self, name) for name in self.part_names)
+
+    def with_parts(self, *parts: Kernel) -> Self:
+        """The same kernel made of other parts."""
+        return self.replace(**dict(zip(self.part_names, parts, strict=True)))
 
     @property
-    def _strict(self) -> Kernel:
-        """The side that says what points are: a constant takes any."""
-        return self.right if isinstance(self.left, Constant) else self.left
+    def varying(self) -> tuple[Kernel, ...]:
+        """The parts that are not constant."""
+        return tuple(part for part in self.parts if not isinstance(part, Constant))
 
     @property
-    def on_vectors(self) -> bool:  # type: ignore[override]
-        """Whether points are vectors, rows of a 2-D array of numbers."""
-        return self._strict.on_vectors
+    def lead(self) -> Kernel:
+        """The part that says what points are: a constant takes any."""
+        return (*self.varying, self.parts[-1])[0]
 
-    def read_points(self, points: Any, name: str) -> Points:
-        loose = self.left if self._strict is self.right else self.right
-        return loose.read_points(self._strict.read_points(points, name), name)
+    def bind(self, points: Any, name: str = "points") -> Kernel:
+        bound = [part.bind(points, name) for part in self.parts]
+        same = all(a is b for a, b in zip(bound, self.parts, strict=True))
+        return self if same else self.with_parts(*bound)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
-        return type(self)(self.left.resolve(points, weights), self.right.resolve(points, weights))
+        return self.with_parts(*(part.resolve(points, weights) for part in self.parts))
+
+    def read_points(self, points: Any, name: str) -> Points:
+        return self.check(points, name)
 
     def check(
         self,
@@ -137,22 +159,32 @@ class Pair(Kernel):
         like: Points | None = None,
         like_name: str = "the sample",
     ) -> Points:
-        loose = self.left if self._strict is self.right else self.right
-        points = loose.read_points(self._strict.check(points, name), name)
-        return self._strict.check(points, name, like, like_name)
-
-    def bind(self, points: Any, name: str = "points") -> Kernel:
-        left, right = self.left.bind(points, name), self.right.bind(points, name)
-        same = left is self.left and right is self.right
-        return self if same else type(self)(left, right)
-
-    @property
-    def names(self) -> tuple[Any, ...] | None:
-        """The columns that the kernel is bound to, or None."""
-        return self._strict.names
+        points = self.lead.check(points, name, like, like_name)
+        for part in self.parts:
+            points = points if part is self.lead else part.read_points(points, name)
+        return points
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
-        return self._strict.rows(x, like, name)
+        return self.lead.rows(x, like, name)
+
+
+class Pair(Composite):
+    """Two kernels on the same points."""
+
+    part_names = "left", "right"
+    join: Callable[[Array, Array], Array]  # values of both, in place
+    smooth = _combine("smooth", all)
+
+    def __init__(self, left: Kernel, right: Kernel) -> None:
+        self.left = left
+        self.right = right
+
+    def against(self, B: Points) -> Comparison:
+        left, right = self.left.against(B), self.right.against(B)
+        return lambda A, columns, out: self.join(left(A, columns, out), right(A, columns, None))
+
+    def squared_norms(self, A: Points) -> Array:
+        return self.join(self.left.squared_norms(A) + 0, self.right.squared_norms(A))
 
 
 class Sum(Pair):
@@ -165,38 +197,20 @@ class Sum(Pair):
     Gaussian(bandwidth=1.0) + Laplace(bandwidth=2.0)
     """
 
-    def against(self, B: Points) -> Comparison:
-        left, right = self.left.against(B), self.right.against(B)
-
-        def compare(A: Points, columns: Any, out: Any) -> Array:
-            total = left(A, columns, out)
-            total += right(A, columns, None)
-            return total
-
-        return compare
+    join = staticmethod(iadd)
 
     # the space of a sum contains both spaces, and distances between embeddings add up
+    translates = _combine("translates", all)
+    characteristic = _combine("characteristic", _first)
+    universal = _combine("universal", _first)
 
     @property
-    def translates(self) -> bool:  # type: ignore[override]
-        """Whether moving all points changes k(x, x') by f(x) + f(x') at most."""
-        return self.left.translates and self.right.translates
-
-    @property
-    def characteristic(self) -> str | None:  # type: ignore[override]
-        """Where embeddings determine distributions: where either kernel's do."""
-        return self.left.characteristic or self.right.characteristic
-
-    @property
-    def universal(self) -> str | None:  # type: ignore[override]
-        """Where the space is dense in the continuous functions: where either kernel's is."""
-        return self.left.universal or self.right.universal
+    def core(self) -> Kernel:
+        """The kernel without factors and constants, which move no optimum."""
+        return self.lead.core if len(self.varying) == 1 else self
 
     def __repr__(self) -> str:
         return f"{_term(self.left)} + {_term(self.right)}"
-
-    def squared_norms(self, A: Points) -> Array:
-        return self.left.squared_norms(A) + self.right.squared_norms(A)
 
     def gradients(self, A: Points, B: Points) -> Array:
         return self.left.gradients(A, B) + self.right.gradients(A, B)
@@ -206,8 +220,8 @@ class Sum(Pair):
         return lambda A, S, columns: left(A, S, columns) + right(A, S, columns)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        maps = self.left.feature_map(points), self.right.feature_map(points)
-        return None if maps[0] is None or maps[1] is None else Stacked((maps[0], maps[1]))
+        maps = _feature_maps(self.parts, (points, points))
+        return None if maps is None else Stacked(maps)
 
 
 class Product(Pair):
@@ -221,15 +235,7 @@ class Product(Pair):
     array([[1.]])
     """
 
-    def against(self, B: Points) -> Comparison:
-        left, right = self.left.against(B), self.right.against(B)
-
-        def compare(A: Points, columns: Any, out: Any) -> Array:
-            product = left(A, columns, out)
-            product *= right(A, columns, None)
-            return product
-
-        return compare
+    join = staticmethod(imul)
 
     # the tensor product of universal kernels is universal, and stays so on the pairs (x, x); that
     # of characteristic ones need not be characteristic (Szabó and Sriperumbudur 2018)
@@ -237,28 +243,19 @@ class Product(Pair):
     @property
     def characteristic(self) -> str | None:  # type: ignore[override]
         """Where embeddings determine distributions: where both kernels are universal."""
-        if isinstance(self.left, Constant) or isinstance(self.right, Constant):
-            return self._strict.characteristic
-        return self._strict.characteristic if self.universal else None
+        alone = len(self.varying) == 1
+        return self.lead.characteristic if alone or self.universal else None
 
     @property
     def universal(self) -> str | None:  # type: ignore[override]
         """Where the space is dense in the continuous functions: where both kernels' are."""
-        if isinstance(self.left, Constant) or isinstance(self.right, Constant):
-            return self._strict.universal
-        return self.left.universal if self.right.universal else None
+        return self.lead.universal if all(part.universal for part in self.varying) else None
 
     def __repr__(self) -> str:
         return f"{_factor(self.left)} * {_factor(self.right)}"
 
-    def squared_norms(self, A: Points) -> Array:
-        return self.left.squared_norms(A) * self.right.squared_norms(A)
-
     def gradients(self, A: Points, B: Points) -> Array:
-        left, right = (
-            self.left.gram_matrix(A, B)[:, :, None],
-            self.right.gram_matrix(A, B)[:, :, None],
-        )
+        left, right = (part.gram_matrix(A, B)[:, :, None] for part in self.parts)
         return left * self.right.gradients(A, B) + right * self.left.gradients(A, B)
 
     def stein_against(self, B: Points, T: Array) -> SteinComparison:
@@ -285,62 +282,17 @@ class Product(Pair):
         return compare
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        maps = self.left.feature_map(points), self.right.feature_map(points)
-        return None if maps[0] is None or maps[1] is None else Crossed((maps[0], maps[1]), False)
+        maps = _feature_maps(self.parts, (points, points))
+        return None if maps is None else Crossed(maps, False)
 
 
-class Around(Kernel):
+class Around(Composite):
     """A kernel made of one other, on the same points."""
 
     kernel: Kernel
-
-    @property
-    def bounded(self) -> bool:  # type: ignore[override]
-        """Whether k(x, x) stays bounded on the whole domain."""
-        return self.kernel.bounded
-
-    @property
-    def characteristic(self) -> str | None:  # type: ignore[override]
-        """Where embeddings determine distributions: where those of the kernel itself do."""
-        return self.kernel.characteristic
-
-    @property
-    def universal(self) -> str | None:  # type: ignore[override]
-        """Where the space is dense in the continuous functions: the kernel's own is the same."""
-        return self.kernel.universal
-
-    @property
-    def on_vectors(self) -> bool:  # type: ignore[override]
-        """Whether points are vectors, rows of a 2-D array of numbers."""
-        return self.kernel.on_vectors
-
-    def read_points(self, points: Any, name: str) -> Points:
-        return self.kernel.read_points(points, name)
-
-    def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
-    ) -> Points:
-        return self.kernel.check(points, name, like, like_name)
-
-    def bind(self, points: Any, name: str = "points") -> Kernel:
-        inner = self.kernel.bind(points, name)
-        if inner is self.kernel:
-            return self
-        kernel = copy(self)
-        kernel.kernel = inner
-        return kernel
-
-    @property
-    def names(self) -> tuple[Any, ...] | None:
-        """The columns that the kernel is bound to, or None."""
-        return self.kernel.names
-
-    def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
-        return self.kernel.rows(x, like, name)
+    part_names = ("kernel",)
+    characteristic = _forward("characteristic", "kernel")
+    universal = _forward("universal", "kernel")
 
 
 class Scaled(Around):
@@ -358,42 +310,35 @@ class Scaled(Around):
         self.kernel = kernel
         self.factor = factor
 
-    @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        """Whether k is differentiable everywhere, so that a mode can be climbed to."""
-        return self.kernel.smooth
+    smooth = _forward("smooth", "kernel")
+    translates = _forward("translates", "kernel")
+    core = _forward("core", "kernel")
 
-    @property
-    def translates(self) -> bool:  # type: ignore[override]
-        """Whether moving all points changes k(x, x') by f(x) + f(x') at most."""
-        return self.kernel.translates
-
-    def _factor(self) -> float:
-        return checks.positive(self.factor, "a kernel's factor", "Kernels add up, not subtract.")
-
-    def resolve(self, points: Points, weights: Array | None = None) -> Scaled:
-        return Scaled(self.kernel.resolve(points, weights), self._factor())
+    def resolve(self, points: Points, weights: Array | None = None) -> Self:
+        remedy = "Kernels add up, not subtract."
+        factor = checks.positive(self.factor, "a kernel's factor", remedy)
+        return super().resolve(points, weights).replace(factor=factor)
 
     def against(self, B: Points) -> Comparison:
-        inner, factor = self.kernel.against(B), self._factor()
-        return lambda A, columns, out: factor * inner(A, columns, out)
+        inner = self.kernel.against(B)
+        return lambda A, columns, out: self.factor * inner(A, columns, out)
 
     def __repr__(self) -> str:
         return f"{show(self.factor)} * {_factor(self.kernel)}"
 
     def squared_norms(self, A: Points) -> Array:
-        return self._factor() * self.kernel.squared_norms(A)
+        return self.factor * self.kernel.squared_norms(A)
 
     def gradients(self, A: Points, B: Points) -> Array:
-        return self._factor() * self.kernel.gradients(A, B)
+        return self.factor * self.kernel.gradients(A, B)
 
     def stein_against(self, B: Points, T: Array) -> SteinComparison:
-        inner, factor = self.kernel.stein_against(B, T), self._factor()
-        return lambda A, S, columns: factor * inner(A, S, columns)
+        inner = self.kernel.stein_against(B, T)
+        return lambda A, S, columns: self.factor * inner(A, S, columns)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         inner = self.kernel.feature_map(points)
-        return None if inner is None else Scaling(inner, self._factor())
+        return None if inner is None else Scaling(inner, self.factor)
 
 
 class TensorProduct(Kernel):
@@ -445,8 +390,6 @@ class TensorProduct(Kernel):
         return self
 
     def __sklearn_clone__(self) -> TensorProduct:
-        from sklearn.base import clone
-
         return TensorProduct(*(clone(kernel) for kernel in self.kernels))
 
     def __repr__(self) -> str:
@@ -456,23 +399,39 @@ class TensorProduct(Kernel):
         super().__matmul__(other)  # refuses what is no kernel
         return TensorProduct(*self.kernels, other)
 
+    domain = "tuples"
+    bounded = _combine("bounded", all)
+
     @property
-    def bounded(self) -> bool:  # type: ignore[override]
-        """Whether k(x, x) stays bounded on the whole domain."""
-        return all(kernel.bounded for kernel in self.kernels)
+    def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernels of the variables."""
+        return self.kernels
+
+    factors = parts
 
     # the tensor product of universal kernels is universal; that of characteristic ones need not be
     # characteristic (Szabó and Sriperumbudur 2018)
+    universal = _combine("universal", _all_of)
 
     @property
     def characteristic(self) -> str | None:  # type: ignore[override]
         """Where embeddings determine distributions: where every kernel is universal."""
-        return _all_of([k.characteristic if k.universal else None for k in self.kernels])
+        return _all_of(k.characteristic if k.universal else None for k in self.kernels)
+
+    def with_parts(self, *parts: Kernel) -> TensorProduct:
+        """A product of other kernels on the same variables."""
+        return TensorProduct(*parts)
 
     @property
-    def universal(self) -> str | None:  # type: ignore[override]
-        """Where the space is dense in the continuous functions: where every kernel's is."""
-        return _all_of([kernel.universal for kernel in self.kernels])
+    def has_bandwidth(self) -> bool:
+        """Whether a factor has a bandwidth."""
+        return any(part.has_bandwidth for part in self.parts)
+
+    def rescaled(self, factor: float) -> TensorProduct:
+        """The same product, the bandwidths of all factors that have one multiplied."""
+        return self.with_parts(
+            *(part.rescaled(factor) if part.has_bandwidth else part for part in self.parts)
+        )
 
     def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
         if not isinstance(points, tuple) or not points or len(points) != len(self.kernels):
@@ -486,11 +445,7 @@ class TensorProduct(Kernel):
         ]
 
     def read_points(self, points: Any, name: str) -> Points:
-        parts = [
-            (label, kernel.check(part, label)) for kernel, part, label in self._parts(points, name)
-        ]
-        checks.same_length(parts)
-        return tuple(part for _, part in parts)
+        return self.check(points, name)
 
     def check(
         self,
@@ -499,13 +454,14 @@ class TensorProduct(Kernel):
         like: Points | None = None,
         like_name: str = "the sample",
     ) -> Points:
-        points = self.read_points(points, name)
-        if like is None:
-            return points
-        return tuple(
-            kernel.check(part, label, other, like_name)
-            for (kernel, part, label), other in zip(self._parts(points, name), like, strict=True)
-        )
+        parts = self._parts(points, name)
+        others = (None,) * len(parts) if like is None else like
+        checked = [
+            (label, kernel.check(part, label, other, like_name))
+            for (kernel, part, label), other in zip(parts, others, strict=True)
+        ]
+        checks.same_length(checked)
+        return tuple(part for _, part in checked)
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         parts = [
@@ -521,11 +477,11 @@ class TensorProduct(Kernel):
         pairs = enumerate(zip(self.kernels, points, strict=True))
         parts = [kernel.bind(part, f"{name}[{i}]") for i, (kernel, part) in pairs]
         same = all(a is b for a, b in zip(parts, self.kernels, strict=True))
-        return self if same else TensorProduct(*parts)
+        return self if same else self.with_parts(*parts)
 
     def resolve(self, points: Points, weights: Array | None = None) -> TensorProduct:
         pairs = zip(self.kernels, points, strict=True)
-        return TensorProduct(*(kernel.resolve(part, weights) for kernel, part in pairs))
+        return self.with_parts(*(kernel.resolve(part, weights) for kernel, part in pairs))
 
     def against(self, B: Points) -> Comparison:
         parts = [kernel.against(part) for kernel, part in zip(self.kernels, B, strict=True)]
@@ -539,16 +495,11 @@ class TensorProduct(Kernel):
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        product = self.kernels[0].squared_norms(A[0])
-        for kernel, part in zip(self.kernels[1:], A[1:], strict=True):
-            product = product * kernel.squared_norms(part)
-        return product
+        return prod(k.squared_norms(part) for k, part in zip(self.kernels, A, strict=True))
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        pairs = zip(self.kernels, points, strict=True)
-        maps = [kernel.feature_map(part) for kernel, part in pairs]
-        found = tuple(m for m in maps if m is not None)
-        return Crossed(found, True) if len(found) == len(maps) else None
+        maps = _feature_maps(self.kernels, points)
+        return None if maps is None else Crossed(maps, True)
 
 
 # --- columns by name, of points that have passed a gate -------------------------------------------
@@ -556,8 +507,7 @@ class TensorProduct(Kernel):
 
 def variables(kernel: Kernel) -> tuple[Kernel, ...]:
     """The kernels of a tensor product on tuples; any other kernel is one variable's."""
-    many = isinstance(kernel, TensorProduct) and kernel.names is None
-    return kernel.kernels if many and isinstance(kernel, TensorProduct) else (kernel,)
+    return kernel.factors if kernel.factors and kernel.names is None else (kernel,)
 
 
 def require_same_kernel(mine: Kernel, other: Kernel) -> None:
@@ -580,6 +530,6 @@ def match_columns(points: Points, of: Kernel, kernel: Kernel, name: str) -> Poin
     """Points that passed the gate of one kernel, their columns in the order of another's."""
     mine, theirs = variables(kernel), variables(of)
     if len(mine) == 1 or len(mine) != len(theirs):
-        return reordered(points, column_order(kernel.names, of.names, name))
+        return reorder_columns(points, column_order(kernel.names, of.names, name))
     trios = enumerate(zip(points, theirs, mine, strict=True))
     return tuple(match_columns(part, a, b, f"{name}[{i}]") for i, (part, a, b) in trios)

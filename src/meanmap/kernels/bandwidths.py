@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from meanmap import checks
 from meanmap.arrays import Array, epsilon, to_numpy
 
 SUBSAMPLE = 1000
@@ -53,6 +54,45 @@ def multiply_bandwidth(bandwidth: Any, factor: float) -> Any:
     if np.ndim(bandwidth) > 0:
         return tuple(float(sigma) * factor for sigma in bandwidth)
     return bandwidth * factor
+
+
+def read_bandwidth(value: Any, dimension: int) -> float | tuple[float, ...]:
+    """A bandwidth that is a number, or one a column, or an error."""
+    remedy = 'Use bandwidth="median", a positive number, or one number a column.'
+    if value is not None and not np.isscalar(value):
+        value = checks.plain(value, "bandwidth")
+    shape = np.shape(value)
+    if shape == ():
+        number = value.item() if hasattr(value, "item") else value
+        return _refuse_extremes(checks.positive(number, "bandwidth", remedy))
+    if len(shape) > 1 or np.asarray(value).dtype.kind not in "fiu":
+        raise ValueError(f"bandwidth={value!r:.60} is not understood. {remedy}")
+    numbers = tuple(_refuse_extremes(checks.positive(float(v), "bandwidth", remedy)) for v in value)
+    if len(numbers) != dimension:
+        raise ValueError(f"bandwidth has {len(numbers)} entries for {dimension} columns. {remedy}")
+    return numbers
+
+
+def resolve_bandwidth(
+    value: Any, points: Array, weights: Array | None = None
+) -> float | tuple[float, ...]:
+    """A bandwidth as a valid number, or one a column, found on the points where it is a rule."""
+    if not isinstance(value, str):
+        return read_bandwidth(value, points.shape[1])
+    found = chosen_bandwidth(value, points, weights)
+    for sigma in found if isinstance(found, tuple) else (found,):
+        _refuse_extremes(sigma)
+    return found
+
+
+def _refuse_extremes(bandwidth: float) -> float:
+    """A bandwidth whose square and its inverse are numbers too."""
+    if not 1e-150 <= bandwidth <= 1e150:
+        raise ValueError(
+            f"bandwidth={bandwidth:.3g} must lie between 1e-150 and 1e150. Divide the points by "
+            "their scale first."
+        )
+    return bandwidth
 
 
 def chosen_bandwidth(
@@ -110,7 +150,7 @@ def _scale(column: np.ndarray, w: np.ndarray, precision: float) -> float:
     if not len(away):
         return 0.0
     order = np.argsort(away, kind="stable")
-    return _weighted_median(away[order], others[order])
+    return weighted_median(away[order], others[order])
 
 
 def median_distance(points: Array, weights: Array | None = None) -> float:
@@ -146,7 +186,7 @@ def median_distance(points: Array, weights: Array | None = None) -> float:
     if np.ptp(pair) <= 1e-12 * pair.max():
         return float(np.median(distances))
     order = np.argsort(distances)
-    return float(_weighted_median(distances[order], pair[order]))
+    return float(weighted_median(distances[order], pair[order]))
 
 
 def some_rows(weights: np.ndarray) -> np.ndarray:
@@ -157,7 +197,7 @@ def some_rows(weights: np.ndarray) -> np.ndarray:
     return rows[np.sort(np.random.default_rng(0).choice(len(rows), SUBSAMPLE, replace=False))]
 
 
-def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
+def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     """The median of sorted values that count `weights` times each, as `np.median` would."""
     cumulative = np.cumsum(weights)
     half = cumulative[-1] / 2

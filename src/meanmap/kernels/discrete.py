@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, apply, device, filled, float_like, namespace, to_numpy
+from meanmap.arrays import Array, Points, apply, float_like, full, namespace, to_numpy
 from meanmap.kernels.bandwidths import SCALED, median_distance, median_factor
 from meanmap.kernels.features import (
     FeatureMap,
@@ -53,8 +53,10 @@ class Delta(Kernel):
            [1., 1., 0.]])
     """
 
-    characteristic = "discrete sets"
-    universal = "discrete sets"
+    domain = "labels"
+    choices = ("other",)
+    discrete = True
+    characteristic = universal = "discrete sets"
 
     def __init__(self, other: Any = 0.0) -> None:
         self.other = other
@@ -63,32 +65,24 @@ class Delta(Kernel):
         return super().__repr__() if isinstance(self.other, str) or self.other else "Delta()"
 
     def resolve(self, points: Points, weights: Array | None = None) -> Delta:
-        if not isinstance(self.other, str):
-            return Delta(self._value())
-        return self.at_distance(1.0)  # of two different labels
-
-    def at_distance(self, sigma: float) -> Delta:
-        """Two different labels compared as a Gaussian of width σ compares points at distance 1."""
-        return Delta(float(np.exp(-0.5 / (median_factor(self.other, SCALED) * sigma) ** 2)))
-
-    def _value(self) -> float:
         if isinstance(self.other, str):
-            median_factor(self.other, SCALED)
-            raise ValueError(
-                f"other={self.other!r} has to be chosen on data first: use kernel.resolve(points), "
-                "or the kernel of a fitted model."
-            )
+            return self.at_scale(1.0)  # the distance of two different labels
         value = checks.not_negative(self.other, "other", "0 compares labels as equal or not.")
         if value >= 1:
             raise ValueError(f"other must be below 1, the value for equal labels; got {value!r}.")
-        return value
+        return self.replace(other=value)
+
+    def at_scale(self, sigma: float, scales: np.ndarray | None = None) -> Delta:
+        """Two different labels compared as a Gaussian of width σ compares points at distance 1."""
+        width = median_factor(self.other, SCALED) * sigma
+        return self.replace(other=float(np.exp(-0.5 / width**2)))
 
     def read_points(self, points: Any, name: str) -> Points:
         return checks.labels(points, name)
 
     def against(self, B: Points) -> Comparison:
         like = float_like(B)
-        xp, other = namespace(like), self._value()
+        xp, other = namespace(like), self.other
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             found = xp.astype(equal(A, B[columns]), like.dtype)
@@ -97,26 +91,19 @@ class Delta(Kernel):
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        like = float_like(A)
-        return filled(A.shape[0], 1.0, like)
+        return full(A.shape[0], 1.0, float_like(A))
 
     def feature_map(self, points: Points) -> FeatureMap:
-        other = self._value()
+        other = self.other
         if not other:
             return OneHot(points)
         return Stacked((Scaling(OneHot(points), 1 - other), Ones(other)))
 
 
-def count_bandwidth(value: Any, median: Callable[[], float] | None = None) -> float:
+def resolve_count_bandwidth(value: Any, median: Callable[[], float]) -> float:
     """The bandwidth of a kernel exp(-count/bandwidth), chosen on data where asked to."""
     if isinstance(value, str):
-        factor = median_factor(value)
-        if median is None:
-            raise ValueError(
-                f"bandwidth={value!r} has to be chosen on data first: use kernel.resolve(points), "
-                "or the kernel of a fitted model."
-            )
-        return factor * median()
+        return median_factor(value) * median()
     value = value.item() if hasattr(value, "item") else value
     return checks.positive(value, "bandwidth", 'Use bandwidth="median" or a positive number.')
 
@@ -150,68 +137,68 @@ class Hamming(Kernel):
            [0. , 0.5, 1. ]])
     """
 
+    domain = "labels"
+
     def __init__(self, bandwidth: Any = "median", form: str = "exponential") -> None:
         self.bandwidth = bandwidth
         self.form = form
 
     @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The bandwidth, of the form that has one."""
+        return () if self.form == "agreement" else ("bandwidth",)
+
+    @property
     def characteristic(self) -> str | None:  # type: ignore[override]
         """Where embeddings determine distributions."""
-        return None if self._agreement() else "rows of finitely many categories"
+        return None if self.form == "agreement" else "rows of finitely many categories"
 
     @property
     def universal(self) -> str | None:  # type: ignore[override]
         """Where the space holds every function."""
         return self.characteristic
 
-    def _agreement(self) -> bool:
-        return checks.option(self.form, "form", ["exponential", "agreement"]) == "agreement"
-
     def read_points(self, points: Any, name: str) -> Points:
         return checks.labels(points, name)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Hamming:
-        if self._agreement():
-            return Hamming(self.bandwidth, self.form)
+        if checks.option(self.form, "form", ["exponential", "agreement"]) == "agreement":
+            return self.replace()
 
         def median() -> float:
             # rows as one-hot vectors: ‖·‖² is twice the number of columns that differ
-            table = _table(to_numpy(points))
+            table = _as_rows(to_numpy(points))
             codes = [np.unique(column, return_inverse=True)[1] for column in table.T]
             hot = [code[:, None] == np.arange(code.max() + 1) for code in codes]
             return median_distance(np.concatenate(hot, axis=1), weights) ** 2 / 2
 
-        return Hamming(count_bandwidth(self.bandwidth, median), self.form)
+        return self.replace(bandwidth=resolve_count_bandwidth(self.bandwidth, median))
 
     def against(self, B: Points) -> Comparison:
-        b, like = _table(B), float_like(B)
-        agreement, d = self._agreement(), b.shape[1]
-        rate = 0.0 if agreement else -1 / count_bandwidth(self.bandwidth)
-        xp = namespace(like)
+        b, like = _as_rows(B), float_like(B)
+        d, xp = b.shape[1], namespace(like)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
-            a, there = _table(A), b[columns]
-            shape = a.shape[0], there.shape[0]
-            differ = xp.zeros(shape, dtype=like.dtype, device=device(like))
+            a, there = _as_rows(A), b[columns]
+            differ = full((a.shape[0], there.shape[0]), 0.0, like)
             for c in range(d):
                 differ += xp.astype(a[:, None, c] != there[None, :, c], like.dtype)
-            if agreement:
+            if self.form == "agreement":
                 differ *= -1 / d
                 differ += 1
                 return differ
-            differ *= rate
+            differ *= -1 / self.bandwidth
             return apply("exp", differ)
 
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        like = float_like(A)
-        return filled(A.shape[0], 1.0, like)
+        return full(A.shape[0], 1.0, float_like(A))
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        return OneHotColumns(_table(points)) if self._agreement() else None
+        return OneHotColumns(_as_rows(points)) if self.form == "agreement" else None
 
 
-def _table(points: Array) -> Array:
+def _as_rows(points: Array) -> Array:
     """Labels as rows."""
     return points if points.ndim == 2 else points[:, None]

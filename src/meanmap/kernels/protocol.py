@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from functools import wraps
 from inspect import signature
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -28,6 +27,7 @@ from meanmap.arrays import (
     spans,
     take,
 )
+from meanmap.kernels.bandwidths import multiply_bandwidth, parse_bandwidth
 from meanmap.kernels.features import FeatureMap
 
 # (A, columns, buffer) → the Gram matrix of A against some of B; columns, a slice or an index array,
@@ -44,7 +44,7 @@ class Kernel(BaseEstimator):
     """A positive definite function of two points.
 
     A kernel is a specification: parameters as given, never changed by fitting. `resolve(points)`
-    returns a kernel whose parameters are all numbers; models keep that one (`kernel_x_`,
+    returns a kernel whose parameters are all valid numbers; models keep that one (`kernel_x_`,
     `embedding.kernel`). Kernels add, multiply and scale; `k + 1` adds a constant, `kx @ ky` is the
     tensor product on pairs.
 
@@ -58,7 +58,50 @@ class Kernel(BaseEstimator):
            [0.607]])
     >>> k.matmul(np.zeros((2, 1)), np.ones((3, 1)), np.ones(3)).round(3)  # times a vector
     array([1.82, 1.82])
+
+    Notes
+    -----
+    A kernel of your own is a subclass whose constructor stores its arguments unchanged. All methods
+    but `read_points` meet points that it has read, and all but `resolve` and `read_points` meet
+    parameters that `resolve` has checked: nothing is checked again below.
+
+    | to write | what it gives |
+    |---|---|
+    | `read_points(points, name)` | points of the domain as arrays, or an error |
+    | `against(B)` | `compare(A, columns, out)`, the Gram matrix of any A against `B[columns]` |
+    | `squared_norms(A)` | k(a, a) for every point |
+    | `resolve(points, weights)` | `self.replace(...)` with valid numbers, if it has parameters |
+
+    | to declare | unless declared | what it says |
+    |---|---|---|
+    | `domain` | "any" | the kind of points: "vectors", "labels", "matrices", "strings", ... |
+    | `choices` | none | parameters that may be a word, to be chosen on data by `resolve` |
+    | `bounded` | True | whether k(x, x) stays bounded |
+    | `characteristic`, `universal` | None | where, in words |
+    | `smooth` | False | whether k is differentiable everywhere |
+    | `translates` | False | whether moving all points leaves distances of embeddings as they are |
+    | `discrete` | False | whether points are labels, equal or not and nothing between |
+    | `radial` | False | whether k is a function of ‖x - x'‖/σ alone: has `profile`, `bandwidth` |
+    | `power` | None | p where k = exp(-‖(x - x')/σ‖^p/p): 2 for a Gaussian, 1 for Laplace |
+    | `over_columns`, `of_sum(total)` | None | k as a function of a sum over columns |
+    | `mode_search` | None | how `mode` searches, see `decoding.preimages` |
+
+    | to override | unless overridden |
+    |---|---|
+    | `gradients(A, B)` | an error; modes are found among the atoms |
+    | `stein_against(B, T)` | an error |
+    | `feature_map(points)` | None: no finite features for the `Explicit` basis |
+    | `sample_frequencies(d, n, rng)` | an error: no `RandomFourier` basis |
+    | `rescaled(factor)` | multiplies a `bandwidth` that `choices` names, else an error |
+    | `gram_matrix`, `gram_times` | by `against`; override them where there is a faster way |
     """
+
+    #: What points are: "vectors" (rows of numbers), "labels", "matrices", "strings", "graphs",
+    #: "series", "bags", "tuples" (of samples), "tables", "indices", or "any".
+    domain: str = "any"
+
+    #: The parameters that may be a word such as "median".
+    choices: tuple[str, ...] = ()
 
     #: Whether k(x, x) stays bounded on the whole domain (Fukumizu et al. 2013 assume it does).
     bounded: bool = True
@@ -74,20 +117,32 @@ class Kernel(BaseEstimator):
     #: Whether k is differentiable everywhere, so that a mode can be climbed to.
     smooth: bool = False
 
-    #: Whether points are vectors, rows of a 2-D array of numbers.
-    on_vectors: bool = False
-
-    #: The columns of the data frame that the kernel is bound to, in order; absent without any.
-    feature_names_in_: tuple[Any, ...]
-
     #: Whether moving all points by one vector changes k(x, x') by f(x) + f(x') at most, and so no
     #: distance between distributions.
     translates: bool = False
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "resolve" in vars(cls):
-            cls.resolve = _with_names(cls.resolve)  # type: ignore[method-assign]
+    #: Whether points are labels that are equal or not, and nothing between.
+    discrete: bool = False
+
+    #: Whether k is a function of ‖x - x'‖/σ alone, with a `profile` and a `bandwidth`.
+    radial: bool = False
+
+    #: p where k = exp(-‖(x - x')/σ‖^p/p), whose powers are of the same family; None elsewhere.
+    power: float | None = None
+
+    #: "differences" or "products" where k is a function, `of_sum`, of the sum over columns of
+    #: (x - x')² or of x x'; None elsewhere.
+    over_columns: str | None = None
+
+    #: How a mode is searched for, see `decoding.preimages`; None: by the gradient where k is smooth
+    #: on vectors, else among the atoms.
+    mode_search: str | None = None
+
+    #: The name of a profile that `meanmap.fused` has a program for; None where there is none.
+    fused_profile: str | None = None
+
+    #: The columns of the data frame that the kernel is bound to, in order; absent without any.
+    feature_names_in_: tuple[Any, ...]
 
     def __sklearn_clone__(self) -> Kernel:
         made: Kernel = super().__sklearn_clone__()
@@ -108,14 +163,99 @@ class Kernel(BaseEstimator):
         raise TypeError(f"{type(self).__name__} does not say what k(x, x) is.")
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
-        """A copy with every parameter a number, chosen on the points where asked to."""
+        """A copy with every parameter a valid number, chosen on the points where asked to."""
         return copy(self)
+
+    # --- what some kernels can do -------------------------------------------------------------
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         """The kernel's own finite features, or None where it has none."""
         return None
 
-    # --- what every kernel can do -------------------------------------------------------------
+    def sample_frequencies(self, d: int, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n frequencies drawn from the kernel's spectral measure on R^d, a column each."""
+        raise TypeError(
+            f"RandomFourier knows the frequencies of Gaussian, Laplace and Matern kernels, not of "
+            f"{self!r}. Use basis=Nystroem(n), which takes any kernel."
+        )
+
+    @property
+    def has_bandwidth(self) -> bool:
+        """Whether it has a bandwidth that `rescaled` multiplies."""
+        return "bandwidth" in self.choices
+
+    def rescaled(self, factor: float) -> Kernel:
+        """The same kernel at a multiple of its bandwidth.
+
+        Examples
+        --------
+        >>> from meanmap.kernels import Gaussian
+        >>> Gaussian("scaled median").rescaled(0.5), Gaussian((1.0, 3.0)).rescaled(2.0)
+        (Gaussian(bandwidth='0.5*scaled median'), Gaussian(bandwidth=(2.0, 6.0)))
+        """
+        if not self.has_bandwidth:
+            raise TypeError(f"{self!r} has no bandwidth that could be multiplied.")
+        return self.replace(bandwidth=multiply_bandwidth(vars(self)["bandwidth"], factor))
+
+    def of_sum(self, total: Array) -> Array:
+        """k from the sum that `over_columns` names; the sum may be overwritten."""
+        raise TypeError(f"{self!r} is not a function of a sum over columns.")
+
+    def resolve_gram(self, points: Points, weights: Array | None) -> tuple[Kernel, Array]:
+        """The kernel resolved on points, and their Gram matrix."""
+        kernel = self.resolve(points, weights)
+        return kernel, kernel.gram_matrix(points, points)
+
+    # --- what it is made of -------------------------------------------------------------------
+
+    @property
+    def on_vectors(self) -> bool:
+        """Whether points are vectors, rows of a 2-D array of numbers."""
+        return self.domain == "vectors"
+
+    #: The kernels that this one is made of.
+    parts: tuple[Kernel, ...] = ()
+
+    #: The kernels of a product over variables, whose points are tuples; else none.
+    factors: tuple[Kernel, ...] = ()
+
+    #: The kernel between the points of a bag; None where points are not bags.
+    point_kernel: Kernel | None = None
+
+    #: The kernel that compares embeddings of bags, as vectors in some coordinates, or None.
+    between_embeddings: Kernel | None = None
+
+    @property
+    def core(self) -> Kernel:
+        """The kernel without factors and constants, which move no optimum."""
+        return self
+
+    @property
+    def plain(self) -> Kernel:
+        """The kernel before it was whitened, whose functions are easier to read."""
+        return self
+
+    # --- parameters and names -----------------------------------------------------------------
+
+    def replace(self, **parameters: Any) -> Self:
+        """A copy with other values of some parameters."""
+        kernel = copy(self)
+        for name, value in parameters.items():
+            setattr(kernel, name, value)
+        return kernel
+
+    def require_numbers(self) -> None:
+        """Refuse parameters that are still to be chosen on data."""
+        for name in self.choices:
+            value = getattr(self, name)
+            if isinstance(value, str):
+                parse_bandwidth(value)  # refuses what is no rule in its own words
+                raise ValueError(
+                    f"{name}={value!r} has to be chosen on data first: use kernel.resolve(points), "
+                    "or the kernel of a fitted model."
+                )
+        for part in self.parts:
+            part.require_numbers()
 
     def bind(self, points: Any, name: str = "points") -> Kernel:
         """A copy that remembers the columns of a data frame, as `feature_names_in_`.
@@ -130,13 +270,11 @@ class Kernel(BaseEstimator):
         """The columns that the kernel is bound to, or None."""
         return getattr(self, "feature_names_in_", None)
 
-    def with_names(self, names: tuple[Any, ...] | None) -> Kernel:
+    def with_names(self, names: tuple[Any, ...] | None) -> Self:
         """A copy bound to these columns."""
-        if names is None:
-            return self
-        kernel = copy(self)
-        kernel.feature_names_in_ = names
-        return kernel
+        return self if names is None else self.replace(feature_names_in_=names)
+
+    # --- what every kernel can do -------------------------------------------------------------
 
     def check(
         self,
@@ -159,19 +297,26 @@ class Kernel(BaseEstimator):
             array = array[(None,) * missing]
         return self.check(array if single else x, name, like), single
 
+    def _read(self, points: Any, name: str) -> tuple[Kernel, Points]:
+        """The kernel with valid parameters, bound to the points' columns, and the points."""
+        kernel = self.bind(points, name)
+        points = kernel.check(points, name)
+        kernel.require_numbers()
+        return kernel.resolve(points), points
+
     def __call__(self, A: Any, B: Any = None) -> Array:
         """The Gram matrix of A against B (against itself when B is None)."""
-        kernel = self.bind(A, "A")
-        A = kernel.check(A, "A")
-        B = A if B is None else kernel.check(B, "B", A, "A")
-        return self.gram_matrix(A, B)
+        kernel, A = self._read(A, "A")
+        return kernel.gram_matrix(A, A if B is None else kernel.check(B, "B", A, "A"))
 
     def gram_matrix(self, A: Points, B: Points) -> Array:
+        """The Gram matrix of points that passed the gate."""
         return self.against(B)(A, ALL, None)
 
     def diagonal(self, A: Any) -> Array:
         """k(a, a) for every point, without a Gram matrix."""
-        return self.squared_norms(self.check(A, "A"))
+        kernel, A = self._read(A, "A")
+        return kernel.squared_norms(A)
 
     def matmul(self, A: Any, B: Any, V: Array) -> Array:
         """The Gram matrix of A against B times V, computed tile by tile and never stored.
@@ -188,8 +333,7 @@ class Kernel(BaseEstimator):
         >>> bool(np.allclose(sums, Gaussian(1.0)(X).sum(axis=1)))
         True
         """
-        kernel = self.bind(A, "A")
-        A = kernel.check(A, "A")
+        kernel, A = self._read(A, "A")
         B = kernel.check(B, "B", A, "A")
         like = float_like(A)
         V = asarray(checks.numbers(V, "V"), like)
@@ -198,9 +342,10 @@ class Kernel(BaseEstimator):
                 f"V: expected shape ({count(B)},) or ({count(B)}, q), one row a point of B; "
                 f"got {tuple(V.shape)}."
             )
-        return self.gram_times(A, B, V)
+        return kernel.gram_times(A, B, V)
 
     def gram_times(self, A: Points, B: Points, V: Array) -> Array:
+        """The Gram matrix times V, of points that passed the gate."""
         compare, n, m = self.against(B), count(A), count(B)
         if on_accelerator(V):
             return in_blocks(lambda side: _in_tiles(compare, A, m, V, side, side), DEVICE_SIDE)
@@ -238,10 +383,9 @@ class Kernel(BaseEstimator):
         array([[0.   ],
                [0.607]])
         """
-        kernel = self.bind(B, "B")
-        B = kernel.check(B, "B")
+        kernel, B = self._read(B, "B")
         points, single = kernel.rows(x, B)
-        gradient = self.gradients(points, B)
+        gradient = kernel.gradients(points, B)
         return gradient[0] if single else gradient
 
     def gradients(self, A: Points, B: Points) -> Array:
@@ -266,23 +410,14 @@ class Kernel(BaseEstimator):
         >>> bool(abs(H @ p).max() < 1e-10)
         True
         """
-        kernel = self.bind(A, "A")
-        A = kernel.check(A, "A")
-        S = self._scores(scores, A, "scores")
+        kernel, A = self._read(A, "A")
+        S = T = _read_scores(scores, A, "scores")
         if B is None:
-            return self.stein_against(A, S)(A, S, ALL)
-        B = kernel.check(B, "B", A, "A")
-        return self.stein_against(B, self._scores(scores_B, B, "scores_B"))(A, S, ALL)
-
-    @staticmethod
-    def _scores(scores: Any, points: Points, name: str) -> Array:
-        scores = asarray(checks.numbers(scores, name), float_like(points))
-        if scores.shape != points.shape:
-            raise ValueError(
-                f"{name}: expected one gradient a point, shape {tuple(points.shape)}, got shape "
-                f"{tuple(scores.shape)}."
-            )
-        return scores
+            B = A
+        else:
+            B = kernel.check(B, "B", A, "A")
+            T = _read_scores(scores_B, B, "scores_B")
+        return kernel.stein_against(B, T)(A, S, ALL)
 
     def stein_against(self, B: Points, T: Array) -> SteinComparison:
         """A function that gives the Stein kernel of any points against B with scores T."""
@@ -339,15 +474,15 @@ class Kernel(BaseEstimator):
     _repr_mimebundle_ = None
 
 
-def _with_names(resolve: Callable[..., Kernel]) -> Callable[..., Kernel]:
-    """A kernel's `resolve`, whose answer keeps the names of the columns."""
-
-    @wraps(resolve)
-    def resolved(self: Kernel, points: Points, weights: Array | None = None) -> Kernel:
-        found = resolve(self, points, weights)
-        return found if found.names == self.names else found.with_names(self.names)
-
-    return resolved
+def _read_scores(scores: Any, points: Points, name: str) -> Array:
+    """One gradient of the log density per point."""
+    scores = asarray(checks.numbers(scores, name), float_like(points))
+    if scores.shape != points.shape:
+        raise ValueError(
+            f"{name}: expected one gradient a point, shape {tuple(points.shape)}, got shape "
+            f"{tuple(scores.shape)}."
+        )
+    return scores
 
 
 def _in_tiles(compare: Comparison, A: Points, m: int, V: Array, height: int, width: int) -> Array:

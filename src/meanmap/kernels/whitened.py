@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from meanmap.arrays import Array, Points, asarray, float_like, namespace
@@ -43,21 +44,28 @@ class Whitened(Around):
     def __repr__(self) -> str:
         return f"Whitened({self.kernel!r}, {self.factor.shape[1]} directions)"
 
-    def _directions(self, points: Points) -> Array:
-        """f of every point, a row each."""
-        landmarks = self.kernel.check(self.landmarks, "landmarks", points)
-        return self.kernel.gram_times(points, landmarks, asarray(self.factor, float_like(points)))
+    @property
+    def plain(self) -> Kernel:
+        """The kernel before it was whitened, whose functions are easier to read."""
+        return self.kernel
+
+    def _directions(self, like: Points) -> Callable[[Points], Array]:
+        """f of every point, a row each, for points of the kind of `like`."""
+        landmarks = self.kernel.check(self.landmarks, "landmarks", like)
+        factor = asarray(self.factor, float_like(like))
+        return lambda points: self.kernel.gram_times(points, landmarks, factor)
 
     def against(self, B: Points) -> Comparison:
-        plain, right = self.kernel.against(B), self._directions(B).T
+        plain, directions = self.kernel.against(B), self._directions(B)
+        right = directions(B).T
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             tile = plain(A, columns, out)
-            tile -= self._directions(A) @ right[:, columns]
+            tile -= directions(A) @ right[:, columns]
             return tile
 
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        f = self._directions(A)
+        f = self._directions(A)(A)
         return self.kernel.squared_norms(A) - namespace(f).sum(f * f, axis=1)

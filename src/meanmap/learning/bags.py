@@ -17,20 +17,16 @@ from meanmap import checks
 from meanmap.arrays import Array, Points, count, is_array, take, to_numpy
 from meanmap.frames import in_order, seen_columns
 from meanmap.kernels import (
-    Energy,
     Expected,
     Gaussian,
     Kernel,
-    Linear,
     Normal,
     OnEmbeddings,
     Weighted,
     as_kernel,
 )
-from meanmap.kernels.domains.bags import BagKernel
 from meanmap.kernels.domains.columns import all_numbers
 from meanmap.kernels.domains.packs import Pack, example_of, is_embedding
-from meanmap.kernels.vectors import Radial
 from meanmap.spaces import Basis, Nystroem, Space
 from meanmap.spaces.space import fit_space
 
@@ -105,13 +101,13 @@ class OnBags(BaseEstimator):
 
         And what shows the columns: the table, or the first bag as it came.
         """
-        if isinstance(self.level2, BagKernel) and self.kernel is not None:
+        between_points = self.level2.point_kernel if isinstance(self.level2, Kernel) else None
+        if between_points is not None and self.kernel is not None:
             raise ValueError(
                 f"kernel={self.kernel!r} and level2={self.level2!r} both name the kernel between "
                 "points. Leave kernel=None where level2 is a kernel on bags."
             )
-        inner = self.level2.kernel if isinstance(self.level2, BagKernel) else self.kernel
-        bags, table = listed(X, inner, "X")
+        bags, table = listed(X, self.kernel if between_points is None else between_points, "X")
         kernel = self._second(bags)
         checked = kernel.check(bags, "X")
         w = checks.sample_weights(weights, checked, np.empty(0))
@@ -119,7 +115,7 @@ class OnBags(BaseEstimator):
 
     def _second(self, bags: Any) -> Kernel:
         """The kernel between bags."""
-        if isinstance(self.level2, Kernel) and not _is_profile(self.level2):
+        if isinstance(self.level2, Kernel) and not self.level2.radial:
             return self.level2.bind(bags, "X")
         inner = self._point_kernel(bags)
         if isinstance(self.level2, Kernel):
@@ -158,14 +154,14 @@ class OnBags(BaseEstimator):
         """What is compared, by which kernel: bags, or with a `point_basis` vectors in a space."""
         if self.point_basis is None:
             return bags, kernel, None
-        if not isinstance(kernel, Expected | OnEmbeddings):
+        between = kernel.between_embeddings
+        if between is None or kernel.point_kernel is None:
             raise ValueError(
                 f"point_basis gives coordinates to embeddings, which level2={kernel!r} does not "
                 'compare by. Use level2="gaussian" or "linear", or basis= for the bags.'
             )
-        expected = Expected(kernel.kernel).resolve(bags, w)
+        expected = Expected(kernel.point_kernel).resolve(bags, w)
         space, vectors = embeddings_space(expected, self.point_basis, bags, w)
-        between = Linear() if isinstance(kernel, Expected) else kernel._radial
         return vectors, between, space
 
     def _remember(self, kernel: Kernel, bags: Points, space: Space | None, shown: Any) -> None:
@@ -189,16 +185,12 @@ class OnBags(BaseEstimator):
         check_is_fitted(self)
         kernel = self._bag_kernel
         X = in_order(X, getattr(self, "feature_names_in_", None), "X", "the training data")
-        bags, table = listed(X, kernel.kernel if isinstance(kernel, BagKernel) else None, "X")
+        bags, table = listed(X, kernel.point_kernel, "X")
         if table or hasattr(bags[0], "columns"):
             seen_columns(self, X if table else bags[0], "X" if table else "X[0]")
         checked = self._bag_kernel.check(bags, "X", self._like)
         space = self.point_space_
         return checked if space is None else space.coordinates(checked)
-
-
-def _is_profile(kernel: Kernel) -> bool:
-    return isinstance(kernel, Radial) and not isinstance(kernel, Energy)
 
 
 def embeddings_space(kernel: Expected, basis: Any, bags: Points, w: Array) -> tuple[Space, Array]:

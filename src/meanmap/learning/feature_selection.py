@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
@@ -13,7 +12,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from meanmap import checks
-from meanmap.arrays import Array, in_kind, is_array, take, to_numpy
+from meanmap.arrays import Array, in_kind, is_array, take, to_numpy, warn
 from meanmap.frames import in_order
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.learning import lasso
@@ -220,12 +219,10 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         found = lasso.solve(*products, min(k, len(free)))
         used = int((found.coefficients > 0).sum())
         if used < min(k, len(free)):
-            warnings.warn(
+            warn(
                 f"the HSIC lasso gives {used} features a coefficient, and no penalty more; the "
                 f"other {k - used} of {k} are those that it left out last. Ask for "
-                f"{max(used, 1)}, or use method='backward'.",
-                UserWarning,
-                stacklevel=3,
+                f"{max(used, 1)}, or use method='backward'."
             )
         # by coefficient, then by the order in which they would come in
         keys = (np.arange(len(free)), -found.gradient, found.entered, -found.coefficients)

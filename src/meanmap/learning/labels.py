@@ -9,6 +9,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
 from meanmap.kernels import Kernel
+from meanmap.kernels.domains.matrices import read_matrices
 from meanmap.linalg import symmetrized
 
 STRUCTURES = ("chain", "ring")
@@ -37,7 +38,7 @@ def label_features(structure: Any, k: int) -> np.ndarray:
         points = structure.check(points, "the labels")
         return _root(to_numpy(structure.resolve(points)(points)), k)
     if is_array(structure) or isinstance(structure, list):
-        return _root(to_numpy(checks.matrices([structure], "label_kernel"))[0], k)
+        return _root(to_numpy(read_matrices([structure], "label_kernel"))[0], k)
     raise TypeError(f"label_kernel: got {structure!r:.60}. {_REMEDY}")
 
 

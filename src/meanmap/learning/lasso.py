@@ -7,7 +7,6 @@ coordinates: a column's Gram matrix has a rank of some tens, whatever n is.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from meanmap.arrays import spans
+from meanmap.arrays import spans, warn
 from meanmap.kernels import Kernel
 from meanmap.learning.targets import Target
 from meanmap.spaces import Basis, PivotedCholesky
@@ -135,11 +134,10 @@ def judged(
         float(np.max(gradient - lam, initial=0.0)),
     )
     if violation > TOLERANCE:
-        warnings.warn(
+        warn(
             f"the HSIC lasso did not converge: at λ = {lam:.3g} its optimality conditions are "
             f"missed by {violation:.1g}, where {TOLERANCE:g} is allowed. Columns that are nearly "
             'equal are the usual cause: drop repeated ones, or use method="backward".',
             ConvergenceWarning,
-            stacklevel=5,
         )
     return Solution(alpha, lam, entered, gradient, np.array(counts), np.array(lams), violation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
+
+from meanmap.arrays import warn
 
 DENSE = 1000  # up to this size all eigenvectors are found at once
 
@@ -51,12 +52,10 @@ class NeighbourGraph:
         pairs = np.sort(np.stack([start, near.ravel()], axis=1), axis=1)
         edges, parts = _joined(X, np.unique(pairs, axis=0))
         if parts > 1:
-            warnings.warn(
+            warn(
                 f"the graph of {n_neighbors} nearest neighbours falls into {parts} parts, between "
                 f"which no distance is known; it was joined by {parts - 1} edges between the "
-                "nearest points of two parts. Raise n_neighbors to avoid this.",
-                UserWarning,
-                stacklevel=4,
+                "nearest points of two parts. Raise n_neighbors to avoid this."
             )
         gaps = X[edges[:, 0]] - X[edges[:, 1]]
         return cls(len(X), edges, np.einsum("ij,ij->i", gaps, gaps))

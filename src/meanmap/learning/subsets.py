@@ -15,15 +15,7 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import for_each_thread, spans
-from meanmap.kernels import (
-    Gaussian,
-    Kernel,
-    Laplace,
-    Linear,
-    Matern,
-    Polynomial,
-    RationalQuadratic,
-)
+from meanmap.kernels import Kernel
 from meanmap.learning.targets import Target
 from meanmap.spaces import Basis
 from meanmap.statistics.dependence import HsicSums, coordinates
@@ -53,58 +45,23 @@ def centred(L: np.ndarray, estimator: str) -> np.ndarray:
 # --- kernels that are functions of a sum over columns ---------------------------------------------
 
 
-@dataclass(frozen=True)
-class Radial:
-    """k = profile(-Σ (x - x')²/2σ²)."""
-
-    kernel: Any
-
-    def total(self, A: np.ndarray, B: np.ndarray, same: bool) -> np.ndarray:
-        """The sum over all columns, for every pair of rows."""
-        D = -2 * A @ B.T
-        D += (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1)[None, :]
-        if same:
-            np.fill_diagonal(D, 0.0)
-        return np.maximum(D, 0.0, out=D)
-
-    def part(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """One column's part of the sum."""
-        np.subtract(a[:, None], b[None, :], out=out)
-        return np.multiply(out, out, out=out)
-
-    def values(self, total: np.ndarray) -> np.ndarray:
-        """The kernel; the sum is overwritten."""
-        total *= -0.5 / float(self.kernel.bandwidth) ** 2
-        return self.kernel._profile(total)
-
-
-@dataclass(frozen=True)
-class Inner:
-    """k = (Σ xx' + c)^p."""
-
-    kernel: Any
-
-    def total(self, A: np.ndarray, B: np.ndarray, same: bool) -> np.ndarray:
-        """The sum over all columns, for every pair of rows."""
+def column_sums(kind: str, A: np.ndarray, B: np.ndarray, same: bool) -> np.ndarray:
+    """The sum over all columns, of squared differences or of products, for every pair of rows."""
+    if kind == "products":
         return A @ B.T
+    D = -2 * A @ B.T
+    D += (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1)[None, :]
+    if same:
+        np.fill_diagonal(D, 0.0)
+    return np.maximum(D, 0.0, out=D)
 
-    def part(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """One column's part of the sum."""
+
+def column_part(kind: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """One column's part of the sum."""
+    if kind == "products":
         return np.multiply(a[:, None], b[None, :], out=out)
-
-    def values(self, total: np.ndarray) -> np.ndarray:
-        """The kernel; the sum is overwritten."""
-        if isinstance(self.kernel, Linear):
-            return total
-        total += self.kernel.offset
-        return total ** int(self.kernel.degree)
-
-
-def additive(kernel: Kernel) -> Radial | Inner | None:
-    """The kernel as a function of a sum over columns, or None if it is none."""
-    if type(kernel) in (Gaussian, Laplace, Matern, RationalQuadratic):
-        return Radial(kernel) if np.ndim(kernel.bandwidth) == 0 else None
-    return Inner(kernel) if type(kernel) in (Linear, Polynomial) else None
+    np.subtract(a[:, None], b[None, :], out=out)
+    return np.multiply(out, out, out=out)
 
 
 # --- the criterion --------------------------------------------------------------------------------
@@ -149,9 +106,9 @@ class Subsets:
         """The dependence of the set without each of its columns in turn, with one kernel."""
         if len(columns) == 1:
             found = np.zeros(1)  # nothing depends on nothing
-        elif self.basis is not None or additive(kernel) is None:
+        elif self.basis is not None or kernel.over_columns is None:
             found = self._each([np.delete(columns, i) for i in range(len(columns))], kernel)
-        elif isinstance(kernel, Gaussian):
+        elif kernel.power == 2:
             found = self._averaged(lambda rows: self._expanded(rows, columns, kernel))
         else:
             here = np.arange(len(columns))
@@ -163,7 +120,7 @@ class Subsets:
         """The dependence of the set with each of some others, each with its own kernel."""
         sets = [np.append(columns, j) for j in others]
         kernels = [self.kernel.resolve(self.X[np.ix_(self.some, s)]) for s in sets]
-        if self.basis is not None or additive(kernels[0]) is None:
+        if self.basis is not None or kernels[0].over_columns is None:
             found = self._each(sets, *kernels)
         else:
             both = np.append(columns, others)
@@ -222,9 +179,10 @@ class Subsets:
         The sum is over the first `fixed` columns, or all.
         """
         x = self.X[np.ix_(rows, columns)]
-        x = x - x.mean(axis=0) if isinstance(additive(kernels[0]), Radial) else x
+        kind = kernels[0].over_columns
+        assert kind is not None
+        x = x - x.mean(axis=0) if kind == "differences" else x
         base, M = x[:, :fixed], self._weights(rows)
-        forms = [form for kernel in kernels if (form := additive(kernel)) is not None]
         strips = list(spans(len(rows), SIDE))
         found = np.zeros(len(changing))
 
@@ -233,18 +191,18 @@ class Subsets:
             room = np.empty(SIDE * SIDE)
             for at, p in enumerate(strips):
                 for q in strips[at:]:
-                    total = forms[0].total(base[p], base[q], p == q)
+                    total = column_sums(kind, base[p], base[q], p == q)
                     flat = np.ascontiguousarray(M[p, q]).ravel()
                     twice = 1.0 if p == q else 2.0
                     out = room[: total.size].reshape(total.shape)
                     for i in mine:
-                        form = forms[i % len(forms)]
                         column = x[:, changing[i]]
-                        form.part(column[p], column[q], out)
+                        column_part(kind, column[p], column[q], out)
                         (np.add if sign > 0 else np.subtract)(total, out, out=out)
-                        if sign < 0 and isinstance(form, Radial):
+                        if sign < 0 and kind == "differences":
                             np.maximum(out, 0.0, out=out)  # rounding may leave it below
-                        found[i] += twice * (form.values(out).ravel() @ flat)
+                        values = kernels[i % len(kernels)].of_sum(out)
+                        found[i] += twice * (values.ravel() @ flat)
 
         for_each_thread(work)
         return found
@@ -258,8 +216,8 @@ class Subsets:
         """
         x = self.X[np.ix_(rows, columns)]
         x -= x.mean(axis=0)
-        sigma, form = float(kernel.bandwidth), Radial(kernel)
-        W = form.values(form.total(x, x, True))
+        sigma = float(kernel.bandwidth)
+        W = kernel.of_sum(column_sums("differences", x, x, True))
         W *= self._weights(rows)
         z = (
             x - (x.max(axis=0) + x.min(axis=0)) / 2

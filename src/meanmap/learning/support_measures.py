@@ -14,9 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, in_kind, is_array, is_floating, take, to_float, to_numpy
-from meanmap.kernels import Kernel
-from meanmap.kernels.domains.bags import OnEmbeddings
+from meanmap.arrays import Array, in_kind, is_array, is_floating, take, to_float, to_numpy
 from meanmap.learning.bags import OnBags
 from meanmap.spaces.space import fit_space
 
@@ -40,7 +38,7 @@ class SupportMeasures(OnBags):
         examples, kernel, point_space = self._embedded(kernel, bags, w)
         space = None
         if self.basis is None:
-            kernel, gram = resolved_gram(kernel, examples, w)
+            kernel, gram = kernel.resolve_gram(examples, w)
             machine.set_params(kernel="precomputed").fit(gram, y, sample_weight=weights)
         else:
             kernel = kernel.resolve(examples, w)
@@ -68,14 +66,6 @@ class SupportMeasures(OnBags):
         if not coefficients.shape[1]:  # no errors beyond epsilon: no bag supports anything
             return np.zeros((len(examples), len(coefficients)))
         return to_numpy(self.kernel_.gram_times(examples, self._support, coefficients.T))
-
-
-def resolved_gram(kernel: Kernel, examples: Points, w: np.ndarray) -> tuple[Kernel, Array]:
-    """The kernel resolved, and its Gram matrix; bags are compared only once for both."""
-    if isinstance(kernel, OnEmbeddings):
-        return kernel.resolve_gram(examples, w)
-    kernel = kernel.resolve(examples, w)
-    return kernel, kernel.gram_matrix(examples, examples)
 
 
 class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):
@@ -242,7 +232,7 @@ def labels(y: Any) -> np.ndarray:
             "class for every bag."
         )
     y = column_or_1d(hosted(y), warn=True)
-    missing = np.flatnonzero(checks._missing(y))
+    missing = np.flatnonzero(checks.missing_rows(y))
     if len(missing):
         raise ValueError(
             f"Input y contains NaN: {len(missing)} of {len(y)} bags have no class (the first is "

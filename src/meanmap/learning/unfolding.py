@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,13 +13,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy
-from meanmap.conditional.pairs import gate
+from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy, warn
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
 from meanmap.learning.semidefinite import Programme
-from meanmap.spaces.space import fit_space
+from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.tiles import on_host
 
 FULL = 300  # up to this many points every kernel matrix is considered
@@ -198,7 +196,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             return _Side(n, None, np.ones(n)), None
         _all_known(y)
         target, _ = as_target(y, self.kernel)
-        points, kernel = gate(target, self.kernel, None, "y")
+        points, kernel = read_points(target, self.kernel, None, "y")
         points = on_host(points)
         checks.same_length([("X", np.empty((n, 1))), ("y", points)])
         kernel = kernel.resolve(points)
@@ -237,13 +235,12 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         found = programme.solve(self.solver, self.tol, self.max_iter, rng)
         if found.status != "optimal":
             kept = f", distances kept to {found.violation:.2g}" if self.stiffness is None else ""
-            warnings.warn(
+            warn(
                 f"the semidefinite programme was not solved to tol={self.tol}: status "
                 f"{found.status!r}, a relative gap of {found.gap:.2g} to the bound of the dual"
                 f"{kept}, after {found.iterations} steps. Raise max_iter or tol"
                 + (", or give stiffness a number." if self.stiffness is None else "."),
                 ConvergenceWarning,
-                stacklevel=4,
             )
         factors = _principal(B @ found.factor * np.sqrt(unit), some.counts)
         places = _columns(factors, self.n_components)
@@ -316,7 +313,7 @@ def _all_known(y: Any) -> None:
         return  # rows of several lengths: the kernel's gate has its own words
     if array.ndim not in (1, 2):
         return
-    missing = checks._missing(array)
+    missing = checks.missing_rows(array)
     if missing.any():
         raise ValueError(
             f"y has no value in {int(missing.sum())} of {len(array)} rows (NaN or None; the first "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -11,9 +10,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import is_array, to_numpy
+from meanmap.arrays import is_array, to_numpy, warn
 from meanmap.embeddings import Embedding, embed
-from meanmap.frames import column_order, reordered
+from meanmap.frames import column_order, reorder_columns
 from meanmap.likelihood_free.posteriors import PosteriorModel
 from meanmap.likelihood_free.priors import Prior, in_box, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
@@ -304,20 +303,20 @@ class KernelABC(BaseEstimator):
         outside = self._warn_outside(rows, single)
         if prior is not None:
             other = self._under(prior, method, regularization)
-            found = other.posterior(rows, single, self.names_)
+            found = other.posterior(rows, single, self.names_, y)
         else:
-            found = self._answer(rows, single)
+            found = self._answer(rows, single, y)
         self._warn_few(found, outside)
-        return found._answering(y)
+        return found
 
-    def _answer(self, rows: np.ndarray, single: bool) -> Posterior:
+    def _answer(self, rows: np.ndarray, single: bool, asked: Any = None) -> Posterior:
         """The posterior under the prior that was drawn from, by the finest region that has it."""
-        found = self._learned.posterior(rows, single, self.names_)
+        found = self._learned.posterior(rows, single, self.names_, asked)
         if single:
             for box, asked, region in self._regions:
                 mine = asked is not None and np.array_equal(rows, asked)
                 if mine or found.share(*box) >= INSIDE:
-                    found = region.posterior(rows, single, self.names_)
+                    found = region.posterior(rows, single, self.names_, asked)
         return found
 
     def _warn_outside(self, rows: np.ndarray, single: bool) -> np.ndarray:
@@ -325,12 +324,11 @@ class KernelABC(BaseEstimator):
         outside = self._learned.outside(rows)
         if outside.any():
             which = "y lies" if single else f"{int(outside.sum())} of {len(rows)} observations lie"
-            warnings.warn(
+            warn(
                 f"{which} outside the simulations: none is like it, so that the posterior there is "
                 "not informed by any. Is the observation right, and what was done to it the same "
                 "as in the simulator?",
                 ConflictWarning,
-                stacklevel=3,
             )
         return outside
 
@@ -347,12 +345,11 @@ class KernelABC(BaseEstimator):
                 f"{few.sum()} of {len(few)} posteriors rest on fewer than {FEW} of {n} simulations "
                 f"(the least on about {least:.2g})"
             )
-        warnings.warn(
+        warn(
             f"{which}: chance moves its mean by {least**-0.5:.1f} of its standard deviations, and "
             "intervals with it. Simulate more: fit(n) with a larger n continues, refine(y, n) "
             "simulates where the posterior of y is.",
             SimulationWarning,
-            stacklevel=3,
         )
 
     def _observed(self, y: Any) -> tuple[np.ndarray, bool]:
@@ -413,7 +410,9 @@ class KernelABC(BaseEstimator):
         draws = prior.sample(n, self._simulations.seeds.generator(OTHER))
         mine = self.names_
         if prior.names is not None and self._named:
-            draws = reordered(draws, column_order(mine, prior.names, "prior", "the first prior"))
+            draws = reorder_columns(
+                draws, column_order(mine, prior.names, "prior", "the first prior")
+            )
         return draws
 
     # --- trust --------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from typing import Any, cast
 import numpy as np
 
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.fitting import fit_pairs
 from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.pairs import Pairs
 from meanmap.conditional.selection import LeaveOneOut, search_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian, Kernel, as_kernel
@@ -83,19 +85,25 @@ class PosteriorModel:
         """Which observations (b, p) no simulation is like."""
         return self.regression.residuals.outside(y)
 
-    def posterior(self, y: np.ndarray, single: bool, names: tuple[str, ...]) -> Posterior:
-        """The posteriors of observations (b, p), or that of a single one."""
-        given = y[0] if single else y
+    def posterior(
+        self, y: np.ndarray, single: bool, names: tuple[str, ...], asked: Any = None
+    ) -> Posterior:
+        """The posteriors of observations (b, p), or that of a single one.
+
+        Answers come in the kind of array that was `asked` with.
+        """
         with quiet():
-            shape = self.regression(y)
+            features = self.regression.features(y)
+            shape = self.regression.shapes(y, features)
             if self.operator is self.model.operator_:
-                return Posterior.of(self.operator.given(given), names, shape)
+                answer = self.operator.answer(features[0] if single else features)
+                return Posterior.of(answer, names, shape, asked)
         # Bayes' rule has a mean of its own, and something to say where prior and y conflict
-        answer = self.operator.given(given)
+        answer = self.operator.given(y[0] if single else y)
         centre = self.regression.centre
         sums = np.atleast_2d(answer.expect(lambda theta: centre_parameters(theta, centre)))
         means = self.regression.mean_of(sums)
-        return Posterior.of(answer, names, replace(shape, means=means))
+        return Posterior.of(answer, names, replace(shape, means=means), asked)
 
     def ranks(self, y: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """Where parameters fall in the posteriors of their outputs: P(θ* < θ | y), (b, d)."""
@@ -149,12 +157,13 @@ def choose_kernel(
     """The kernel on outputs with the least leave-one-out error of the parameters' embedding."""
     bases = (basis, PivotedCholesky(*ROUGH))
     some = np.linspace(0, len(theta) - 1, search_size(len(theta))).astype(int)
+    x, y, w = outputs[some], on_theta.check(theta[some], "theta"), weights[some]
+    w = w / w.sum()
     best: tuple[float, Kernel] | None = None
     for factor in FACTORS:
         kernel = standard_kernel(outputs, weights, factor)
-        model = ConditionalEmbedding(kernel, on_theta, basis=bases, centered=False)
-        model.fit(outputs[some], theta[some], weights[some])
-        error = cast(LeaveOneOut, model.leave_one_out_).least
+        pairs = Pairs(x, y, kernel, on_theta, bases, w, flat=False, given=len(some))
+        error = cast(LeaveOneOut, fit_pairs(pairs, centered=False).errors).least
         if best is None or error < best[0]:
             best = error, kernel
     assert best is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -43,39 +44,35 @@ class Posterior(Embedding):
     _asked: Any = None  # an empty array of the kind that answers are in; None is NumPy's
 
     @classmethod
-    def of(cls, embedding: Embedding, names: tuple[str, ...], shape: Shape) -> Posterior:
-        """An embedding of parameters as a posterior."""
-        coordinates = embedding._coordinates if embedding._by_coordinates else None
-        space, kernel = embedding._space, embedding.kernel
-        made = cls(space, kernel, embedding._atoms, embedding._weights, coordinates)
-        return made._dressed(names, shape)
-
-    def _dressed(self, names: tuple[str, ...], shape: Shape) -> Self:
-        self.names, self._shape = names, shape
-        return self
-
-    def _like(self, weights: Any, coordinates: Any) -> Self:
-        found = super()._like(weights, coordinates)._dressed(self.names, self._shape)
-        return found._answering(self._asked)
-
-    def _answering(self, asked: Any) -> Self:
-        """The same, with answers in the kind of array that the observation was."""
+    def of(
+        cls, embedding: Embedding, names: tuple[str, ...], shape: Shape, asked: Any = None
+    ) -> Posterior:
+        """An embedding of parameters as a posterior, which answers in the kind of array `asked`."""
         foreign = is_array(asked) and not isinstance(asked, np.ndarray)
-        self._asked = float_like(asked) if foreign else None
+        made = cls(**embedding.made_of())
+        return made._describe(names, shape, float_like(asked) if foreign else None)
+
+    def _describe(self, names: tuple[str, ...], shape: Shape, asked: Any) -> Self:
+        self.names, self._shape, self._asked = names, shape, asked
         return self
+
+    def with_weights(self, weights: Any, coordinates: Any = None) -> Self:
+        found = super().with_weights(weights, coordinates)
+        return found._describe(self.names, self._shape, self._asked)
+
+    def on_atoms(self, *made_of: Any) -> Embedding:
+        return Embedding(*made_of)
 
     def __getitem__(self, index: Any) -> Self:
         rows = np.atleast_1d(np.arange(len(self))[index])
-        found = super().__getitem__(index)._dressed(self.names, self._shape[rows])
-        return found._answering(self._asked)
+        found = super().__getitem__(index)
+        return found._describe(self.names, self._shape[rows], self._asked)
 
-    def named(self, names: tuple[str, ...]) -> Self:
+    def named(self, names: tuple[str, ...]) -> Posterior:
         """The same with other names for its columns."""
         if len(names) != len(self.names):
             raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")
-        coordinates = self._coordinates if self._by_coordinates else None
-        found = super()._like(self._weights, coordinates)._dressed(tuple(names), self._shape)
-        return found._answering(self._asked)
+        return copy(self)._describe(tuple(names), self._shape, self._asked)
 
     # --- the distribution ---------------------------------------------------------------------
 
@@ -87,8 +84,8 @@ class Posterior(Embedding):
     def _drawn(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return (self._shape.draws(i) for i in range(len(self._shape)))
 
-    _beliefs = _drawn  # what `mode` is read from
-    _has_no_mass = False
+    beliefs = _drawn  # what `mode` is read from
+    has_mass = True
 
     def mean(self) -> Array:
         """The posterior mean, by weights normalised to one.
@@ -120,7 +117,7 @@ class Posterior(Embedding):
 
     def quantile(self, q: Any) -> Any:
         """Quantiles of each parameter; an array q comes first, then the batch."""
-        levels = quantiles.probabilities(q)
+        levels = quantiles.read_levels(q)
 
         def of(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
             found = quantiles.Distribution(points, weights[None, :]).quantile(levels.ravel())
@@ -241,7 +238,7 @@ class Calibration:
 
     def coverage(self, level: float = 0.9) -> np.ndarray:
         """The share of runs in which the central interval holds the truth, for each parameter."""
-        tail = (1 - quantiles.level(level)) / 2
+        tail = (1 - quantiles.read_level(level)) / 2
         return ((self.ranks >= tail) & (self.ranks <= 1 - tail)).mean(axis=0)
 
     def plot(self, ax: Any = None) -> Any:

@@ -6,7 +6,6 @@ import importlib
 import re
 import sys
 import types
-import warnings
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
@@ -18,6 +17,8 @@ import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
+
+from meanmap.arrays import warn
 
 MAX_DEPTH = 100  # objects in objects; nothing of ours comes near
 MAX_KEY = 1000  # parts of a tuple that is a dict's key: hashing walks through all of them
@@ -192,13 +193,12 @@ def check_foreign(made: Any) -> None:
         raise Refused(f"gives {type(made).__name__} a folder to cache in. {DISTRUST}")
     version = getattr(made, "_sklearn_version", sklearn.__version__)
     if version != sklearn.__version__:
-        warnings.warn(
+        warn(
             InconsistentVersionWarning(
                 estimator_name=type(made).__name__,
                 current_sklearn_version=sklearn.__version__,
                 original_sklearn_version=version,
-            ),
-            stacklevel=2,
+            )
         )
 
 

@@ -7,7 +7,6 @@ import math
 import re
 import struct
 import sys
-import warnings
 import zipfile
 from collections.abc import Callable
 from typing import Any, BinaryIO, cast
@@ -15,7 +14,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import to_numpy
+from meanmap.arrays import to_numpy, warn
 from meanmap.persistence.classes import (
     AGAIN,
     DISTRUST,
@@ -88,11 +87,9 @@ class Reader:
         root = self._value(manifest.get("root"))
         if self._missing:
             libraries = " and ".join(sorted(self._missing))
-            warnings.warn(
+            warn(
                 f"the file holds arrays of {libraries}, which is not installed here: they are read "
-                f"as NumPy arrays. Install {libraries} to get them back as they were.",
-                UserWarning,
-                stacklevel=4,
+                f"as NumPy arrays. Install {libraries} to get them back as they were."
             )
         return root
 

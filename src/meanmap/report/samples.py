@@ -10,9 +10,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_array, take, to_numpy
-from meanmap.conditional.pairs import looks_like_classes
 from meanmap.frames import is_frame
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
+from meanmap.kernels.defaults import looks_like_classes
 from meanmap.linalg import column_moments
 from meanmap.statistics.gates import require_points
 from meanmap.statistics.tiles import on_host
@@ -35,7 +35,7 @@ class Field:
 
     @property
     def is_label(self) -> bool:
-        return self.train.ndim == 1 and isinstance(self.kernel, Delta)
+        return self.train.ndim == 1 and self.kernel.discrete
 
     @property
     def is_constant(self) -> bool:
@@ -120,12 +120,12 @@ def read(
     points: tuple[Points, Points] | None = None
     if tables[0] is not None and tables[1] is not None:
         tables = by_position(tables[0], train, tables[1], test)
-        given = isinstance(kernel, Columns)
+        given = isinstance(kernel, Kernel) and kernel.domain == "tables"
         by_column = (kernel if given else Columns()).bind(tables[0], "train")
         same_columns(tables[0], tables[1])
         parts = by_column.check(tables[0], "train")
         others = by_column.check(tables[1], "test", parts, "train")
-        trios = zip(by_column._named(), by_column.kernels, parts, others, strict=True)
+        trios = zip(by_column.names or (), by_column.factors, parts, others, strict=True)
         fields = [Field(c, k, on_host(a), on_host(b), given) for c, k, a, b in trios]
     if kernel is not None:
         kernel = as_kernel(kernel, train, "train")
@@ -300,7 +300,7 @@ def read_targets(
     others = values[:0]
     if y_test is not None:
         found = flat(y_test, "y_test", sizes[1], "test")
-        known = ~checks._missing(found)
+        known = ~checks.missing_rows(found)
         labelled = np.flatnonzero(known[rows[1]])
         found = found[rows[1]][labelled]
         if len(found):

@@ -27,7 +27,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.kernels import Gaussian, Kernel, Laplace, Matern
+from meanmap.kernels import Kernel
 from meanmap.spaces.bases import Basis, Coordinates
 
 PAIRS_OF = 256  # points whose pairs tell the error
@@ -109,40 +109,10 @@ class RandomFourier(Basis):
         if n % 2:
             raise ValueError(f"n must be even, got {n}. {remedy}")
         rng = checks.random_generator(self.random_state, "random_state")
-        freedom = spectral_freedom(kernel)  # refuses other kernels, before their points are read
-        omega = frequencies(kernel, freedom, points.shape[1], n // 2, rng)
+        d = 0 if isinstance(points, tuple) else points.shape[-1]
+        omega = kernel.sample_frequencies(d, n // 2, rng)  # refuses kernels without a spectrum
         fitted = Waves(asarray(omega, points), math.nan)
         return replace(fitted, residual=mean_error(kernel, fitted, points))
-
-
-def frequencies(
-    kernel: Any, freedom: float | None, d: int, h: int, rng: np.random.Generator
-) -> np.ndarray:
-    """h frequencies drawn from the kernel's spectral measure on R^d, a column each."""
-    # every d of them in orthogonal directions, uniformly turned
-    turns = rng.normal(size=(-(-h // d), d, d))
-    Q, R = np.linalg.qr(turns)
-    Q *= np.sign(np.diagonal(R, axis1=1, axis2=2))[:, None, :]
-    directions = np.moveaxis(Q, 0, 1).reshape(d, -1)[:, :h]
-    # the length of a normal vector; divided by √(χ²_f/f) it is that of a multivariate t
-    lengths = np.sqrt(rng.chisquare(d, size=h))
-    if freedom is not None:
-        lengths /= np.sqrt(rng.chisquare(freedom, size=h) / freedom)
-    return kernel.scaled((directions * lengths).T).T
-
-
-def spectral_freedom(kernel: Kernel) -> float | None:
-    """Degrees of freedom of the t distribution that is the spectral measure; None for a normal."""
-    if isinstance(kernel, Gaussian):
-        return None
-    if isinstance(kernel, Laplace):
-        return 1.0  # a multivariate Cauchy
-    if isinstance(kernel, Matern):
-        return 2 * kernel._smoothness()
-    raise TypeError(
-        f"RandomFourier knows the frequencies of Gaussian, Laplace and Matern kernels, not of "
-        f"{kernel!r}. Use basis=Nystroem(n), which takes any kernel."
-    )
 
 
 def mean_error(kernel: Kernel, fitted: Waves, points: Points) -> float:

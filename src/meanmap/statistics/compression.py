@@ -15,6 +15,7 @@ from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import Spectrum
 from meanmap.statistics.centring import center_kernel
+from meanmap.statistics.thinning import thin_sample
 from meanmap.statistics.tiles import gram_sums, on_host
 
 METHODS = ("thinning", "herding", "random")
@@ -176,7 +177,7 @@ def compress(
     random = checks.random_generator(rng)
     with one_blas_thread():
         if method == "thinning":
-            index = decoding.thinned(kernel, sample, w, m, random)
+            index = thin_sample(kernel, sample, w, m, random)
         elif method == "herding":
             values = to_numpy(kernel.gram_times(sample, sample, w))
             index = decoding.herd(kernel, sample, values[None, :], m)[0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, on_accelerator, to_numpy
-from meanmap.frames import listed
+from meanmap.frames import list_names
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.statistics.tiles import on_host
 
@@ -79,7 +79,7 @@ def constant_notes(points: Points, kernel: Kernel, name: str) -> list[str]:
     if not odd:
         return []
     many = len(odd) > 1
-    words = f"Columns {listed(odd)}" if many else f"Column {odd[0]}"
+    words = f"Columns {list_names(odd)}" if many else f"Column {odd[0]}"
     verbs = ("are", "have") if many else ("is", "has")
     return [f"{words} of {name} {verbs[0]} constant and {verbs[1]} no part in the test."]
 

@@ -36,7 +36,7 @@ from meanmap.arrays import (
     to_library,
     to_numpy,
 )
-from meanmap.kernels import Gaussian, Kernel, Laplace
+from meanmap.kernels import Kernel
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
 from meanmap.spaces.space import fit_space
@@ -101,7 +101,7 @@ class Family:
         plan: list[tuple[int, int]] = []
         for i, given in enumerate(self.kernels):
             kernel = given.kernel if hasattr(given, "centre") else given
-            power = {Gaussian: 2.0, Laplace: 1.0}.get(type(kernel))
+            power = kernel.power
             bandwidth = getattr(kernel, "bandwidth", None)
             widths = (bandwidth,) if isinstance(bandwidth, Real) else bandwidth
             if power is None or not isinstance(widths, tuple):
@@ -110,7 +110,7 @@ class Family:
             level = -power * math.log2(float(widths[0]))
             # one per column: in the same proportions
             shape = tuple(float(f"{width / widths[0]:.9g}") for width in widths)
-            key = (type(kernel), round(level % 1.0, 9) % 1.0, shape)
+            key = (power, round(level % 1.0, 9) % 1.0, shape)
             ladders.setdefault(key, []).append((level, i))
         for ladder in ladders.values():
             ladder.sort()
@@ -276,7 +276,7 @@ def labelled_gram(
     On CUDA a Gram matrix in single precision is cut into two halves of 11 bits each, whose products
     with 0 and 1 tensor cores take at the speed of half precision, see `fused.times_labels`.
     """
-    profiles = [getattr(kernel, "_fused", None) for kernel in family.kernels]
+    profiles = [getattr(kernel, "fused_profile", None) for kernel in family.kernels]
     halved = not rows and None not in profiles and fused.fits(points, points) and is_single(points)
     if halved and labels.shape[1] > FEW:
         return pass_over(
@@ -327,7 +327,7 @@ def _labelled_in_halves(
     def work(thread: int, rows: slice, columns: slice) -> None:
         (quadratic,) = sums.of(thread)
         for i, (kernel, at) in enumerate(zip(family.kernels, scaled, strict=True)):
-            both = fused.gram_halves(kernel._fused, at[rows], at[columns], centres[i])
+            both = fused.gram_halves(str(kernel.fused_profile), at[rows], at[columns], centres[i])
             products = fused.times_labels(both, stacked[columns.start])
             part = fused.labelled_columns(products, labels[rows])
             quadratic[i] += part if rows == columns else 2 * part

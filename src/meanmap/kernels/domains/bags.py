@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ from meanmap import checks
 from meanmap.arrays import Array, Points, for_each_thread, is_array, spans, take, to_numpy
 from meanmap.frames import is_frame
 from meanmap.kernels.algebra import match_columns
-from meanmap.kernels.bandwidths import _weighted_median, median_factor
-from meanmap.kernels.domains.normals import CLOSED, Normal, between, has_closed_form
-from meanmap.kernels.domains.objects import ObjectKernel
+from meanmap.kernels.bandwidths import median_factor, weighted_median
+from meanmap.kernels.domains.normals import CLOSED, Normal, compare_groups, has_closed_form
+from meanmap.kernels.domains.objects import ObjectKernel, read_objects
 from meanmap.kernels.domains.packs import (
     Pack,
     Weighted,
@@ -21,11 +20,12 @@ from meanmap.kernels.domains.packs import (
     example_of,
     is_embedding,
     ranges,
-    resolved_inner,
+    resolve_inner,
 )
 from meanmap.kernels.features import FeatureMap, Flat
 from meanmap.kernels.protocol import ALL, Comparison, Kernel
-from meanmap.kernels.vectors import Energy, Gaussian, Linear, Radial
+from meanmap.kernels.radial import Radial
+from meanmap.kernels.vectors import Gaussian, Linear
 
 MEMORY = 1 << 21  # kernel values between points in memory at a time
 BLOCKS = 16  # stretches of rows that a symmetric Gram matrix is computed in
@@ -36,9 +36,16 @@ class BagKernel(ObjectKernel):
     """A kernel on bags of an inner kernel's points."""
 
     kernel: Kernel
+    domain = "bags"
 
     @property
-    def _inner(self) -> Kernel:
+    def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernel between points."""
+        return (self.point_kernel,)
+
+    @property
+    def point_kernel(self) -> Kernel:  # type: ignore[override]
+        """The kernel between the points of a bag."""
         if not isinstance(self.kernel, Kernel):
             name = type(self).__name__
             raise TypeError(
@@ -53,17 +60,13 @@ class BagKernel(ObjectKernel):
     def bind(self, points: Any, name: str = "points") -> Kernel:
         many = isinstance(points, list) or checks.holds_objects(points)
         frame = next((bag for bag in points if is_frame(bag)), None) if many else None
-        inner = self._inner.bind(frame, f"{name}[0]")
-        if inner is self._inner:
-            return self
-        kernel = copy(self)
-        kernel.kernel = inner
-        return kernel
+        inner = self.point_kernel.bind(frame, f"{name}[0]")
+        return self if inner is self.point_kernel else self.replace(kernel=inner)
 
     @property
     def names(self) -> tuple[Any, ...] | None:
         """The columns of the bags' points, or None."""
-        return self._inner.names
+        return self.point_kernel.names
 
     def check(
         self,
@@ -78,7 +81,7 @@ class BagKernel(ObjectKernel):
             points = list(points)
         if is_array(points) and not checks.holds_objects(points):
             points = list(checks.any_points(points, name))  # bags of one size
-        bags = checks.objects(points, name, "bags, a sample each")
+        bags = read_objects(points, name, "bags, a sample each")
         first = None if like is None else like[0]
         seen: dict[int, Any] = {}  # points that bags share stay shared
         for i, bag in enumerate(bags):
@@ -97,11 +100,11 @@ class BagKernel(ObjectKernel):
                     f"{name}: a bag is one embedding, got a batch of {len(bag)}. Pass the batch by "
                     "itself, or a list of single embeddings."
                 )
-            atoms = match_columns(bag.atoms, bag.kernel, self._inner, name)
+            atoms = match_columns(bag.atoms, bag.kernel, self.point_kernel, name)
             bag = Weighted(atoms, bag.weights)
         if not isinstance(bag, Weighted):
             example = None if like is None else example_of(like)
-            return self._inner.check(bag, name, example, like_name)
+            return self.point_kernel.check(bag, name, example, like_name)
         points = seen.get(id(bag.points))
         if points is None:
             points = seen[id(bag.points)] = self._components(
@@ -114,7 +117,7 @@ class BagKernel(ObjectKernel):
         """The points of a weighted bag, or its normal distributions."""
         many = isinstance(parts, list) or (checks.holds_objects(parts) and parts.ndim > 0)
         if many and len(parts) and isinstance(parts[0], Normal):
-            parts = checks.objects(parts, name, "Normals")
+            parts = read_objects(parts, name, "Normals")
             for i, part in enumerate(parts):
                 if not isinstance(part, Normal):
                     raise TypeError(
@@ -128,20 +131,22 @@ class BagKernel(ObjectKernel):
             raise TypeError(
                 f"{name}: expected points or a list of Normals, got one. Pass [normal]."
             )
-        return self._inner.check(parts, name, None if like is None else example_of(like), like_name)
+        return self.point_kernel.check(
+            parts, name, None if like is None else example_of(like), like_name
+        )
 
     def _normal(self, bag: Normal, name: str, like: Any, like_name: str) -> Normal:
-        if not has_closed_form(self._inner):
+        if not has_closed_form(self.point_kernel):
             raise TypeError(
-                f"{name}: the expectation of {self._inner!r} under a Normal has no closed form "
-                f"here; {CLOSED} have one. Use one of these, or draw a sample in its place: "
+                f"{name}: the expectation of {self.point_kernel!r} under a Normal has no closed "
+                f"form here; {CLOSED} have one. Use one of these, or draw a sample in its place: "
                 "normal.sample(1000, rng)."
             )
         if like is not None:
             checks.same_kind(bag.mean[None], example_of(like), name, like_name)
         return bag
 
-    def _is_point(self, x: Any, like: Points) -> bool:
+    def is_point(self, x: Any, like: Points) -> bool:
         if isinstance(x, Normal | Weighted):
             return True
         if is_embedding(x):
@@ -193,15 +198,20 @@ class Expected(BagKernel):
     @property
     def bounded(self) -> bool:  # type: ignore[override]
         """Whether k(x, x) stays bounded on the whole domain."""
-        return self._inner.bounded
+        return self.point_kernel.bounded
 
     def resolve(self, points: Points, weights: Array | None = None) -> Expected:
-        return Expected(resolved_inner(self._inner, points, weights))
+        return self.replace(kernel=resolve_inner(self.point_kernel, points, weights))
+
+    @property
+    def between_embeddings(self) -> Kernel:  # type: ignore[override]
+        """Linear: E k(x, y) is the inner product of embeddings."""
+        return Linear()
 
     def against(self, B: Points) -> Comparison:
         b = Pack(B)
         starts = np.cumsum(b.sizes) - b.sizes
-        inner = self._inner.against(b.points) if b.plain else None
+        inner = self.kernel.against(b.points) if b.plain else None
         order = np.arange(len(B))
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
@@ -218,7 +228,7 @@ class Expected(BagKernel):
                     if inner is not None and a.plain:
                         values = to_numpy(inner(a.points, where, None))
                     else:
-                        values = between(self._inner, a.groups, part.groups)
+                        values = compare_groups(self.kernel, a.groups, part.groups)
                     answer[i, j] = part.averages(a.averages(values, 0), 1)
             return answer
 
@@ -245,23 +255,23 @@ class Expected(BagKernel):
     def squared_norms(self, A: Points) -> Array:
         if Pack(A).shared:
             return self.gram_matrix(A, A).diagonal()
-        inner, out = self._inner, np.empty(len(A))
+        inner, out = self.kernel, np.empty(len(A))
         for i in range(len(A)):
             bag = Pack(A[i : i + 1])
             gram = (
                 to_numpy(inner.gram_matrix(bag.points, bag.points))
                 if bag.plain
-                else between(inner, bag.groups, bag.groups)
+                else compare_groups(inner, bag.groups, bag.groups)
             )
             out[i] = bag.weights @ gram @ bag.weights
         return out
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         pack = Pack(points)
-        if not pack.plain and not isinstance(self._inner, Linear):
+        if not pack.plain and not isinstance(self.point_kernel, Linear):
             return None
         example = pack.points if pack.plain else example_of(points[0])
-        inner = self._inner.feature_map(example)
+        inner = self.point_kernel.feature_map(example)
         return None if inner is None else BagMeans(inner)
 
 
@@ -298,7 +308,7 @@ class OnEmbeddings(BagKernel):
     @property
     def characteristic(self) -> str | None:  # type: ignore[override]
         """Where embeddings determine distributions, of distributions here."""
-        found = self._inner.characteristic
+        found = self.point_kernel.characteristic
         return None if found is None else f"distributions over compact parts of {found}"
 
     @property
@@ -307,9 +317,15 @@ class OnEmbeddings(BagKernel):
         return self.characteristic
 
     @property
-    def _radial(self) -> Radial:
+    def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernel between points, and the function of the distance."""
+        return self.point_kernel, self.between_embeddings
+
+    @property
+    def between_embeddings(self) -> Radial:  # type: ignore[override]
+        """The function of the distance between embeddings, as a kernel on vectors."""
         profile = Gaussian() if self.profile is None else self.profile
-        if not isinstance(profile, Radial) or isinstance(profile, Energy):
+        if not isinstance(profile, Radial) or not profile.radial:
             raise TypeError(
                 "profile: expected a radial kernel, Gaussian(), Laplace(), Matern() or "
                 f"RationalQuadratic(), got {profile!r}."
@@ -321,43 +337,36 @@ class OnEmbeddings(BagKernel):
         return profile
 
     def resolve(self, points: Points, weights: Array | None = None) -> OnEmbeddings:
-        return self._resolved(
-            Expected(resolved_inner(self._inner, points, weights)), points, weights
-        )
+        expected = Expected(resolve_inner(self.point_kernel, points, weights))
+        return self._with_profile(expected, points, weights)
 
-    def _resolved(
+    def _with_profile(
         self, expected: Expected, points: Points, weights: Array | None, gram: Array | None = None
     ) -> OnEmbeddings:
         """With the inner kernel of `expected`, and a number for a median."""
-        profile = self._radial
-        parameters = profile.get_params(deep=False)
-        bandwidth = parameters["bandwidth"]
-        if isinstance(bandwidth, str):
-            factor = median_factor(bandwidth)
-            parameters["bandwidth"] = factor * _median(expected, points, weights, gram)
-        else:
-            parameters["bandwidth"] = profile._numbers(1)
-        return OnEmbeddings(expected.kernel, type(profile)(**parameters))
+        profile = self.between_embeddings
+        if isinstance(profile.bandwidth, str):
+            factor = median_factor(profile.bandwidth)
+            profile = profile.with_bandwidth(factor * _median(expected, points, weights, gram))
+        return self.replace(kernel=expected.kernel, profile=profile.resolve(np.zeros((1, 1))))
 
     def resolve_gram(self, points: Points, weights: Array | None) -> tuple[OnEmbeddings, Array]:
         """The resolved kernel and the Gram matrix of the bags, which are compared only once."""
-        expected = Expected(resolved_inner(self._inner, points, weights))
+        expected = Expected(resolve_inner(self.point_kernel, points, weights))
         gram = expected.gram_matrix(points, points)
-        kernel = self._resolved(expected, points, weights, gram)
+        kernel = self._with_profile(expected, points, weights, gram)
         return kernel, kernel._of(gram, gram.diagonal(), gram.diagonal(), True)
 
     def _of(self, gram: Array, left: Array, right: Array, same: bool = False) -> Array:
         """The kernel from inner products of embeddings and their squared norms."""
-        profile = self._radial
-        exponent = gram - (left[:, None] + right[None, :]) / 2
+        squared = left[:, None] + right[None, :] - 2 * gram
         if same:
-            np.fill_diagonal(exponent, 0.0)
-        np.minimum(exponent, 0.0, out=exponent)
-        exponent /= float(profile._numbers(1)) ** 2  # type: ignore[arg-type]
-        return profile._profile(exponent)
+            np.fill_diagonal(squared, 0.0)
+        np.maximum(squared, 0.0, out=squared)
+        return self.between_embeddings.of_sum(squared)
 
     def against(self, B: Points) -> Comparison:
-        expected = Expected(self._inner)
+        expected = Expected(self.kernel)
         compare_bags, norms = expected.against(B), expected.squared_norms(B)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
@@ -369,7 +378,7 @@ class OnEmbeddings(BagKernel):
     def gram_matrix(self, A: Points, B: Points) -> Array:
         if A is not B:
             return super().gram_matrix(A, B)
-        gram = Expected(self._inner).gram_matrix(A, A)
+        gram = Expected(self.kernel).gram_matrix(A, A)
         return self._of(gram, gram.diagonal(), gram.diagonal(), True)
 
     def squared_norms(self, A: Points) -> Array:
@@ -413,4 +422,4 @@ def _median(expected: Expected, bags: Points, weights: Array | None, gram: Array
     pair = (w[chosen][i] * w[chosen][j])[kept]
     distances = np.sqrt(squared[kept])
     order = np.argsort(distances)
-    return _weighted_median(distances[order], pair[order])
+    return weighted_median(distances[order], pair[order])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -17,13 +17,13 @@ from meanmap.kernels.bandwidths import (
     SCALED,
     column_scales,
     median_distance,
-    median_factor,
     parse_bandwidth,
     some_rows,
 )
 from meanmap.kernels.discrete import Delta
 from meanmap.kernels.protocol import Kernel
-from meanmap.kernels.vectors import Gaussian, Radial
+from meanmap.kernels.radial import Radial
+from meanmap.kernels.vectors import Gaussian
 
 
 class Columns(TensorProduct):
@@ -56,6 +56,8 @@ class Columns(TensorProduct):
            [0.21, 0.  , 1.  ]])
     """
 
+    domain = "tables"
+
     def __init__(self, columns: Mapping[Any, Kernel | None] | None = None) -> None:
         self.columns = columns
 
@@ -71,6 +73,10 @@ class Columns(TensorProduct):
                 "or the kernel of a fitted model."
             )
         return tuple(kernel for kernel in known.values() if kernel is not None)
+
+    def with_parts(self, *parts: Kernel) -> Columns:
+        """Other kernels on the same columns."""
+        return Columns(dict(zip(self._named(), parts, strict=True)))
 
     def _named(self) -> dict[Any, Kernel | None]:
         """The kernels by column, checked."""
@@ -94,13 +100,15 @@ class Columns(TensorProduct):
         known = self._named()
         if isinstance(points, tuple) or (known and None not in known.values()):
             return self
-        table = _table(points, name)
+        table = _read_table(points, name)
         if not known:
             known = dict.fromkeys(table)
         _same_names(known, table, name)
         return Columns(
             {
-                column: _scaled_default(table[column], f"{name}[{column!r}]") if k is None else k
+                column: default_for(table[column], f"{name}[{column!r}]", SCALED)
+                if k is None
+                else k
                 for column, k in known.items()
             }
         )
@@ -115,7 +123,7 @@ class Columns(TensorProduct):
     def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
         kernels = self.kernels
         if not isinstance(points, tuple):
-            table = _table(points, name)
+            table = _read_table(points, name)
             _same_names(self._named(), table, name)
             points = tuple(
                 _values(table[column], kernel.on_vectors)
@@ -141,10 +149,10 @@ class Columns(TensorProduct):
     def resolve(self, points: Points, weights: Array | None = None) -> Columns:
         kernel = self.bind(points)
         points = points if isinstance(points, tuple) else kernel.read_points(points, "points")
-        names, parts = list(kernel._named()), list(kernel.kernels)
+        parts = kernel.kernels
         found = _common_scale(parts, points, weights)
         resolved = [found.get(i) or k.resolve(points[i], weights) for i, k in enumerate(parts)]
-        return Columns(dict(zip(names, resolved, strict=True)))
+        return kernel.with_parts(*resolved)
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -210,7 +218,7 @@ class Columns(TensorProduct):
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def _table(points: Any, name: str) -> dict[Any, Any]:
+def _read_table(points: Any, name: str) -> dict[Any, Any]:
     """The columns of a frame or dict by name."""
     if isinstance(points, Mapping):
         return dict(points)
@@ -232,18 +240,18 @@ def _same_names(known: Mapping[Any, Any], table: Mapping[Any, Any], name: str) -
     missing = [repr(column) for column in known if column not in table]
     if missing:
         raise ValueError(
-            f"{name} lacks {_listed(missing)}, which the kernel compares. Its columns are "
+            f"{name} lacks {_list_columns(missing)}, which the kernel compares. Its columns are "
             f"{', '.join(map(repr, table))}."
         )
     unknown = [repr(column) for column in table if column not in known]
     if unknown:
         raise ValueError(
-            f"{name} has {_listed(unknown)} that the kernel does not name. Name a kernel for it, "
-            "Columns({column: None, ...}) for the default one, or drop it from the table."
+            f"{name} has {_list_columns(unknown)} that the kernel does not name. Name a kernel for "
+            "it, Columns({column: None, ...}) for the default one, or drop it from the table."
         )
 
 
-def _listed(columns: list[str]) -> str:
+def _list_columns(columns: list[str]) -> str:
     return ("column " if len(columns) == 1 else "columns ") + ", ".join(columns)
 
 
@@ -286,13 +294,13 @@ def _kind(column: Any) -> str:
     return "label" if plain else str(values.dtype)
 
 
-def default_for(column: Any, name: str) -> Kernel:
-    """The kernel for a column by its dtype."""
+def default_for(column: Any, name: str, rule: str | None = None) -> Kernel:
+    """The kernel for a column by its dtype; a rule is for the width of either kind."""
     kind = _kind(column)
     if kind == "number":
-        return Gaussian()
+        return Gaussian(rule or "median")
     if kind == "label":
-        return Delta()
+        return Delta(rule or 0.0)
     raise TypeError(
         f"{name}: there is no default kernel for a column of {kind}. Name one, such as "
         "kernels.Delta() or one on strings, graphs or series, or turn the column into numbers "
@@ -300,25 +308,18 @@ def default_for(column: Any, name: str) -> Kernel:
     )
 
 
-def _scaled_default(column: Any, name: str) -> Kernel:
-    """The same with a width that is found together with those of the other columns."""
-    kernel = default_for(column, name)
-    return Gaussian(SCALED) if isinstance(kernel, Gaussian) else Delta(SCALED)
-
-
 def _common_scale(
-    kernels: list[Kernel], points: tuple[Points, ...], weights: Array | None
+    kernels: Sequence[Kernel], points: tuple[Points, ...], weights: Array | None
 ) -> dict[int, Kernel]:
     """The kernels whose width is a multiple of the "scaled median", resolved together."""
-    chosen = [i for i, kernel in enumerate(kernels) if _is_scaled(kernel)]
+    chosen = {i: kernel for i, kernel in enumerate(kernels) if _is_scaled(kernel)}
     if not chosen:
         return {}
-    n = count(points)
-    w = np.ones(n) if weights is None else to_numpy(weights).astype(np.float64)
+    w = np.ones(count(points)) if weights is None else to_numpy(weights).astype(np.float64)
     rows = some_rows(w)
     columns, scales = [], {}
-    for i in chosen:
-        if isinstance(kernels[i], Delta):
+    for i, kernel in chosen.items():
+        if kernel.discrete:
             labels = np.unique(to_numpy(points[i])[rows], return_inverse=True)[1].ravel()
             # different labels at distance 1
             columns.append(np.eye(labels.max(initial=0) + 1)[labels] / 2**0.5)
@@ -327,26 +328,17 @@ def _common_scale(
         scales[i] = column_scales(x, w)
         columns.append(x[rows] / scales[i])
     sigma = median_distance(np.concatenate(columns, axis=1), w[rows])
-    found: dict[int, Kernel] = {}
-    for i in chosen:
-        kernel = kernels[i]
-        if isinstance(kernel, Delta):
-            found[i] = kernel.at_distance(sigma)
-        elif isinstance(kernel, Radial):
-            widths = median_factor(kernel.bandwidth, SCALED) * sigma * scales[i]
-            plain = float(widths[0]) if len(widths) == 1 else tuple(map(float, widths))
-            found[i] = clone(kernel).set_params(bandwidth=plain)
-    return found
+    return {i: kernel.at_scale(sigma, scales.get(i)) for i, kernel in chosen.items()}
 
 
 def _is_scaled(kernel: Kernel) -> bool:
     """Whether a width is to be found together with those of other columns."""
-    value = kernel.other if isinstance(kernel, Delta) else getattr(kernel, "bandwidth", None)
-    if not isinstance(kernel, Delta | Radial) or not isinstance(value, str) or value == "loo":
+    if not isinstance(kernel, Delta | Radial):
         return False
-    return parse_bandwidth(value)[1] == SCALED
+    value = getattr(kernel, kernel.choices[0])
+    return isinstance(value, str) and value != "loo" and parse_bandwidth(value)[1] == SCALED
 
 
 def all_numbers(frame: Any) -> bool:
     """Whether every column of a frame holds numbers."""
-    return all(_kind(column) == "number" for column in _table(frame, "points").values())
+    return all(_kind(column) == "number" for column in _read_table(frame, "points").values())

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, Points
-from meanmap.kernels.domains.objects import CountKernel
-from meanmap.kernels.protocol import Kernel
+from meanmap.kernels.domains.objects import CountKernel, read_objects
 
 
 class WeisfeilerLehman(CountKernel):
@@ -42,6 +43,8 @@ class WeisfeilerLehman(CountKernel):
            [0., 0., 1.]])
     """
 
+    domain = "graphs"
+
     def __init__(
         self, iterations: int = 3, label: str | None = "label", normalized: bool = True
     ) -> None:
@@ -50,19 +53,15 @@ class WeisfeilerLehman(CountKernel):
         self.normalized = normalized
 
     def read_points(self, points: Any, name: str) -> Points:
-        return checks.graphs(points, name, self.label)
+        return read_graphs(points, name, self.label)
 
-    def _is_point(self, x: Any, like: Points) -> bool:
+    def is_point(self, x: Any, like: Points) -> bool:
         return hasattr(x, "nodes") and hasattr(x, "adj")
 
-    def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
-        self._rounds()
-        return super().resolve(points, weights)
+    def resolve(self, points: Points, weights: Array | None = None) -> Self:
+        return self.replace(iterations=checks.whole(self.iterations, "iterations", 0, "Try 3."))
 
-    def _rounds(self) -> int:
-        return checks.whole(self.iterations, "iterations", 0, "Try 3.")
-
-    def _parts(self, point: Any) -> Mapping[str, int]:
+    def count_parts(self, point: Any) -> Mapping[str, int]:
         if self.label is None:
             labels = {node: digest(0, str(degree)) for node, degree in point.degree()}
         else:
@@ -70,12 +69,12 @@ class WeisfeilerLehman(CountKernel):
             labels = {node: digest(0, _text(value)) for node, value in attributes}
         counts = Counter(labels.values())
         around = [point.succ, point.pred] if point.is_directed() else [point.adj]
-        for iteration in range(1, self._rounds() + 1):
+        for iteration in range(1, self.iterations + 1):
             labels = {
                 node: digest(
                     iteration,
                     own,
-                    *(_joined(labels[other] for other in step[node]) for step in around),
+                    *(_join(labels[other] for other in step[node]) for step in around),
                 )
                 for node, own in labels.items()
             }
@@ -88,7 +87,7 @@ def digest(iteration: int, *texts: str) -> str:
     return blake2b("|".join((str(iteration), *texts)).encode(), digest_size=12).hexdigest()
 
 
-def _joined(labels: Iterable[str]) -> str:
+def _join(labels: Iterable[str]) -> str:
     return ",".join(sorted(labels))
 
 
@@ -98,3 +97,30 @@ def _text(label: Any) -> str:
         number = int(label) if isinstance(label, Integral) else float(label)
         return f"number {int(number) if number == number // 1 else number!r}"
     return f"{type(label).__name__ if not isinstance(label, str) else 'str'} {label}"
+
+
+def read_graphs(value: Any, name: str, label: str | None) -> np.ndarray:
+    """Points that are networkx graphs, whose nodes have the attribute `label` if one is named."""
+    from networkx import Graph
+
+    if isinstance(value, Graph):
+        raise TypeError(f"{name}: expected a list of graphs, got one. Pass [{name}].")
+    array = read_objects(value, name, "networkx graphs")
+    for i, graph in enumerate(array):
+        if not isinstance(graph, Graph):
+            raise TypeError(
+                f"{name}[{i}]: expected a networkx graph, got {checks.describe(graph)}. Make one "
+                "of an adjacency matrix with networkx.from_numpy_array(matrix)."
+            )
+        if label is None:
+            continue
+        for node, attributes in graph.nodes(data=True):
+            found = attributes.get(label)
+            if found is None or found != found:
+                raise ValueError(
+                    f"{name}[{i}]: node {node!r} of the graph has no {label!r}. Give every node "
+                    f"one with networkx.set_node_attributes(graph, labels, {label!r}), name "
+                    "another attribute with WeisfeilerLehman(label=...), or label nodes by their "
+                    "degree with WeisfeilerLehman(label=None)."
+                )
+    return array

@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, apply, asarray, device, filled, matmul_into, namespace
-from meanmap.kernels.bandwidths import median_distance
-from meanmap.kernels.discrete import count_bandwidth
+from meanmap.arrays import (
+    Array,
+    Points,
+    apply,
+    asarray,
+    device,
+    full,
+    matmul_into,
+    namespace,
+    to_numpy,
+)
+from meanmap.kernels.bandwidths import median_distance, resolve_bandwidth
+from meanmap.kernels.discrete import resolve_count_bandwidth
 from meanmap.kernels.features import FeatureMap, Flat
 from meanmap.kernels.protocol import Comparison, Kernel
 from meanmap.kernels.vectors import Gaussian
@@ -33,10 +43,12 @@ class Trace(Kernel):
            [0., 2.]])
     """
 
+    domain = "matrices"
     bounded = False
+    mode_search = "orthogonal"
 
     def read_points(self, points: Any, name: str) -> Points:
-        return checks.matrices(points, name)
+        return read_matrices(points, name)
 
     def against(self, B: Points) -> Comparison:
         b = _flat(B)
@@ -70,24 +82,26 @@ class Chordal(Kernel):
            [0.607, 1.   ]])
     """
 
-    characteristic = "matrices of one shape, rotations among them"
-    universal = "matrices of one shape, rotations among them"
+    domain = "matrices"
+    choices = ("bandwidth",)
+    characteristic = universal = "matrices of one shape, rotations among them"
+    mode_search = "rotations"
 
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
 
     def read_points(self, points: Any, name: str) -> Points:
-        return checks.matrices(points, name)
+        return read_matrices(points, name)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Chordal:
-        return Chordal(Gaussian(self.bandwidth).resolve(_flat(points), weights).bandwidth)
+        return self.replace(bandwidth=resolve_bandwidth(self.bandwidth, _flat(points), weights))
 
     def against(self, B: Points) -> Comparison:
         compare = Gaussian(self.bandwidth).against(_flat(B))
         return lambda A, columns, out: compare(_flat(A), columns, out)
 
     def squared_norms(self, A: Points) -> Array:
-        return filled(A.shape[0], 1.0, A)
+        return full(A.shape[0], 1.0, A)
 
 
 class Mallows(Kernel):
@@ -111,36 +125,37 @@ class Mallows(Kernel):
     array([1.   , 0.368, 0.05 ])
     """
 
-    characteristic = "permutations of p items"
-    universal = "permutations of p items"
+    domain = "matrices"
+    choices = ("bandwidth",)
+    characteristic = universal = "permutations of p items"
 
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
 
     def read_points(self, points: Any, name: str) -> Points:
-        return checks.permutations(points, name)
+        return read_permutations(points, name)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Mallows:
         def median() -> float:
             # signs of the pairs' orders: ‖·‖² is four times the number of pairs that differ
             return median_distance(_orders(points), weights) ** 2 / 4
 
-        return Mallows(count_bandwidth(self.bandwidth, median))
+        return self.replace(bandwidth=resolve_count_bandwidth(self.bandwidth, median))
 
     def against(self, B: Points) -> Comparison:
-        b, sigma = _orders(B), count_bandwidth(self.bandwidth)
+        b = _orders(B)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             # of m pairs, (m - ⟨signs, signs'⟩)/2 differ
             same = matmul_into(_orders(A), b[columns].T, out)
             same -= b.shape[1]
-            same /= 2 * sigma
+            same /= 2 * self.bandwidth
             return apply("exp", same)
 
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        return filled(A.shape[0], 1.0, A)
+        return full(A.shape[0], 1.0, A)
 
 
 def _orders(A: Array) -> Array:
@@ -154,3 +169,34 @@ def _orders(A: Array) -> Array:
 
 def _flat(A: Array) -> Array:
     return namespace(A).reshape(A, (A.shape[0], -1))
+
+
+def read_matrices(value: Any, name: str) -> Array:
+    """Points that are matrices: a floating array of shape (n, p, q)."""
+    array = checks.numbers(value, name)
+    if array.ndim != 3:
+        raise ValueError(
+            f"{name}: expected matrices of shape (n, p, q), got {checks.describe(array)}. "
+            f"One matrix is {name}[None]."
+        )
+    checks.refuse_empty(array, name)
+    return array
+
+
+def read_permutations(value: Any, name: str) -> Array:
+    """Points that are permutation matrices: a floating array of shape (n, p, p)."""
+    array = read_matrices(value, name)
+    host = to_numpy(array)
+    binary = ((host == 0) | (host == 1)).all(axis=(1, 2))
+    once = (host.sum(axis=1) == 1).all(axis=1)
+    square = host.shape[1] == host.shape[2]
+    if square:
+        once = once & (host.sum(axis=2) == 1).all(axis=1)
+    if not square or not (binary & once).all():
+        row = int(np.flatnonzero(~(binary & once))[0]) if square else 0
+        raise ValueError(
+            f"{name}[{row}] is no permutation matrix: a square one of zeros with a single 1 in "
+            "every row and column. Permutations given as orders (n, p) become matrices by "
+            f"np.eye(p)[{name}]."
+        )
+    return array

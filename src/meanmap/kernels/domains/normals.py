@@ -155,7 +155,7 @@ class Components:
 Groups = list[tuple[np.ndarray, Components]]  # each with its places in the whole
 
 
-def grouped(parts: Sequence[Points | Normal]) -> Groups:
+def group_parts(parts: Sequence[Points | Normal]) -> Groups:
     """Samples and normal distributions, one after the other, gathered by the form of spread."""
     found: dict[int, list[tuple[np.ndarray, Any, Any]]] = {}
     start = 0
@@ -174,7 +174,7 @@ def grouped(parts: Sequence[Points | Normal]) -> Groups:
     return groups
 
 
-def between(kernel: Kernel, A: Groups, B: Groups) -> np.ndarray:
+def compare_groups(kernel: Kernel, A: Groups, B: Groups) -> np.ndarray:
     """E k(x, y) for every component x of A and y of B, independent of each other."""
     shape = tuple(sum(len(places) for places, _ in side) for side in (A, B))
     out = np.empty(shape)
@@ -186,10 +186,8 @@ def between(kernel: Kernel, A: Groups, B: Groups) -> np.ndarray:
 
 def has_closed_form(kernel: Kernel) -> bool:
     """Whether the kernel can be averaged over normal distributions without sampling."""
-    if isinstance(kernel, Sum):
-        return has_closed_form(kernel.left) and has_closed_form(kernel.right)
-    if isinstance(kernel, Scaled):
-        return has_closed_form(kernel.kernel)
+    if isinstance(kernel, Sum | Scaled):
+        return all(map(has_closed_form, kernel.parts))
     return type(kernel) in (Gaussian, Linear, Polynomial, Constant)
 
 
@@ -200,11 +198,11 @@ def expectation(kernel: Kernel, a: Components, b: Components) -> np.ndarray:
     if isinstance(kernel, Sum):
         return expectation(kernel.left, a, b) + expectation(kernel.right, a, b)
     if isinstance(kernel, Scaled):
-        return kernel._factor() * expectation(kernel.kernel, a, b)
+        return kernel.factor * expectation(kernel.kernel, a, b)
     if isinstance(kernel, Gaussian):
-        return gaussian(kernel, a, b)
+        return average_gaussian(kernel, a, b)
     if isinstance(kernel, Polynomial):
-        return polynomial(a, b, kernel._degree(), float(kernel.offset))
+        return average_polynomial(a, b, kernel.degree, kernel.offset)
     # ⟨x, y⟩ and constants need the means alone
     return to_numpy(kernel.gram_matrix(a.means, b.means))
 
@@ -212,7 +210,7 @@ def expectation(kernel: Kernel, a: Components, b: Components) -> np.ndarray:
 # --- the Gaussian kernel --------------------------------------------------------------------------
 
 
-def gaussian(kernel: Gaussian, a: Components, b: Components) -> np.ndarray:
+def average_gaussian(kernel: Gaussian, a: Components, b: Components) -> np.ndarray:
     """|I + S|^(-1/2) exp(-½ (m - m')ᵀ (I + S)⁻¹ (m - m')), S = Σ + Σ', lengths in bandwidths.
 
     Muandet, Fukumizu, Dinuzzo and Schölkopf (2012, Table 1); with one bandwidth a column too.
@@ -224,7 +222,7 @@ def gaussian(kernel: Gaussian, a: Components, b: Components) -> np.ndarray:
         return _gaussian_matrices(a.means, v, b.means, w)
     d = a.means.shape[1]
     if form == 1:
-        exponent = -_halves(a, b)
+        exponent = -_half_squares(a, b)
         s = 1 + v[:, None] + w[None, :]
         exponent /= s
         exponent -= (d / 2) * np.log(s)
@@ -240,7 +238,7 @@ def gaussian(kernel: Gaussian, a: Components, b: Components) -> np.ndarray:
 
 def _in_bandwidths(kernel: Gaussian, x: Components) -> Components:
     """Lengths over σ and variances over σ²."""
-    sigma = np.asarray(kernel._numbers(x.means.shape[1]), dtype=float)
+    sigma = np.asarray(kernel.bandwidth, dtype=float)
     s = x.spread
     if s is not None and sigma.ndim:
         s = x.spreads(max(x.form, 2))
@@ -250,7 +248,7 @@ def _in_bandwidths(kernel: Gaussian, x: Components) -> Components:
     return Components(x.means / sigma, s)
 
 
-def _halves(a: Components, b: Components) -> np.ndarray:
+def _half_squares(a: Components, b: Components) -> np.ndarray:
     """‖m - m'‖²/2 for every pair."""
     centre = b.means.mean(axis=0)  # smaller numbers, smaller rounding
     x, y = a.means - centre, b.means - centre
@@ -283,7 +281,7 @@ def _gaussian_matrices(m: np.ndarray, v: np.ndarray, n: np.ndarray, w: np.ndarra
 # --- polynomials ----------------------------------------------------------------------------------
 
 
-def polynomial(a: Components, b: Components, degree: int, offset: float) -> np.ndarray:
+def average_polynomial(a: Components, b: Components, degree: int, offset: float) -> np.ndarray:
     """E (⟨x, y⟩ + c)^p from the cumulants of ⟨x, y⟩.
 
     ⟨x, y⟩ = zᵀAz is a quadratic form of the normal z = (x, y), whose cumulants are

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from meanmap.arrays import Array, Points
+from meanmap import checks
+from meanmap.arrays import Array, Points, is_array
 from meanmap.kernels.features import FeatureMap
 from meanmap.kernels.protocol import Comparison, Kernel
 
@@ -19,12 +20,12 @@ from meanmap.kernels.protocol import Comparison, Kernel
 class ObjectKernel(Kernel):
     """A kernel on objects in a 1-D array."""
 
-    def _is_point(self, x: Any, like: Points) -> bool:
+    def is_point(self, x: Any, like: Points) -> bool:
         """Whether `x` is one point rather than a list of them."""
         raise TypeError(f"{type(self).__name__} does not say what one point is.")
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
-        single = self._is_point(x, like)
+        single = self.is_point(x, like)
         return self.check([x] if single else x, name, like), single
 
 
@@ -37,7 +38,7 @@ class CountKernel(ObjectKernel):
 
     normalized: bool
 
-    def _parts(self, point: Any) -> Mapping[str, int]:
+    def count_parts(self, point: Any) -> Mapping[str, int]:
         """How often each part occurs in a point."""
         raise TypeError(f"{type(self).__name__} does not say what the parts of a point are.")
 
@@ -56,7 +57,7 @@ class CountKernel(ObjectKernel):
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        squares = [sum(c * c for c in self._parts(a).values()) for a in A]
+        squares = [sum(c * c for c in self.count_parts(a).values()) for a in A]
         return np.array([float(s > 0 if self.normalized else s) for s in squares])
 
     def feature_map(self, points: Points) -> FeatureMap:
@@ -77,7 +78,7 @@ class PartCounts(FeatureMap):
         """The features of a sample."""
         seen: set[str] = set()
         for point in points:
-            seen.update(kernel._parts(point))
+            seen.update(kernel.count_parts(point))
         return cls(kernel, seen)
 
     def sparse(self, points: Points) -> csr_array:
@@ -86,7 +87,7 @@ class PartCounts(FeatureMap):
         columns: list[int] = []
         ends = [0]
         for point in points:
-            counts = self.kernel._parts(point)
+            counts = self.kernel.count_parts(point)
             # by the length of all counts: a part never seen still belongs to the point
             square = sum(c * c for c in counts.values()) if self.kernel.normalized else 1
             scale = square**-0.5 if square else 0.0
@@ -101,3 +102,21 @@ class PartCounts(FeatureMap):
 
     def __call__(self, points: Points) -> Array:
         return self.sparse(points).toarray()
+
+
+def read_objects(value: Any, name: str, what: str) -> np.ndarray:
+    """Points that are Python objects: a 1-D NumPy array that leaves each of them as it is."""
+    if hasattr(value, "to_numpy") and not is_array(value):  # pandas, polars
+        value = value.to_numpy()
+    if not isinstance(value, list) and not (checks.holds_objects(value) and value.ndim == 1):
+        remedy = "Pass a list, one a point."
+        if isinstance(value, tuple):
+            remedy = "Lists hold samples; tuples stand for pairs, with kernels.TensorProduct."
+        raise TypeError(
+            f"{name}: expected a list of {what}, got {checks.describe(value)}. {remedy}"
+        )
+    array = np.empty(len(value), dtype=object)
+    for i, item in enumerate(value):  # item by item: NumPy would look into each
+        array[i] = item
+    checks.refuse_empty(array, name)
+    return array

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, concatenate, count, spans, to_numpy
-from meanmap.kernels.domains.normals import Groups, Normal, grouped, sigma_points
+from meanmap.kernels.domains.normals import Groups, Normal, group_parts, sigma_points
 from meanmap.kernels.protocol import ALL, Kernel
 
 SPREAD = 200  # normal distributions whose sigma points a median distance is taken among
@@ -116,7 +116,7 @@ class Pack:
 
     @cached_property
     def groups(self) -> Groups:
-        return grouped(self.parts)
+        return group_parts(self.parts)
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -175,7 +175,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 # --- bandwidths -----------------------------------------------------------------------------------
 
 
-def resolved_inner(kernel: Kernel, bags: Points, weights: Array | None) -> Kernel:
+def resolve_inner(kernel: Kernel, bags: Points, weights: Array | None) -> Kernel:
     """The inner kernel resolved on all points, those of a bag sharing the bag's weight.
 
     Without weights each point of plain samples counts alike. A normal distribution counts by its

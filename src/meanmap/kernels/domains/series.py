@@ -8,10 +8,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, is_array, spans, to_numpy
-from meanmap.kernels.bandwidths import multiply_bandwidth
-from meanmap.kernels.domains.objects import ObjectKernel
+from meanmap.kernels.bandwidths import multiply_bandwidth, resolve_bandwidth
+from meanmap.kernels.domains.objects import ObjectKernel, read_objects
 from meanmap.kernels.protocol import Comparison
-from meanmap.kernels.vectors import Gaussian
 
 MEMORY = 1 << 21  # numbers in one block of local similarities
 
@@ -41,11 +40,14 @@ class GlobalAlignment(ObjectKernel):
     (True, array([1., 1., 1.]))
     """
 
+    domain = "series"
+    choices = ("bandwidth",)
+
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
 
     def read_points(self, points: Any, name: str) -> Points:
-        return checks.series(points, name)
+        return read_series(points, name)
 
     def check(
         self,
@@ -62,7 +64,7 @@ class GlobalAlignment(ObjectKernel):
             )
         return points
 
-    def _is_point(self, x: Any, like: Points) -> bool:
+    def is_point(self, x: Any, like: Points) -> bool:
         if isinstance(x, list):
             return bool(x) and all(np.ndim(item) == 0 for item in x)
         if not is_array(x) or checks.holds_objects(x):
@@ -74,10 +76,10 @@ class GlobalAlignment(ObjectKernel):
         steps = np.concatenate(list(points))
         lengths = np.array([len(point) for point in points])
         w = None if weights is None else np.repeat(to_numpy(weights) / lengths, lengths)
-        sigma = Gaussian(self.bandwidth).resolve(steps, w).bandwidth
+        sigma = resolve_bandwidth(self.bandwidth, steps, w)
         if isinstance(self.bandwidth, str):
             sigma = multiply_bandwidth(sigma, float(np.median(lengths)) ** 0.5)
-        return GlobalAlignment(sigma)
+        return self.replace(bandwidth=sigma)
 
     def _padded(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
         """The series over σ in one array (n, longest, d), and their lengths."""
@@ -85,9 +87,7 @@ class GlobalAlignment(ObjectKernel):
         padded = np.zeros((len(points), int(lengths.max()), points[0].shape[1]))
         for row, point in zip(padded, points, strict=True):
             row[: len(point)] = point
-        return Gaussian(self.bandwidth).scaled(padded.reshape(-1, padded.shape[2])).reshape(
-            padded.shape
-        ), lengths
+        return padded / np.asarray(self.bandwidth), lengths
 
     def against(self, B: Points) -> Comparison:
         b, ends_b = self._padded(B)
@@ -167,3 +167,30 @@ def _alignments(local: np.ndarray, ends_a: np.ndarray, ends_b: np.ndarray) -> np
         answer[done] = current[ends_a[done], done]
         before, last = last, current
     return answer
+
+
+def read_series(value: Any, name: str) -> np.ndarray:
+    """Points that are time series, of any lengths: a 1-D array of float arrays (length, d)."""
+    if is_array(value) and not checks.holds_objects(value):
+        if value.ndim not in (2, 3):
+            raise ValueError(
+                f"{name}: expected a list of time series, or an array (n, length) or (n, length, "
+                f"d); got {checks.describe(value)}. One series is [{name}]."
+            )
+        value = list(checks.numbers(value, name))
+    array = read_objects(value, name, "time series")
+    for i, item in enumerate(array):
+        one = np.asarray(to_numpy(checks.numbers(item, f"{name}[{i}]")), dtype=np.float64)
+        one = one[:, None] if one.ndim == 1 else one
+        if one.ndim != 2 or 0 in one.shape:
+            raise ValueError(
+                f"{name}[{i}]: expected a time series of shape (length,) or (length, d), got "
+                f"{checks.describe(item)}."
+            )
+        array[i] = one
+        if one.shape[1] != array[0].shape[1]:
+            raise ValueError(
+                f"{name}[{i}] has {one.shape[1]} coordinates a step, but {name}[0] has "
+                f"{array[0].shape[1]}. Lengths may differ, coordinates may not."
+            )
+    return array

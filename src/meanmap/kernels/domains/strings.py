@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, Points
 from meanmap.kernels.domains.objects import CountKernel
-from meanmap.kernels.protocol import Kernel
 
 
 class NGrams(CountKernel):
@@ -34,23 +35,46 @@ class NGrams(CountKernel):
            [7., 8.]])
     """
 
+    domain = "strings"
+
     def __init__(self, p: int = 3, normalized: bool = True) -> None:
         self.p = p
         self.normalized = normalized
 
     def read_points(self, points: Any, name: str) -> Points:
-        return checks.strings(points, name)
+        return read_strings(points, name)
 
-    def _is_point(self, x: Any, like: Points) -> bool:
+    def is_point(self, x: Any, like: Points) -> bool:
         return isinstance(x, str)
 
-    def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
-        self._length()
-        return super().resolve(points, weights)
+    def resolve(self, points: Points, weights: Array | None = None) -> Self:
+        remedy = "It is the length of the substrings; try 3."
+        return self.replace(p=checks.whole(self.p, "p", 1, remedy))
 
-    def _length(self) -> int:
-        return checks.whole(self.p, "p", 1, "It is the length of the substrings; try 3.")
-
-    def _parts(self, point: str) -> Mapping[str, int]:
-        p, text = self._length(), str(point)
+    def count_parts(self, point: str) -> Mapping[str, int]:
+        p, text = self.p, str(point)
         return Counter(text[i : i + p] for i in range(len(text) - p + 1))
+
+
+def read_strings(value: Any, name: str) -> np.ndarray:
+    """Points that are strings: a 1-D NumPy array of them."""
+    if isinstance(value, str | bytes):
+        raise TypeError(
+            f"{name}: expected a list of strings, got one, {value!r:.40}. Pass [{name}]."
+        )
+    if isinstance(value, tuple) and value and not np.isscalar(value[0]):
+        checks.plain(value, name)  # refuses a tuple of samples in its own words
+    items = list(value) if isinstance(value, list | tuple) else checks.plain(value, name)
+    if not isinstance(items, list) and (not isinstance(items, np.ndarray) or items.ndim != 1):
+        raise TypeError(f"{name}: expected strings of shape (n,), got {checks.describe(items)}.")
+    for i, item in enumerate(items):
+        if not isinstance(item, str):
+            raise TypeError(
+                f"{name}: a kernel on strings compares strings, got {item!r:.40} of type "
+                f"{type(item).__name__} in row {i}. Numbers go with kernels.Gaussian() as rows "
+                "(n, d) or with kernels.Delta() as labels; digits that are meant as text with "
+                f"np.asarray({name}).astype(str)."
+            )
+    array = np.asarray(items, dtype=str)
+    checks.refuse_empty(array, name)
+    return array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -93,33 +93,46 @@ class Precomputed(Kernel):
     def __init__(self, gram: Array) -> None:
         self.gram = gram
 
-    def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
-        self._matrix()
-        return super().resolve(points, weights)
+    domain = "indices"
 
-    def _square(self) -> Array:
-        gram = checks.plain(self.gram, "gram")
-        if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-            raise ValueError(f"gram must be a square matrix, got shape {tuple(gram.shape)}.")
-        return gram
-
-    def _matrix(self) -> np.ndarray:
-        gram = to_numpy(checks.numbers(self._square(), "gram")).astype(np.float64)
-        if abs(gram - gram.T).max(initial=0.0) > 1e-8 * max(abs(gram).max(initial=0.0), 1e-300):
+    def resolve(self, points: Points, weights: Array | None = None) -> Self:
+        gram = checks.numbers(self.gram, "gram")
+        host = to_numpy(gram)
+        if abs(host - host.T).max(initial=0.0) > 1e-8 * max(abs(host).max(initial=0.0), 1e-300):
             raise ValueError(
                 "gram must be symmetric: k(x, x') = k(x', x). Use (gram + gram.T) / 2."
             )
-        return gram
+        return self.replace(gram=gram)
 
     def read_points(self, points: Any, name: str) -> Points:
-        return checks.indices(points, len(self._square()), name)
+        gram = checks.plain(self.gram, "gram")
+        if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
+            raise ValueError(f"gram must be a square matrix, got shape {tuple(gram.shape)}.")
+        return _read_indices(points, len(gram), name)
 
     def against(self, B: Points) -> Comparison:
-        gram = asarray(checks.numbers(self.gram, "gram"), float_like(B))
+        gram = asarray(self.gram, float_like(B))
         return lambda A, columns, out: gram[A][:, take(B, columns)]
 
     def squared_norms(self, A: Points) -> Array:
-        return asarray(checks.numbers(self.gram, "gram"), float_like(A))[A, A]
+        return asarray(self.gram, float_like(A))[A, A]
+
+
+def _read_indices(value: Any, size: int, name: str) -> Array:
+    """Indices into a Gram matrix of `size` rows: an integer array of shape (n,)."""
+    array = checks.any_points(value, name)
+    if array.ndim != 1 or not namespace(array).isdtype(array.dtype, "integral"):
+        raise TypeError(
+            f"{name}: a precomputed kernel takes integer indices into its Gram matrix, of shape "
+            f"(n,); got {checks.describe(array)} with dtype {array.dtype}. Use np.arange(n)."
+        )
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= size:
+        raise ValueError(
+            f"{name}: indices must lie in 0 … {size - 1}, the rows of the Gram matrix; "
+            f"got {low} … {high}."
+        )
+    return array
 
 
 def is_scikit_learn(kernel: Any) -> bool:
@@ -153,9 +166,9 @@ class ScikitLearn(Kernel):
         return bool(self._inner().is_stationary())
 
     @property
-    def on_vectors(self) -> bool:  # type: ignore[override]
-        """Whether points are vectors, rows of a 2-D array of numbers."""
-        return bool(self._inner().requires_vector_input)
+    def domain(self) -> str:  # type: ignore[override]
+        """Vectors, or whatever scikit-learn's kernel takes."""
+        return "vectors" if self._inner().requires_vector_input else "any"
 
     def _inner(self) -> Any:
         if not is_scikit_learn(self.kernel):
@@ -176,12 +189,12 @@ class ScikitLearn(Kernel):
         return check(points, name)
 
     def against(self, B: Points) -> Comparison:
-        kernel, like = self._inner(), float_like(B)
+        like = float_like(B)
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
-            return asarray(kernel(to_numpy(A), to_numpy(take(B, columns))), like)
+            return asarray(self.kernel(to_numpy(A), to_numpy(take(B, columns))), like)
 
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        return asarray(self._inner().diag(to_numpy(A)), float_like(A))
+        return asarray(self.kernel.diag(to_numpy(A)), float_like(A))
