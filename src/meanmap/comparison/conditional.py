@@ -21,7 +21,7 @@ from meanmap.comparison.residuals import (
     resolve_on_some,
     varies,
 )
-from meanmap.comparison.results import GammaNull, Null, TestResult, describe_null
+from meanmap.comparison.results import GammaNull, Null, TestResult, describe_null, row_groups
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Gaussian, Kernel, TensorProduct
 from meanmap.spaces import Space
@@ -39,6 +39,7 @@ VISIBLE = 1e-3  # a residual trace that a reader should know of
 Solved = tuple[float, Null, tuple[Conditioned, Conditioned]]
 
 
+@row_groups(True)
 def conditional_independence_test(
     X: Any,
     Y: Any,
@@ -321,6 +322,7 @@ class ConditionalDependence:
 # --- two samples ----------------------------------------------------------------------------------
 
 
+@row_groups(((0, 1), (2, 3)))
 def conditional_two_sample_test(
     X1: Any,
     Y1: Any,

@@ -20,7 +20,7 @@ from meanmap.comparison.residuals import (
     given_regularization,
     varies,
 )
-from meanmap.comparison.results import Null, TestResult, describe_null
+from meanmap.comparison.results import Null, TestResult, describe_null, row_groups
 from meanmap.comparison.witness import Difference
 from meanmap.embeddings import Embedding, embed
 from meanmap.statistics.conditional import read_paired_conditionals
@@ -90,6 +90,7 @@ def as_asked(points: Points, asked: Any) -> Points:
     return points if isinstance(points, tuple) else in_kind(points, asked)
 
 
+@row_groups(((0, 1), (2, 3)))
 def counterfactual_effect(
     X_control: Any,
     Y_control: Any,

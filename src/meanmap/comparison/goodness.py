@@ -16,7 +16,7 @@ from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy,
 from meanmap.comparison import nulls
 from meanmap.comparison.blocks import autocorrelation_time
 from meanmap.comparison.nulls import NullMethod
-from meanmap.comparison.results import Draws, TestResult
+from meanmap.comparison.results import Draws, TestResult, row_groups
 from meanmap.kernels import Gaussian, Kernel, RationalQuadratic
 from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
 from meanmap.progress import progress_bar
@@ -41,6 +41,7 @@ WIDTHS = (2.0, 1.0, 0.5, 0.25)  # of the Gaussians, as multiples of the median d
 Sampler = Callable[[int, np.random.Generator], Any]
 
 
+@row_groups(True)
 def goodness_of_fit_test(
     X: Any,
     score: Any,

@@ -19,6 +19,7 @@ from meanmap.comparison.results import (
     TestResult,
     describe_null,
     product_scale,
+    row_groups,
 )
 from meanmap.comparison.running import RunningIndependenceTest, require_sums
 from meanmap.comparison.witness import Dependence
@@ -36,6 +37,7 @@ FEW_BLOCKS = 256  # below so many, whole blocks are permuted one permutation at 
 BINS = 512  # bins that are shifted, at least, where there are as many rows
 
 
+@row_groups(True)
 def independence_test(
     X: Any,
     Y: Any,

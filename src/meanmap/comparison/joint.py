@@ -9,7 +9,13 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count, for_each_thread, solve_triangular, take
 from meanmap.comparison import nulls, ordering
-from meanmap.comparison.results import ALTERNATIVES, TestResult, describe_null, tie_scale
+from meanmap.comparison.results import (
+    ALTERNATIVES,
+    TestResult,
+    describe_null,
+    row_groups,
+    tie_scale,
+)
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
@@ -21,6 +27,7 @@ from meanmap.statistics.tiles import ROUNDINGS, memory_limit
 HYPOTHESIS = "the variables depend on each other"
 
 
+@row_groups(True)
 def joint_independence_test(
     *variables: Any,
     kernels: Any = None,

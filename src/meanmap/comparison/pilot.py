@@ -15,17 +15,6 @@ from meanmap.arrays import is_array, take, to_numpy
 
 SMALLEST = 8  # points that a simulated sample has at least
 
-# Which samples of a test are rows that belong together.
-GROUPS: dict[str, tuple[tuple[int, ...], ...] | bool] = {
-    "two_sample_test": False,
-    "goodness_of_fit_test": True,
-    "independence_test": True,
-    "joint_independence_test": True,
-    "conditional_independence_test": True,
-    "conditional_two_sample_test": ((0, 1), (2, 3)),
-    "counterfactual_effect": ((0, 1), (2, 3)),
-}
-
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
@@ -101,7 +90,7 @@ def _row_groups(test: Any, count: int, paired: Any) -> tuple[tuple[int, ...], ..
         inner = test
         while isinstance(inner, partial):
             inner = inner.func
-        paired = GROUPS.get(getattr(inner, "__name__", ""), True if count == 1 else None)
+        paired = getattr(inner, "row_groups", True if count == 1 else None)
         if paired is None:
             raise ValueError(
                 f"paired: {getattr(inner, '__name__', test)!s} is not a test of this package. Say "

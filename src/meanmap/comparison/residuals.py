@@ -198,7 +198,7 @@ class Conditioning:
         """With the kernel that a user chose, or with a default one, and then a learned metric."""
         numbers = not isinstance(points, tuple) and points.ndim == 2
         if numbers and not chosen and kernel.radial:
-            return cls(points, scaled_gaussian(points), basis, True)
+            return cls(points, unit_variance_gaussian(points), basis, True)
         return cls(points, resolve_on_some(kernel, points), basis, False)
 
     def part(self, rows: np.ndarray) -> Conditioning:
@@ -304,7 +304,7 @@ def _metric_step(Z: np.ndarray, targets: np.ndarray, more: bool) -> tuple[float,
     return ridge.error, flat @ flat.T
 
 
-def scaled_gaussian(points: np.ndarray) -> Gaussian:
+def unit_variance_gaussian(points: np.ndarray) -> Gaussian:
     """A Gaussian for rows of several numbers that are not of one unit.
 
     At the median distance after every column got the variance one.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -19,6 +19,23 @@ DEPENDENT = "the two variables depend on each other"
 ALTERNATIVES = ("greater", "less", "two-sided")
 TINY = float(np.finfo(float).tiny)
 TIE = 1e-9  # relative: a permuted statistic this near to the observed one counts as equal to it
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def row_groups(groups: bool | tuple[tuple[int, ...], ...]) -> Callable[[Function], Function]:
+    """Declares a function a test, and which of its samples have rows that belong together.
+
+    True is all of them (independence), False none (two samples), ((0, 1), (2, 3)) the first two and
+    the last two. `power_analysis` draws samples by it.
+    """
+
+    def declare(test: Function) -> Function:
+        test.row_groups = groups  # type: ignore[attr-defined]
+        return test
+
+    return declare
 
 
 def tie_scale(size: Any, rounding: Any) -> Any:

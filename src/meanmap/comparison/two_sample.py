@@ -19,6 +19,7 @@ from meanmap.comparison.results import (
     NormalNull,
     TestResult,
     describe_null,
+    row_groups,
     tie_scale,
 )
 from meanmap.comparison.running import RunningTwoSampleTest, require_sums
@@ -35,6 +36,7 @@ from meanmap.streams.chunks import is_chunked
 ALIKE = "the two samples are more alike than chance allows"
 
 
+@row_groups(False)
 def two_sample_test(
     X: Any,
     Y: Any,
