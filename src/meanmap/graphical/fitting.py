@@ -110,7 +110,7 @@ class Learner:
         """P(t | s) from paired points, as an estimator that can be asked by itself."""
         kernels, spaces = (s.space.kernel_, t.space.kernel_), (s.space, t.space)
         model = ConditionalEmbedding(*kernels, self.regularization, spaces, centered=False)
-        return model.fit(*points, weights)
+        return model.fit_checked(*weigh_pairs(points, weights))
 
     def independent(
         self,
@@ -151,15 +151,20 @@ def fit_edge(
     weights: np.ndarray,
 ) -> FittedConditional:
     """P(t | s) between two spaces, from paired points that were checked (those of s first)."""
-    x, y = in_one_precision(*points)
-    if not weights.all():  # rows of weight zero are left out
-        x, y = (take(part, weights > 0) for part in (x, y))
-    w = asarray(weights[weights > 0] / weights.sum(), float_like(x))
+    x, y, w = weigh_pairs(points, weights)
     pairs = Pairs(x, y, s.kernel_, t.kernel_, (s, t), w, flat=False, given=len(weights))
     found = fit_pairs(pairs, regularization, centered=False)
     if found.errors is not None:
         found.errors.warn_at_edge()
     return found
+
+
+def weigh_pairs(points: tuple[Points, Points], weights: np.ndarray) -> tuple[Points, Points, Array]:
+    """Pairs of points with weights that sum to one; rows of weight zero are left out."""
+    x, y = in_one_precision(*points)
+    if not weights.all():
+        x, y = (take(part, weights > 0) for part in (x, y))
+    return x, y, asarray(weights[weights > 0] / weights.sum(), float_like(x))
 
 
 def reweight_node(node: Node, m: Array, regularization: float) -> Node:
