@@ -152,7 +152,7 @@ def fit_edge(
 ) -> FittedConditional:
     """P(t | s) between two spaces, from paired points that were checked (those of s first)."""
     x, y, w = weigh_pairs(points, weights)
-    pairs = Pairs(x, y, s.kernel_, t.kernel_, (s, t), w, flat=False, given=len(weights))
+    pairs = Pairs(x, y, s.kernel_, t.kernel_, (s, t), w)
     found = fit_pairs(pairs, regularization, centered=False)
     if found.errors is not None:
         found.errors.warn_at_edge()
