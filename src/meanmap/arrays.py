@@ -42,6 +42,15 @@ def is_array(value: object) -> bool:
     return bool(array_api_compat.is_array_api_obj(value))
 
 
+def is_chunked(*values: Any) -> bool:
+    """Whether there is a collection of Dask among the values; Dask is not imported to find out."""
+    if "dask" not in sys.modules:
+        return False
+    from dask.base import is_dask_collection
+
+    return any(is_dask_collection(value) for value in values)
+
+
 def namespace(*arrays: Array) -> ModuleType:
     """The array namespace that the arrays share (NumPy when there is no array among them)."""
     if len(arrays) == 1 and type(arrays[0]) is np.ndarray:
@@ -72,7 +81,7 @@ def asarray(value: Any, like: Array | None = None, dtype: Any = None) -> Array:
     return xp.asarray(value, dtype=dtype, device=device(like))
 
 
-def filled(shape: int | tuple[int, ...], value: float, like: Array) -> Array:
+def full(shape: int | tuple[int, ...], value: float, like: Array) -> Array:
     """An array of one number, of the library, device and dtype of `like`."""
     if isinstance(like, np.ndarray):
         return np.full(shape, value, dtype=like.dtype)
@@ -301,7 +310,7 @@ def solve_triangular(
     return jax_solve(factor, right, lower=True, trans=1 if transpose else 0)
 
 
-def transposed(array: Array) -> Array:
+def transpose(array: Array) -> Array:
     """`array.T` of a matrix; a vector as it is."""
     return array.T if array.ndim > 1 else array
 
@@ -356,6 +365,23 @@ def float_like(points: Points) -> Array:
     xp = namespace(array)
     dtype = array.dtype if is_floating(array) else widest(array)
     return xp.empty(0, dtype=dtype, device=device(array))
+
+
+def in_one_precision(points_x: Points, points_y: Points) -> tuple[Points, Points]:
+    """Both sides in X's array library, and in one precision."""
+    points_y = to_library(points_y, points_x)
+    x, y = float_like(points_x), float_like(points_y)
+    if x.dtype == y.dtype:
+        return points_x, points_y
+    return to_double(points_x), to_double(points_y)
+
+
+def to_double(points: Points) -> Points:
+    """Floating points in double precision."""
+    if isinstance(points, tuple):
+        return tuple(to_double(part) for part in points)
+    xp = namespace(points)
+    return xp.astype(points, widest(points)) if is_floating(points) else points
 
 
 # --- memory of an accelerator ---------------------------------------------------------------------

@@ -20,9 +20,9 @@ from meanmap.adaptation.left_out import (
 from meanmap.adaptation.matching import fit_host_space
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.pairs import looks_like_classes
 from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Kernel, as_kernel, as_target
+from meanmap.kernels.defaults import looks_like_classes
 from meanmap.linalg import column_signs
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from meanmap import checks
 from meanmap.adaptation.domains import DomainProblem
 from meanmap.arrays import to_numpy
-from meanmap.conditional.pairs import looks_like_classes
 from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import looks_like_classes
 
 SEARCHED = 2000  # rows that are looked at
 FOLDS = 10  # domains are left out in groups if there are more

@@ -25,6 +25,7 @@ from meanmap.arrays import (
     concatenate,
     count,
     in_kind,
+    is_chunked,
     one_blas_thread,
     take,
     to_numpy,
@@ -35,7 +36,7 @@ from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
-from meanmap.streams.chunks import answered, is_chunked, sampled
+from meanmap.streams.chunks import answer_chunks, sample_rows
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
 FACTORS = (0.3, 0.6, 1.0, 2.0)  # multiples of the median that are tried where no kernel is given
@@ -201,7 +202,7 @@ class KernelMeanMatching(BaseEstimator):
 
     def _fit_chunks(self, X: Any, X_test: Any) -> Self:
         """The weights as a function, from samples of both; those of chunks are not computed yet."""
-        model = copy(self).fit(sampled(X), X_test=sampled(X_test))
+        model = copy(self).fit(sample_rows(X), X_test=sample_rows(X_test))
         if is_chunked(X):
             model.weights_ = model.weights(X)
         self.__dict__.update(model.__dict__)
@@ -229,7 +230,9 @@ class KernelMeanMatching(BaseEstimator):
     def weights(self, X: Any) -> Array:
         """β of other rows: the estimated ratio of the densities of test and training there."""
         if is_chunked(X):
-            return answered(X, self.weights, self._ratio(take(self.space_.example_, slice(0, 1))))
+            return answer_chunks(
+                X, self.weights, self._ratio(take(self.space_.example_, slice(0, 1)))
+            )
         return in_kind(self._ratio(X), X)
 
     def _ratio(self, X: Any) -> np.ndarray:

@@ -20,15 +20,15 @@ from meanmap.adaptation.mixtures import (
     target_images,
 )
 from meanmap.adaptation.programme import WeightSolution, default_bound, enough_ridge
-from meanmap.arrays import Array, concatenate, in_kind, to_numpy, warn
-from meanmap.conditional.pairs import read_target
+from meanmap.arrays import Array, concatenate, in_kind, is_chunked, to_numpy, warn
 from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import as_kernel, as_target
+from meanmap.kernels.defaults import read_target
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky
 from meanmap.statistics.tiles import on_host
-from meanmap.streams.chunks import Chunks, answered, is_chunked, sampled
+from meanmap.streams.chunks import Chunks, answer_chunks, sample_rows
 
 METRICS = ("predictive", "embedding")
 FAR = 0.5  # of ‖μ_test - μ_train‖ left, above which no change of targets explains the test rows
@@ -184,7 +184,7 @@ class TargetShift(BaseEstimator):
     def _fit_chunks(self, X: Any, y: Any, X_test: Any) -> Self:
         """From a sample of all; the weights of chunks are not computed yet."""
         rows = Chunks.of(X=X, y=y).sample() if is_chunked(X, y) else (X, y)
-        model = copy(self).fit(*rows, X_test=sampled(X_test))
+        model = copy(self).fit(*rows, X_test=sample_rows(X_test))
         if is_chunked(y):
             model.weights_ = model.weights(y)
         self.__dict__.update(model.__dict__)
@@ -225,7 +225,7 @@ class TargetShift(BaseEstimator):
         """β at other targets; for a class that was not seen an error."""
         check_is_fitted(self, "weights_")
         if is_chunked(y):
-            return answered(y, self.weights, np.ones(1))
+            return answer_chunks(y, self.weights, np.ones(1))
         target = as_target(y, self.kernel_y_)[0] if self._flat else y
         points = self.kernel_y_.check(target, "y", self._mix.targets, "the training targets")
         return in_kind(self._mix.elsewhere(self._solution, points, self.ridge_, self.bound_), y)

@@ -25,10 +25,10 @@ from meanmap.adaptation.matching import fit_host_space, require_targets, require
 from meanmap.adaptation.programme import default_bound
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.pairs import read_target
 from meanmap.conditional.selection import effective_size
 from meanmap.frames import column_names, in_order, seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
+from meanmap.kernels.defaults import read_target
 from meanmap.linalg import ConflictWarning, column_moments
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.tiles import on_host

@@ -21,8 +21,8 @@ from meanmap.arrays import (
     to_numpy,
     warn,
 )
-from meanmap.conditional.pairs import reference_kernel
 from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import reference_kernel
 from meanmap.linalg import RegularizationWarning, Spectrum, ridge_inverse, with_constant
 from meanmap.rules import BayesMethod, PriorOnSample, answer_weights
 from meanmap.spaces.space import fit_space

@@ -12,6 +12,7 @@ from meanmap.density.candidates import RoundFrame
 from meanmap.density.choice import DistinctSample
 from meanmap.frames import in_order
 from meanmap.kernels import Gaussian
+from meanmap.statistics.thinning import thin_sample
 
 GRID = 3  # dimensions in which a grid is worth its points
 
@@ -47,7 +48,7 @@ def centres_of(
     elif asked == "points":
         index = np.sort(rng.choice(len(Z), c, replace=False, p=p))
     elif asked == "thinned":
-        index = np.unique(decoding.thinned(round_kernel(frame, sigma, Z), Z, p, c, rng))
+        index = np.unique(thin_sample(round_kernel(frame, sigma, Z), Z, p, c, rng))
     else:
         index = np.unique(herding_order(sample, frame, sigma, c))
     return Z[index], index

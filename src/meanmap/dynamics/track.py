@@ -177,7 +177,7 @@ class Track:
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
         """The central credible interval of each coordinate: its lower and its upper end."""
-        tail = (1 - quantiles.level(level)) / 2
+        tail = (1 - quantiles.read_level(level)) / 2
         return self.quantile(tail), self.quantile(1 - tail)
 
     def quantile(self, q: float) -> Any:

@@ -16,7 +16,7 @@ from meanmap.arrays import (
     spans,
     take,
     to_numpy,
-    transposed,
+    transpose,
 )
 from meanmap.embeddings.values import root
 from meanmap.kernels import Kernel
@@ -39,7 +39,7 @@ def evaluate_atoms(element: Any, points: Points) -> Array:
     """`Σ wᵢ k(xᵢ, x)` at the points, through certified coordinates where there are many."""
     kernel, atoms, weights = element.kernel, element.atoms, element.weights
     if count(points) * count(atoms) <= EXACT or element.certified is None:
-        return transposed(kernel.gram_times(points, atoms, transposed(weights)))
+        return transpose(kernel.gram_times(points, atoms, transpose(weights)))
     return element.certified.evaluate(points, atoms, weights)
 
 
@@ -89,8 +89,8 @@ class Certified:
             doubtful = to_numpy(self.missed * rest > CERTAIN * self.scale)
             if doubtful.any():
                 far = take(part, doubtful)
-                exact = self.space.kernel_.gram_times(far, atoms, transposed(weights))
-                value = assign(value, (..., doubtful), transposed(exact))
+                exact = self.space.kernel_.gram_times(far, atoms, transpose(weights))
+                value = assign(value, (..., doubtful), transpose(exact))
             values.append(value)
         return namespace(self.element).concat(values, axis=-1)
 

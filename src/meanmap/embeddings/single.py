@@ -15,8 +15,8 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
-    filled,
     float_like,
+    full,
     is_array,
     is_floating,
     namespace,
@@ -69,7 +69,7 @@ class Embedding(Element):
     @property
     def mass(self) -> Array:
         """The sum of the weights, 1 for a probability."""
-        return self.total(filled(count(self.atoms), 1.0, float_like(self.atoms)))
+        return self.total(full(count(self.atoms), 1.0, float_like(self.atoms)))
 
     def normalized(self) -> Self:
         """The same with weights that sum to one; a total ≤ 0 is refused."""
@@ -133,7 +133,7 @@ class Embedding(Element):
         >>> e.quantile(0.5), e.quantile([0.05, 0.95]).shape
         (array([50.]), (2, 1))
         """
-        levels = quantiles.probabilities(q)
+        levels = quantiles.read_levels(q)
 
         def of(distribution: quantiles.Distribution) -> Array:
             values = distribution.quantile(levels.ravel())
@@ -161,7 +161,7 @@ class Embedding(Element):
         >>> low.round(1), high.round(1)  # the truth is ±1.64
         (array([-1.6]), array([1.6]))
         """
-        tail = (1 - quantiles.level(level)) / 2
+        tail = (1 - quantiles.read_level(level)) / 2
         return self.quantile(tail), self.quantile(1 - tail)
 
     @property

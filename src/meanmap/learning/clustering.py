@@ -23,13 +23,12 @@ from meanmap.arrays import (
     to_numpy,
     warn,
 )
-from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Kernel
 from meanmap.learning.labels import label_features
 from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
 from meanmap.spaces import PivotedCholesky
-from meanmap.spaces.space import choose_basis, fit_space
+from meanmap.spaces.space import choose_basis, fit_space, read_points
 from meanmap.statistics import hsic
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
@@ -142,7 +141,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         checks.whole(self.max_iter, "max_iter", 1, "It is the number of sweeps of a start.")
         checks.not_negative(self.tol, "tol", "0 goes on until no point moves.")
         F = label_features(self.label_kernel, k)
-        points, kernel = gate(X, self.kernel, self.basis, "X")
+        points, kernel = read_points(X, self.kernel, self.basis, "X")
         w = checks.sample_weights(sample_weight, points, float_like(points))
         keep = to_numpy(w) > 0
         kept, v = (points, w) if keep.all() else (take(points, keep), take(w, keep))

@@ -21,7 +21,7 @@ from meanmap.learning.subsets import FEW, Subsets
 from meanmap.learning.targets import Target, scale_columns, target_of
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
-from meanmap.statistics.gates import enough
+from meanmap.statistics.gates import require_points
 from meanmap.statistics.tiles import on_host
 
 METHODS = ("backward", "forward", "lasso")
@@ -141,7 +141,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         points = np.asarray(on_host(checks.vectors(X, "X")), dtype=np.float64)
         target = target_of(y, self.target_kernel)
         n = checks.same_length([("X", points), ("y", target.points)])
-        enough(n, "X and y", 4 if self.estimator == "U" else 2)
+        require_points(n, "X and y", 4 if self.estimator == "U" else 2)
         kernel = feature_kernel(self.kernel, points)
         d = points.shape[1]
         k = feature_count(self.n_features_to_select, d)

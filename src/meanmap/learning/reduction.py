@@ -15,11 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from meanmap import checks, plots
 from meanmap.arrays import Array, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
 from meanmap.linalg import column_moments
-from meanmap.spaces.space import fit_space
+from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.tiles import on_host
 
 METHODS = ("kdr", "gradient")
@@ -118,7 +117,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             checks.positive(self.regularization, "regularization", 'Use "auto" or 1e-3.')
         table = to_numpy(checks.vectors(X, "X")).astype(float)
         target, _ = as_target(y, self.target_kernel)
-        points, kernel = gate(target, self.target_kernel, None, "y")
+        points, kernel = read_points(target, self.target_kernel, None, "y")
         points = on_host(points)
         n = checks.same_length([("X", table), ("y", points)])
         if n < 2:

@@ -14,13 +14,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy, warn
-from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
 from meanmap.learning.semidefinite import UnfoldingProgramme
 from meanmap.linalg import column_signs
-from meanmap.spaces.space import fit_space
+from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.tiles import on_host
 
 FULL = 300  # up to this many points every kernel matrix is considered
@@ -200,7 +199,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             return _Side(n, None, np.ones(n)), None
         _all_known(y)
         target, _ = as_target(y, self.kernel)
-        points, kernel = gate(target, self.kernel, None, "y")
+        points, kernel = read_points(target, self.kernel, None, "y")
         points = on_host(points)
         checks.same_length([("X", np.empty((n, 1))), ("y", points)])
         kernel = kernel.resolve(points)

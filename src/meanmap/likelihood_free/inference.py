@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy, warn
+from meanmap.conditional.fitting import check_regularization
 from meanmap.embeddings import Embedding, embed
-from meanmap.frames import column_order, reordered
+from meanmap.frames import column_order, reorder_columns
 from meanmap.likelihood_free.posteriors import PosteriorModel
 from meanmap.likelihood_free.priors import Prior, in_box, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
@@ -246,7 +247,8 @@ class KernelABC(BaseEstimator):
         done = self._simulations
         theta, outputs, weights = done.theta, done.outputs, done.weights()
         low, high = (np.broadcast_to(end, (done.d,)) for end in done.prior.support)
-        settings = ((low, high), self.kernel_x, self.kernel_y, self.regularization)
+        regularization = check_regularization(self.regularization)
+        settings = ((low, high), self.kernel_x, self.kernel_y, regularization)
         learned = PosteriorModel.of(theta, outputs, weights, *settings)
         regions = []
         for box, y in zip(done.boxes[1:], done.asked[1:], strict=True):
@@ -410,7 +412,9 @@ class KernelABC(BaseEstimator):
         draws = prior.sample(n, self._simulations.seeds.generator(OTHER))
         mine = self.names_
         if prior.names is not None and self._named:
-            draws = reordered(draws, column_order(mine, prior.names, "prior", "the first prior"))
+            draws = reorder_columns(
+                draws, column_order(mine, prior.names, "prior", "the first prior")
+            )
         return draws
 
     # --- trust --------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class Posterior(Embedding):
 
     def quantile(self, q: Any) -> Any:
         """Quantiles of each parameter; an array q comes first, then the batch."""
-        levels = quantiles.probabilities(q)
+        levels = quantiles.read_levels(q)
 
         def of(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
             found = quantiles.Distribution(points, weights[None, :]).quantile(levels.ravel())
@@ -238,7 +238,7 @@ class Calibration:
 
     def coverage(self, level: float = 0.9) -> np.ndarray:
         """The share of runs in which the central interval holds the truth, for each parameter."""
-        tail = (1 - quantiles.level(level)) / 2
+        tail = (1 - quantiles.read_level(level)) / 2
         return ((self.ranks >= tail) & (self.ranks <= 1 - tail)).mean(axis=0)
 
     def plot(self, ax: Any = None) -> Any:

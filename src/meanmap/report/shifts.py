@@ -12,7 +12,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.comparison import two_sample_test
 from meanmap.comparison.results import TestResult, probability, show_pvalue
-from meanmap.frames import listed
+from meanmap.frames import list_names
 from meanmap.progress import progress_bar
 from meanmap.report import findings, html, pictures
 from meanmap.report.explanations import Explanation, explanations, measure, share_outside
@@ -417,7 +417,7 @@ def reader_notes(samples: Samples, targets: Targets | None, compared: bool) -> t
     flat = [repr(field.name) for field in samples.fields if field.is_constant]
     if flat:
         many = len(flat) > 1
-        words = f"Columns {listed(flat)} are" if many else f"Column {flat[0]} is"
+        words = f"Columns {list_names(flat)} are" if many else f"Column {flat[0]} is"
         out.append(f"{words} constant in both samples: no shift of it can be seen.")
     if targets is not None and len(targets.labelled):
         if not compared:

@@ -41,12 +41,12 @@ from meanmap.arrays import (
     spans,
     take,
     to_numpy,
-    transposed,
+    transpose,
     warn,
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, Comparison
-from meanmap.linalg import symmetrized
+from meanmap.linalg import symmetric_part
 from meanmap.spaces.bases import Basis, Coordinates, Work, weighted_moments
 
 MAX_RANK = 2000
@@ -141,7 +141,7 @@ class Pivots(Coordinates):
             C[later] = solve_triangular(L[later, later], C[later])
             C[first, later] = C[later, first].T
             C[later, later] = solve_triangular(L[later, later], C[later, later].T)
-            C[later, later] = symmetrized(C[later, later])
+            C[later, later] = symmetric_part(C[later, later])
         return C, B
 
     @cached_property
@@ -179,7 +179,7 @@ class Pivots(Coordinates):
         # L⁻¹ Σ wᵢ k(P, xᵢ): one solve for the sum instead of one for each point
         blocks = spans(count(points), max(1, 4 * TILE // max(self.rank, 1)))
         parts = [weights[..., i] @ self._compare(take(points, i), ALL, None) for i in blocks]
-        return transposed(solve_triangular(self.factor, transposed(sum(parts[1:], parts[0]))))
+        return transpose(solve_triangular(self.factor, transpose(sum(parts[1:], parts[0]))))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from meanmap.arrays import (
     count,
     float_like,
     is_array,
+    is_chunked,
     spans,
     take,
     to_numpy,
@@ -31,8 +32,8 @@ from meanmap.persistence import fingerprint, load, save
 from meanmap.progress import progress_bar
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
-from meanmap.streams.chunks import Chunks, is_chunked
-from meanmap.streams.sums import BLOCK, Frame, raw_total, require_same_space
+from meanmap.streams.chunks import Chunks
+from meanmap.streams.sums import BLOCK, SpanningPoints, require_same_space
 
 
 def feed(
@@ -75,7 +76,7 @@ def feed(
     path = None if save_to is None else Path(save_to)
     seen, told = 0, ""
     if path is not None and path.exists():
-        model, seen, told = _resumed(model, path)
+        model, seen, told = _resume(model, path)
     found = ""  # of the batches so far
     number = -1
     total = len(batches) if isinstance(batches, Sized) else None
@@ -89,7 +90,7 @@ def feed(
                     f"seen. {_remedy(path)}"
                 )
             if number >= seen:
-                _fed(model, batch, number)
+                _feed_batch(model, batch, number)
                 if path is not None and (number + 1) % every == 0:
                     save({"model": model, "seen": number + 1, "batches": found}, path)
             done(1)
@@ -110,7 +111,7 @@ def _remedy(path: Path) -> str:
     )
 
 
-def _resumed(model: Any, path: Path) -> tuple[Any, int, str]:
+def _resume(model: Any, path: Path) -> tuple[Any, int, str]:
     """The model in a file, which must be like the given one, and the batches that it has seen."""
     state = load(path)
     if not isinstance(state, dict) or set(state) != {"model", "seen", "batches"}:
@@ -153,7 +154,7 @@ def _content(part: Any) -> Any:
         return type(part).__name__
 
 
-def _fed(model: Any, batch: Any, number: int) -> None:
+def _feed_batch(model: Any, batch: Any, number: int) -> None:
     """One batch, whose number an error names."""
     try:
         model.partial_fit(*(batch if isinstance(batch, tuple) else (batch,)))
@@ -197,7 +198,7 @@ def _total_of_chunk(
     points = kernel.check(parts if paired else parts[0], "X", like if paired else like[0])
     given = w[0] if w else None
     weights = checks.sample_weights(given, points, float_like(points))
-    total = raw_total(given, count(points))
+    total = checks.total_weight(given, count(points))
     few = tuple(
         take(part, slice(0, space.rank_))
         for part, space in zip(points if paired else (points,), spaces, strict=True)
@@ -257,19 +258,19 @@ class RunningEmbedding(BaseEstimator):
         kernel = as_kernel(self._given_kernel(), X, "X") if first else self.kernel_
         points = kernel.check(X, "X", None if first else self._frame_points())
         w = checks.sample_weights(sample_weight, points, float_like(points))
-        total = raw_total(sample_weight, count(points))
+        total = checks.total_weight(sample_weight, count(points))
         if first:
             kernel = kernel.resolve(points, w)
             spaces = self._placed(kernel, points, w)
             pairs = zip(spaces, self._parts(kernel, points), strict=True)
-            frames = tuple(Frame.of(space, part) for space, part in pairs)
+            frames = tuple(SpanningPoints.of(space, part) for space, part in pairs)
             added = total * sum_over(spaces, points, w)
             self.kernel_, self.spaces_, self._frames = kernel, spaces, frames
             self._sum, self.total_ = added, total
             return self
         added = total * sum_over(self.spaces_, points, w)
         triples = zip(self._frames, self.spaces_, self._parts(kernel, points), strict=True)
-        self._frames = tuple(frame.extended(space, part) for frame, space, part in triples)
+        self._frames = tuple(frame.extend(space, part) for frame, space, part in triples)
         self._sum, self.total_ = self._sum + added, self.total_ + total
         return self
 
@@ -297,7 +298,7 @@ class RunningEmbedding(BaseEstimator):
             self._sum, self.total_ = 0 * reader._sum, 0.0
         self._sum, self.total_ = self._sum + found.sum, self.total_ + found.total
         triples = zip(self._frames, self.spaces_, found.points, strict=True)
-        self._frames = tuple(frame.extended(space, part) for frame, space, part in triples)
+        self._frames = tuple(frame.extend(space, part) for frame, space, part in triples)
         return self
 
     def _bases(self) -> tuple[Any, ...]:
@@ -351,7 +352,7 @@ class RunningEmbedding(BaseEstimator):
         for i, (mine, theirs) in enumerate(zip(self.spaces_, other.spaces_, strict=True)):
             require_same_space(mine, theirs, f"variable {i}")
         triples = zip(self._frames, self.spaces_, other._frames, strict=True)
-        self._frames = tuple(f.extended(space, g.points) for f, space, g in triples)
+        self._frames = tuple(f.extend(space, g.points) for f, space, g in triples)
         self._sum = self._sum + other._sum
         self.total_ += other.total_
         return self
