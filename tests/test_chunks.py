@@ -30,7 +30,7 @@ from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Columns, Delta, Gaussian, Polynomial
 from meanmap.spaces import Explicit, Nystroem, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
-from meanmap.streams.chunks import Chunks, answered
+from meanmap.streams.chunks import Chunks, answer_chunks
 
 WHY = "dask is not installed: pip install 'meanmap[dask]' to test data in chunks"
 da = pytest.importorskip("dask.array", reason=WHY)
@@ -436,5 +436,5 @@ def test_rows_that_do_not_fit_together() -> None:
 
 def test_answers_keep_their_shape() -> None:
     D = da.from_array(X, chunks=(1700, 3))
-    cube = answered(D, lambda x: np.ones((len(x), 2, 4)), np.ones((1, 2, 4)))
+    cube = answer_chunks(D, lambda x: np.ones((len(x), 2, 4)), np.ones((1, 2, 4)))
     assert cube.shape == (N, 2, 4) and cube.compute().shape == (N, 2, 4)

@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from meanmap import Compression, compress, embed, mmd
-from meanmap.decoding import thinning
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, NGrams, Precomputed
+from meanmap.statistics import thinning
 
 matplotlib.use("Agg")
 
@@ -40,7 +40,7 @@ def test_halves_of_many_blocks_are_those_of_each() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(96, 3))
     blocks = rng.permutation(96).reshape(6, 16)
-    left, right = thinning.halved(Laplace(1.0), X, blocks, np.random.default_rng(1), 0.01)
+    left, right = thinning.halve(Laplace(1.0), X, blocks, np.random.default_rng(1), 0.01)
     uniform = np.random.default_rng(1).random((6, 8))
     for i, block in enumerate(blocks):
         one, other = oracles.kernel_halving(Laplace(1.0)(X[block]), uniform[i], 0.01)
@@ -58,7 +58,7 @@ def test_a_pass_of_swaps_is_the_papers() -> None:
     found = start
     for _ in range(thinning.PASSES):
         found = np.array(oracles.kernel_swap(K, w, list(found)))
-    assert_array_equal(thinning.swapped(Gaussian(1.0), X, K @ w, start), found)
+    assert_array_equal(thinning.swap_points(Gaussian(1.0), X, K @ w, start), found)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ Everything else asks for `namespace(x)` and writes the array API standard. What 
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -25,6 +27,7 @@ from threadpoolctl import ThreadpoolController
 Array = Any  # an array of any supported library
 Points = Any  # an array of rows, or a tuple of them
 
+_HERE = str(Path(__file__).parent) + os.sep
 _NUMPY = array_api_compat.array_namespace(np.empty(0))
 
 HOSTS = {"cpu"}  # kinds of devices whose memory NumPy shares
@@ -69,7 +72,7 @@ def asarray(value: Any, like: Array | None = None, dtype: Any = None) -> Array:
     return xp.asarray(value, dtype=dtype, device=device(like))
 
 
-def filled(shape: int | tuple[int, ...], value: float, like: Array) -> Array:
+def full(shape: int | tuple[int, ...], value: float, like: Array) -> Array:
     """An array of one number, of the library, device and dtype of `like`."""
     if isinstance(like, np.ndarray):
         return np.full(shape, value, dtype=like.dtype)
@@ -175,6 +178,21 @@ def to_float(array: Array) -> Array:
     return array
 
 
+def host_array(value: Any) -> Any:
+    """An array of any library as one that scikit-learn takes; anything else unchanged."""
+    if not is_array(value) or isinstance(value, np.ndarray):
+        return value
+    return to_numpy(to_float(value) if is_floating(value) else value)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of whoever called this package, however deep inside it we are."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 class PrecisionWarning(RuntimeWarning):
     """An array library is set to multiply with fewer digits than its arrays hold."""
 
@@ -198,11 +216,10 @@ def _expect_full_products(array: Array) -> None:
     else:
         return
     if cut:
-        warnings.warn(
+        warn(
             "float32 arrays are multiplied in TensorFloat-32 as this library is set up: three "
             f"digits, too few for kernels. Call {remedy}, or pass float64.",
             PrecisionWarning,
-            stacklevel=3,
         )
 
 
@@ -284,7 +301,7 @@ def solve_triangular(
     return jax_solve(factor, right, lower=True, trans=1 if transpose else 0)
 
 
-def transposed(array: Array) -> Array:
+def transpose(array: Array) -> Array:
     """`array.T` of a matrix; a vector as it is."""
     return array.T if array.ndim > 1 else array
 
@@ -341,6 +358,23 @@ def float_like(points: Points) -> Array:
     return xp.empty(0, dtype=dtype, device=device(array))
 
 
+def in_one_precision(points_x: Points, points_y: Points) -> tuple[Points, Points]:
+    """Both sides in X's array library, and in one precision."""
+    points_y = to_library(points_y, points_x)
+    x, y = float_like(points_x), float_like(points_y)
+    if x.dtype == y.dtype:
+        return points_x, points_y
+    return to_double(points_x), to_double(points_y)
+
+
+def to_double(points: Points) -> Points:
+    """Floating points in double precision."""
+    if isinstance(points, tuple):
+        return tuple(to_double(part) for part in points)
+    xp = namespace(points)
+    return xp.astype(points, widest(points)) if is_floating(points) else points
+
+
 # --- memory of an accelerator ---------------------------------------------------------------------
 
 Answer = TypeVar("Answer")
@@ -363,11 +397,10 @@ def in_blocks(work: Callable[[int], Answer], size: int) -> Answer:
         # outside the handler, whose traceback would keep the tiles alive
         _release()
         size //= 2
-        warnings.warn(
+        warn(
             f"the device ran out of memory ({text}); going on with blocks of {size} rows, which "
             "are slower. Free some of its memory, or pass fewer rows at a time.",
             MemoryWarning,
-            stacklevel=3,
         )
 
 

@@ -213,7 +213,7 @@ def labels(value: Any, name: str = "points") -> Array:
     refuse_empty(array, name)
     _refuse_no_columns(array, name)
     if isinstance(array, np.ndarray):
-        empty = _missing(array)
+        empty = missing_rows(array)
         if empty.any():
             raise ValueError(
                 f"{name} contains NaN or missing labels in {int(empty.sum())} rows (the first is "
@@ -227,7 +227,7 @@ def labels(value: Any, name: str = "points") -> Array:
     return array
 
 
-def _missing(array: np.ndarray) -> np.ndarray:
+def missing_rows(array: np.ndarray) -> np.ndarray:
     """Which rows hold a missing value: NaN, None or pandas' NA."""
     if array.dtype.kind == "f":
         bad = np.isnan(array)

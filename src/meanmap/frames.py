@@ -53,7 +53,7 @@ def column_order(
     words = []
     for title, one, other in (("missing", known, found), ("unexpected", found, known)):
         odd = [repr(column) for column in one if column not in set(other)]
-        words += [f"{title}: {listed(odd)}"] if odd else []
+        words += [f"{title}: {list_names(odd)}"] if odd else []
     raise ValueError(
         f"{name} has other columns than {of}; the feature names should match. "
         f"{'; '.join(words).capitalize()}. Rename or select columns, or pass "
@@ -61,7 +61,7 @@ def column_order(
     )
 
 
-def listed(names: Sequence[str], most: int = 10) -> str:
+def list_names(names: Sequence[str], most: int = 10) -> str:
     """Names one after the other, the first ten of many."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -83,7 +83,7 @@ def row_in_order(row: Any, known: Iterable[Any] | None, name: str) -> Any:
     return row if order is None else row.iloc[order]
 
 
-def reordered(points: Points, order: list[int] | None) -> Points:
+def reorder_columns(points: Points, order: list[int] | None) -> Points:
     """Checked points with their columns in another order."""
     if order is None:
         return points

@@ -22,6 +22,7 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import meanmap as mm
+import statistical_tests
 from fitted import ANGLE, BAGS, FITTED, GROUPS, KINDS, LABELS, SEEN, SPREAD, STATES, noisy
 from fitted import X as ALL_X
 from fitted import Y as ALL_Y
@@ -878,6 +879,26 @@ def report(v: Any) -> Any:
         progress=False,
     )  # fmt: skip
     return found.effect, found.overall.pvalue
+
+
+# --- statistical tests that have no entry of their own --------------------------------------------
+
+
+def plain_test(name: str) -> None:
+    """An entry for a test by what it declares."""
+    test = statistical_tests.declared()[name]
+
+    def call(v: Any) -> Any:
+        given = {each: getattr(v, each) for each in statistical_tests.sample_names(test)}
+        return (*statistical_tests.solve(test, given),)
+
+    call.__name__ = name
+    entry(name, **statistical_tests.samples(test, N))(call)
+
+
+for _name in set(statistical_tests.declared()) & set(mm.__all__):
+    if not any(_name in each.names for each in ENTRIES.values()):
+        plain_test(_name)
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
+import test_conformance as conformance
 from meanmap import ApproximationWarning, ConditionalEmbedding, embed
 from meanmap.kernels import (
     Constant,
@@ -30,6 +31,7 @@ from meanmap.kernels import (
 )
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.spaces.space import fit_space, fit_space_moments
+from test_recipes import run
 
 SAMPLINGS = ["uniform", "kmeans", "leverage", "rpcholesky"]
 
@@ -570,3 +572,13 @@ def test_in_single_precision_pivots_stay_pivots(seed: int) -> None:
 def test_waves_are_as_long_as_features(kernel: Kernel) -> None:
     space = Space(kernel, RandomFourier(16, random_state=0)).fit(sample(0, 16))
     assert_allclose((space.transform(sample(1, 9)) ** 2).sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_the_basis_of_the_guide_conforms() -> None:
+    """CONTRIBUTING.md's basis passes the suite by what it declares, with no change to any test."""
+    recipe = run("a basis")
+    posed = conformance.Problem("laplace", recipe["FirstRows"](8), "numpy")
+    conformance.test_coordinates_miss_what_they_say(posed)
+    conformance.test_conditional_in_coordinates(posed)
+    conformance.test_streaming(posed)
+    conformance.test_streaming_to_these_points(posed)

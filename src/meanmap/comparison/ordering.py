@@ -7,7 +7,6 @@ column, in O(n log n).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from scipy import special
 from scipy.stats import rankdata
 
-from meanmap.arrays import Points, count, take, to_numpy
+from meanmap.arrays import Points, count, take, to_numpy, warn
 
 ALARM = 5e-4  # the share of exchangeable samples that is taken for ordered, at most
 ROWS = 10_000  # that are looked at
@@ -44,7 +43,7 @@ def note_on_variables(variables: Sequence[tuple[str, Points]], remedy: str = BLO
 def warn_if_significant(notes: list[str], pvalue: float, level: float = 0.05) -> None:
     """Warn the caller of a test if the order of rows may be what a small p-value is owed to."""
     if notes and pvalue <= level:
-        warnings.warn(notes[0], stacklevel=3)
+        warn(notes[0])
 
 
 def _words(names: list[str], consequence: str, remedy: str) -> str:

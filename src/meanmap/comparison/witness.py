@@ -11,7 +11,6 @@ import numpy as np
 from meanmap import plots
 from meanmap.arrays import Points, count, namespace, take
 from meanmap.embeddings import embed
-from meanmap.embeddings.single import plot_range
 from meanmap.kernels import Kernel
 from meanmap.statistics.dependence import coordinates
 from meanmap.statistics.tiles import on_host
@@ -46,14 +45,10 @@ class Difference:
         if X.ndim == 1:
             labels = np.unique(np.concatenate([X, Y]))
             return plots.bars(labels, self(labels), "witness: X more above 0", ax)
-        axes = [
-            np.linspace(*plot_range(column), 200 if X.shape[1] == 1 else 60)
-            for column in np.concatenate([X, Y]).T
-        ]
-        if X.shape[1] == 1:
-            return plots.witness_curve(axes[0], self(axes[0][:, None]), X[:, 0], Y[:, 0], ax)
-        grid = np.stack(np.meshgrid(*axes), axis=-1)
-        values = self(grid.reshape(-1, 2)).reshape(grid.shape[:2])
+        axes, grid = plots.grid(np.concatenate([X, Y]), (200, 60))
+        values = self(grid.reshape(-1, len(axes))).reshape(grid.shape[:-1])
+        if len(axes) == 1:
+            return plots.witness_curve(axes[0], values, X[:, 0], Y[:, 0], ax)
         return plots.witness_map(axes[0], axes[1], values, X, Y, ax)
 
 
@@ -104,7 +99,7 @@ class Dependence:
             for part in (here.X, here.Y)
         ]
         if all(flat) and here.X.dtype.kind == "f" and here.Y.dtype.kind == "f":
-            x, y = (np.linspace(*plot_range(part[:, 0]), 60) for part in (here.X, here.Y))
+            x, y = (np.linspace(*plots.axis_range(part[:, 0]), 60) for part in (here.X, here.Y))
             across, up = np.meshgrid(x, y)
             values = here(across.reshape(-1, 1), up.reshape(-1, 1)).reshape(across.shape)
             points = np.column_stack([here.X[:, 0], here.Y[:, 0]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from meanmap.arrays import (
     namespace,
     take,
     to_numpy,
+    warn,
 )
 from meanmap.conditional.operator import Side
 from meanmap.embeddings import Embedding
@@ -175,9 +175,8 @@ def column_spread(points: Any, weights: Any) -> Moments:
 
 
 def warn_not_represented(what: str) -> None:
-    warnings.warn(
+    warn(
         f"the training sample cannot represent the prior: {what}. Posteriors follow what "
         "represents it. Fit on more points where the prior lies.",
         ConflictWarning,
-        stacklevel=7,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,9 +19,10 @@ from meanmap.arrays import (
     spans,
     take,
     to_numpy,
+    warn,
 )
-from meanmap.conditional.pairs import reference_kernel
 from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import reference_kernel
 from meanmap.linalg import RegularizationWarning, Spectrum, ridge_inverse, with_constant
 from meanmap.rules import BayesMethod, PriorOnSample, answer_weights
 from meanmap.spaces.space import fit_space
@@ -72,16 +72,15 @@ class LeaveOneOut:
             if self.edge == "smallest"
             else "X may tell nothing of Y"
         )
-        warnings.warn(
+        warn(
             f"leave-one-out chose the {self.edge} regularisation that it tried, {self.best:.3g}, "
             f"where errors still fall: {remedy}. Pass regularization= to choose another.",
             RegularizationWarning,
-            stacklevel=3,
         )
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the errors over the grid, with the regularisation that was chosen."""
-        return plots.validated(self.grid, self.errors, self.best, ax)
+        return plots.validation_curve(self.grid, self.errors, self.best, ax)
 
 
 FACTORS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5)  # multiples of the median that "loo" tries

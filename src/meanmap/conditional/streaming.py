@@ -26,7 +26,7 @@ from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space_moments
 from meanmap.streams.chunks import Chunks
-from meanmap.streams.sums import Frame, Seen, seen_of_chunk, value_columns
+from meanmap.streams.sums import RowSummary, SpanningPoints, summarize_chunk, value_columns
 
 LOOKED = 2000  # rows that λ is chosen on
 
@@ -37,7 +37,7 @@ class StreamedOperator(ConditionalOperator):
     Where they are gone its atoms span the target's space; the means come from sums of their own.
     """
 
-    def __init__(self, *arguments: Any, sums: ConditionalSums, **options: Any) -> None:
+    def __init__(self, *arguments: Any, sums: OperatorSums, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._sums = sums
 
@@ -65,7 +65,7 @@ class StreamedOperator(ConditionalOperator):
 
 
 @dataclass(frozen=True)
-class ConditionalSums:
+class OperatorSums:
     """Sums over rows, over the total weight, as a conditional uses them."""
 
     x: Array  # μ = Σ w ψ(x)
@@ -82,7 +82,7 @@ class ConditionalSums:
         moments: list[Array],
         middles: Sequence[Array],
         centered: bool | None,
-    ) -> ConditionalSums:
+    ) -> OperatorSums:
         """From sums of y itself, which are taken about its mean unless nothing is centred."""
         mu, nu = means
         xp = namespace(cross)
@@ -125,7 +125,7 @@ def fit_large(
         Deferred(space, pairs.x, bool(centered)),
         w,
         solved.inverse,
-        sums=ConditionalSums.of((mu, nu), cross, moments, middles, centered),
+        sums=OperatorSums.of((mu, nu), cross, moments, middles, centered),
         regularization=solved.regularization,
         rest=w if centered is None else None,
     )
@@ -139,38 +139,36 @@ class ConditionalStream:
     spaces: tuple[Space, Space]
     regularization: float
     centered: bool | None
-    frame: Frame  # points that span the space of Y
-    seen: Seen | None = None
+    frame: SpanningPoints  # points that span the space of Y
+    seen: RowSummary | None = None
 
     @classmethod
     def of(cls, x: Side, y: Side, regularization: float, centered: bool | None) -> Any:
         """An empty stream in the spaces of a fit."""
-        frame = Frame.of(y.space, y.points)
+        frame = SpanningPoints.of(y.space, y.points)
         return cls((x.space, y.space), regularization, centered, frame)
 
     def with_rows(self, x: Side, y: Side, weights: Array) -> ConditionalStream:
         """The rows of a fit added, each with the weight that it came with."""
-        return self + Seen.of(x.points, y.points, to_numpy(weights), self.spaces, seed=0)
+        return self + RowSummary.of(x.points, y.points, to_numpy(weights), self.spaces, seed=0)
 
     def with_chunks(self, chunks: Chunks, kernel_y: Any) -> ConditionalStream:
         """Every chunk of a collection added."""
-        return self + chunks.reduce(seen_of_chunk, *self.spaces, kernel_y, self.batches)
+        return self + chunks.reduce(summarize_chunk, *self.spaces, kernel_y, self.batches)
 
     @property
     def batches(self) -> int:
         """How many batches there were."""
         return 0 if self.seen is None else self.seen.batches
 
-    def __add__(self, new: Seen) -> ConditionalStream:
+    def __add__(self, new: RowSummary) -> ConditionalStream:
         seen = new if self.seen is None else self.seen + new
-        return replace(
-            self, seen=seen, frame=self.frame.extended(self.spaces[1], new.rows.points[1])
-        )
+        return replace(self, seen=seen, frame=self.frame.extend(self.spaces[1], new.rows.points[1]))
 
     def merge(self, other: ConditionalStream) -> ConditionalStream:
         """What another stream in the same spaces has seen added."""
         assert other.seen is not None
-        frame = self.frame.extended(self.spaces[1], other.frame.points)
+        frame = self.frame.extend(self.spaces[1], other.frame.points)
         return replace(self, frame=frame) + other.seen
 
     def sides(self) -> tuple[Side, Side, Array]:
@@ -188,7 +186,7 @@ class ConditionalStream:
         seen = self.seen.sums
         xp, total = namespace(seen.xx), seen.total
         mu, nu = seen.x / total, seen.y / total
-        sums = ConditionalSums.of(
+        sums = OperatorSums.of(
             (mu, nu),
             seen.yx / total,
             [m[:, :-1] / total for m in seen.moments],

@@ -6,7 +6,6 @@ from meanmap.decoding.probabilities import probabilities
 from meanmap.decoding.projection import nearest_probability
 from meanmap.decoding.quantiles import Distribution
 from meanmap.decoding.sampling import draw, herd
-from meanmap.decoding.thinning import thinned
 
 __all__ = [
     "Distribution",
@@ -18,6 +17,5 @@ __all__ = [
     "nearest_probability",
     "preimage",
     "probabilities",
-    "thinned",
     "widths",
 ]

@@ -29,7 +29,7 @@ WIDE = 32  # columns beyond which a climb does without second derivatives
 
 def density(atoms: Array, p: np.ndarray, x: Array, bandwidth: Any = None) -> Array:
     """`Σ pᵢ N(x; xᵢ, diag(h²))` at the points x, for one row of probabilities p."""
-    h = scales(atoms, p) if bandwidth is None else given(bandwidth, atoms.shape[1])
+    h = scales(atoms, p) if bandwidth is None else read_bandwidth(bandwidth, atoms.shape[1])
     total = prod(width * (2 * pi) ** 0.5 for width in h)
     return Gaussian(tuple(h)).gram_times(x, atoms, asarray(p, atoms)) / total
 
@@ -73,7 +73,7 @@ def likeliest_width(x: np.ndarray, p: np.ndarray) -> float:
     is less likely than the best by no more than a standard error. Densities come from one Fourier
     transform on a grid.
     """
-    x, mass = merged(x, p)
+    x, mass = merge_equal(x, p)
     n = 1 / float(p @ p)
     F = np.cumsum(mass)
     ends = np.searchsorted(F, [TAIL, 1 - TAIL])
@@ -113,7 +113,7 @@ def likeliest_width(x: np.ndarray, p: np.ndarray) -> float:
     return float(h[int((average <= error).argmax())])
 
 
-def merged(x: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def merge_equal(x: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Different numbers in order, and the mass of each."""
     order = np.argsort(x, kind="stable")
     ordered = x[order]
@@ -142,12 +142,12 @@ def highest(values: np.ndarray, p: np.ndarray, candidates: np.ndarray | None = N
     centre = values[there].mean(axis=0)
     z = (values[there] - centre) / h
     if candidates is not None:
-        height = heights((candidates.astype(np.float64) - centre) / h, z, p)
+        height = density_heights((candidates.astype(np.float64) - centre) / h, z, p)
         return candidates[int(height.argmax())]
     edges = np.cumsum(p)
     chosen = np.searchsorted(edges, (np.arange(CANDIDATES) + 0.5) / CANDIDATES * edges[-1])
     x = z[np.unique(np.minimum(chosen, len(z) - 1))]
-    ends = [climb(z, p, start) for start in x[np.argsort(-heights(x, z, p))[:CLIMBS]]]
+    ends = [climb(z, p, start) for start in x[np.argsort(-density_heights(x, z, p))[:CLIMBS]]]
     top = max(ends, key=lambda end: end[1])[0]
     return smoothest(z, p, top) * h + centre
 
@@ -174,7 +174,7 @@ def smoothest(z: np.ndarray, p: np.ndarray, top: np.ndarray) -> np.ndarray:
     return top
 
 
-def heights(x: np.ndarray, z: np.ndarray, p: np.ndarray) -> np.ndarray:
+def density_heights(x: np.ndarray, z: np.ndarray, p: np.ndarray) -> np.ndarray:
     """`Σ pᵢ exp(-‖x - zᵢ‖²/2)` at points x, on the scale of the bandwidth."""
     out = np.empty(len(x))
     for block in spans(len(x), max(1, BLOCK // len(z))):
@@ -219,7 +219,7 @@ def climb(z: np.ndarray, p: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, floa
     return x, height
 
 
-def given(bandwidth: Any, d: int) -> list[float]:
+def read_bandwidth(bandwidth: Any, d: int) -> list[float]:
     """A bandwidth as the caller gave it, a number or one a column."""
     remedy = "It is the standard deviation of the smoothing; None chooses it."
     if np.ndim(bandwidth) == 0:

@@ -18,7 +18,7 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
-    transposed,
+    transpose,
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, Comparison
@@ -59,7 +59,7 @@ def mean_mode(kernel: Kernel, atoms: Array, weights: Array) -> Array:
 
 def best_atom(kernel: Kernel, atoms: Points, weights: Array) -> Points:
     """The atom that decodes each embedding best."""
-    return best(kernel, atoms, transposed(kernel.gram_times(atoms, atoms, weights.T)))
+    return best(kernel, atoms, transpose(kernel.gram_times(atoms, atoms, weights.T)))
 
 
 def best(kernel: Kernel, points: Points, values: Array) -> Points:

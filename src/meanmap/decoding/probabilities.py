@@ -27,11 +27,11 @@ def probabilities(
         moves = deviation[i] > 0
         if there.size and moves.any():
             z = ((values[there] - mean[i]) / unit)[:, moves]
-            out[i, there] = tilted(out[i, there], z)
+            out[i, there] = tilt(out[i, there], z)
     return out / out.sum(axis=1, keepdims=True)
 
 
-def tilted(p: np.ndarray, z: np.ndarray) -> np.ndarray:
+def tilt(p: np.ndarray, z: np.ndarray) -> np.ndarray:
     """The p' nearest to p in relative entropy with mean 0 and variance 1 of each column of z.
 
     Newton's method on the dual, `log Σ pᵢ exp(θ·tᵢ) + SLACK ‖θ‖²/2` with t = (z, z² - 1), from

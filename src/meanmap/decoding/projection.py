@@ -41,7 +41,7 @@ def nearest_probability(rows: np.ndarray, target: np.ndarray, start: np.ndarray)
         if not p @ z > GAP:
             break
         try:
-            solve = _factorised(Psi, z / p)
+            solve = _factorize(Psi, z / p)
         except (LinAlgError, ValueError):
             break  # as far as rounding lets it go
         mu = float(p @ z) / n
@@ -71,7 +71,7 @@ def _direction(
     return dp, (change - z * dp) / p
 
 
-def _factorised(Psi: np.ndarray, D: np.ndarray) -> Solver:
+def _factorize(Psi: np.ndarray, D: np.ndarray) -> Solver:
     """b ↦ (ΨΨᵀ + diag(D))⁻¹ b by Woodbury's identity, refined once."""
     scaled = Psi / D[:, None]
     factor = cho_factor(np.eye(Psi.shape[1]) + Psi.T @ scaled, lower=True)
@@ -90,12 +90,6 @@ def _largest(x: np.ndarray, dx: np.ndarray) -> float:
     """The longest step ≤ 1 that keeps x ≥ 0."""
     falling = dx < 0
     return float(min(1.0, (-x[falling] / dx[falling]).min(initial=1.0)))
-
-
-def gap(Psi: np.ndarray, m: np.ndarray, p: np.ndarray) -> float:
-    """How far ½‖Ψᵀp - m‖² may be from its least, by Frank and Wolfe's bound."""
-    gradient = Psi @ (p @ Psi - m)
-    return float(p @ gradient - gradient.min())
 
 
 def _sparse(p: np.ndarray) -> np.ndarray:

@@ -48,14 +48,14 @@ class Distribution:
         if len(self.weights) * column.size <= BLOCK:
             known = self.__dict__.setdefault("_known", {})
             if j not in known:
-                known[j] = heights(column, self.weights)
+                known[j] = distribution_heights(column, self.weights)
             yield slice(0, len(self.weights)), *known[j]
             return
         for rows in spans(len(self.weights), max(1, BLOCK // column.size)):
-            yield rows, *heights(column, self.weights[rows])
+            yield rows, *distribution_heights(column, self.weights[rows])
 
 
-def heights(column: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distribution_heights(column: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The different values in order, and the distribution functions (b, u) there."""
     order = np.argsort(column, kind="stable")
     ordered = column[order]
@@ -69,7 +69,7 @@ def heights(column: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nda
     return ordered[last], F
 
 
-def probabilities(q: Any) -> np.ndarray:
+def read_levels(q: Any) -> np.ndarray:
     """Numbers in [0, 1], of any shape."""
     try:
         array = np.asarray(to_numpy(q) if hasattr(q, "shape") else q, dtype=np.float64)
@@ -94,7 +94,7 @@ def orderable(points: Array) -> Array:
     return points
 
 
-def level(value: Any) -> float:
+def read_level(value: Any) -> float:
     """The probability of an interval, inside (0, 1)."""
     ok = isinstance(value, Real) and not isinstance(value, bool)
     if not ok or not 0 < value < 1:

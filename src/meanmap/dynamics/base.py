@@ -11,8 +11,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, namespace, one_blas_thread, take, to_library
-from meanmap.conditional.pairs import alike
+from meanmap.arrays import (
+    Array,
+    Points,
+    in_one_precision,
+    namespace,
+    one_blas_thread,
+    take,
+    to_library,
+)
 from meanmap.dynamics.model import Model, Passage, warn_of_far
 from meanmap.dynamics.motion import Belief
 from meanmap.dynamics.sequences import (
@@ -168,7 +175,7 @@ class StateFilter(BaseEstimator):
         require_same_lengths(named)
         require_transition(s, "states")
         require_rotations(s.points, kernel_state, "states")
-        left, right = alike(s.points, o.points)
+        left, right = in_one_precision(s.points, o.points)
         s = Sequences(left, s.lengths, s.single)
         o = Sequences(right, o.lengths, o.single)
         if c is not None:
@@ -307,7 +314,7 @@ class StateFilter(BaseEstimator):
         with one_blas_thread():
             steps = read_steps(self._model.observations, observations)
         given = self._model.control_gate.read_sequences(controls, steps.lengths, ahead)
-        warn_of_far(steps.support, stacklevel=4)
+        warn_of_far(steps.support)
         passage = self._model.run(steps, given, self._prior(self._model), keep)
         return steps, passage, given
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,8 +16,9 @@ from meanmap.arrays import (
     one_blas_thread,
     spans,
     threads,
+    warn,
 )
-from meanmap.conditional.trust import FAR
+from meanmap.conditional.operator import FAR
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.sequences import ControlGate, Steps
@@ -468,7 +468,7 @@ def take_step(controls: Points, t: int) -> Points:
     return each_part(controls, lambda part: part[:, t])
 
 
-def warn_of_far(support: np.ndarray, stacklevel: int) -> None:
+def warn_of_far(support: np.ndarray) -> None:
     """Say how many observations lie far from the training observations, and what was done."""
     far = support < FAR  # NaN, where nothing was seen, is not
     if not far.any():
@@ -477,10 +477,9 @@ def warn_of_far(support: np.ndarray, stacklevel: int) -> None:
     ignored = f"; {lost} of them say nothing at all and were passed over" if lost else ""
     where = np.argwhere(far)[0]
     place = f"step {where[-1]}" + (f" of sequence {where[0]}" if len(support) > 1 else "")
-    warnings.warn(
+    warn(
         f"{int(far.sum())} of {int((~np.isnan(support)).sum())} observations lie far from all "
         f"training observations (their support is below {FAR}; the first is {place}){ignored}. "
         "Train on sequences that reach there, or widen the observation kernel.",
         ConflictWarning,
-        stacklevel=stacklevel,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,15 +20,15 @@ from meanmap.arrays import (
     solve_triangular,
     take,
     to_numpy,
+    warn,
 )
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.operator import as_embedding
-from meanmap.conditional.trust import FAR
+from meanmap.conditional.operator import FAR, as_embedding
 from meanmap.embeddings import FactoredWeights
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.protocol import ALL
 from meanmap.linalg import ConflictWarning
-from meanmap.rules import CONFLICT, PriorOnSample, Squared, answer_weights, normalize_weights
+from meanmap.rules import CONFLICT, PriorOnSample, SquaredMethod, answer_weights, normalize_weights
 from meanmap.spaces import PivotedCholesky, Space
 
 STEADY = 0.1  # a conditional whose weights sum to one within this on the sample determines mass
@@ -108,21 +107,17 @@ class Sample:
 
     def belief(self, prior: Any) -> Belief:
         """A prior of the state as weights on the training states."""
-        given = as_embedding(prior, self.space).moved_to(self.kernel, self.space.example_)
-        given = given.normalized()
-        shared = given._space is self.space
-        m = given.coordinates if shared else self.space.mean_coordinates(given.atoms, given.weights)
+        m = as_embedding(prior, self.space).normalized().in_space(self.space)
         m = m if m.ndim == 2 else m[None, :]
         xp, n = namespace(m), self.psi.shape[0]
         trace = float(xp.sum(self.psi**2)) / n
         w = xp.full((n,), 1 / n, dtype=m.dtype, device=device(m))
         weights = w * PriorOnSample(m, self.psi, w, SHARP * trace).ratio
         if bool(xp.any(xp.sum(weights, axis=-1) < CONFLICT)) and self.kernel.bounded:
-            warnings.warn(
+            warn(
                 "the prior lies outside the training states: what is left of it on them says next "
                 "to nothing. Train on sequences that reach there, or use another prior.",
                 ConflictWarning,
-                stacklevel=4,
             )
         return Belief(m, normalize_weights(weights, self.marginal.weights))
 
@@ -165,11 +160,10 @@ class Control:
             own = self.kernel.squared_norms(controls)
             far = xp.max(abs(compared), axis=1) < FAR * own
             if bool(xp.any(far)):
-                warnings.warn(
+                warn(
                     f"a control lies far from all training controls (nearer than {FAR} to none of "
                     "them): the training's average is used instead. Train with controls like it.",
                     ConflictWarning,
-                    stacklevel=6,
                 )
                 compared = xp.where(far[:, None], self.typical[None, :], compared)
         values = (m @ self.states.T) * compared
@@ -207,7 +201,7 @@ class Motion:
             space = Space(pair, PivotedCholesky()).fit(before)
         model = ConditionalEmbedding(
             space.kernel_, sample.kernel, regularization, (space, sample.space), centered
-        ).fit(before, after)
+        ).fit_checked(before, after)
         control = None
         if controls is not None:
             control = Control.of(space, sample, space.kernel_.kernels[1], controls[0])
@@ -312,7 +306,9 @@ class Motion:
         on the states before are `u ∘ Ψ' (C² + δI)⁻¹ C m'` (kernel Bayes' rule, squared).
         """
         xp, before = namespace(u), self._before
-        weights = normalize_weights(Squared().weights(self._after, u, delta, later.coordinates), u)
+        weights = normalize_weights(
+            SquaredMethod().weights(self._after, u, delta, later.coordinates), u
+        )
         shape = (weights.shape[0], self.sample.psi.shape[0])
         out = xp.zeros(shape, dtype=weights.dtype, device=device(weights))
         return Belief(weights @ before, assign(out, (slice(None), self.first), weights))

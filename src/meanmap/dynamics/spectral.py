@@ -315,7 +315,7 @@ class SpectralFilter(BaseEstimator):
     def _filtered(self, observations: Any) -> tuple[Steps, Passage]:
         check_is_fitted(self)
         steps = read_steps(self._model.observations, observations)
-        warn_of_far(steps.support, stacklevel=4)
+        warn_of_far(steps.support)
         return steps, self._model.run(steps)
 
     def __sklearn_is_fitted__(self) -> bool:

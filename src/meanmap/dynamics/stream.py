@@ -103,7 +103,7 @@ class Stream:
                 )
         steps = steps_of(space, [(points, np.array([points is not None]))], True)
         given = model.control_gate.read_one(control, self._belief is None)
-        warn_of_far(steps.support, stacklevel=3)
+        warn_of_far(steps.support)
         features = steps.features[:, 0]
         belief, predicted = model.step(
             self._belief, self._prior, model.lifted(features), steps.seen[:, 0], given

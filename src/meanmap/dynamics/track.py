@@ -177,7 +177,7 @@ class Track:
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
         """The central credible interval of each coordinate: its lower and its upper end."""
-        tail = (1 - quantiles.level(level)) / 2
+        tail = (1 - quantiles.read_level(level)) / 2
         return self.quantile(tail), self.quantile(1 - tail)
 
     def quantile(self, q: float) -> Any:
@@ -234,7 +234,7 @@ class Track:
         if host.dtype.kind not in "fiu" or host.ndim == 1:
             labels = np.unique(host)
             table = to_numpy(self.beliefs(labels)).T
-            return plots.probabilities(labels, table, truth, ax)
+            return plots.label_probabilities(labels, table, truth, ax)
         steps = self._steps
         mean = to_numpy(self.mean).reshape(steps, -1)
         if self.weights is None:

@@ -20,7 +20,6 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.conditional.pairs import reference_kernel
 from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.evidence import (
     Decoder,
@@ -33,6 +32,7 @@ from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.sequences import Sequences, Steps, list_sequences, observed_steps
 from meanmap.embeddings import numeric
 from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import reference_kernel
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -12,7 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy, warn
 from meanmap.decoding.preimages import are_rotations, nearest_rotations
 from meanmap.dynamics.sequences import Steps, pad_sequences
 from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
@@ -59,7 +58,7 @@ class Validation:
         """Draw the errors of all candidates, the best first."""
         order = np.sort(self.errors)
         order = order[np.isfinite(order)]
-        return plots.ranked(order, "mean squared error on the other half", ax)
+        return plots.ranking(order, "mean squared error on the other half", ax)
 
     def __repr__(self) -> str:
         chosen = ", ".join(f"{name}={_short(value)}" for name, value in self.best.items())
@@ -167,11 +166,9 @@ def choose_settings(
     found = search_settings(training, kernels, settings, trial, n_jobs, progress, names, folds)
     if np.isfinite(found.least):
         return found
-    warnings.warn(
+    warn(
         "no candidate of the validation could be computed on a part of the data; the closed-form "
-        "choices are used instead.",
-        UserWarning,
-        stacklevel=3,
+        "choices are used instead."
     )
     return None
 

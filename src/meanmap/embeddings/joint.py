@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.decoding import sampling
-from meanmap.embeddings.single import Embedding, plot_range
-from meanmap.embeddings.values import FactoredWeights, each_part, root
+from meanmap.embeddings.element import Element
+from meanmap.embeddings.single import Embedding
+from meanmap.embeddings.values import each_part, root
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
@@ -59,15 +61,8 @@ class JointEmbedding(Embedding):
         self._spaces = spaces
         self._parts = parts
 
-    def _like(self, weights: Array | FactoredWeights, coordinates: Array | None) -> JointEmbedding:
-        return JointEmbedding(
-            self._space, self.kernel, self._atoms, weights, coordinates, self._spaces, self._parts
-        )
-
-    def _made(
-        self, space: Space, atoms: Points, weights: Array, coordinates: Array | None = None
-    ) -> JointEmbedding:
-        return JointEmbedding(space, self.kernel, atoms, weights, coordinates)
+    def made_of(self) -> dict[str, Any]:
+        return {**super().made_of(), "spaces": self._spaces, "parts": self._parts}
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -79,7 +74,8 @@ class JointEmbedding(Embedding):
     @property
     def spaces(self) -> tuple[Space, ...]:
         """The space of each variable."""
-        self._coordinate_rows()
+        if self._spaces is None:
+            self._coordinate_rows()
         assert self._spaces is not None
         return self._spaces
 
@@ -96,13 +92,8 @@ class JointEmbedding(Embedding):
                 self._parts = tuple(space.coordinates(part) for space, part in pairs)
         return self._parts
 
-    def _shares_coordinates(self, other: Embedding) -> bool:
-        if not isinstance(other, JointEmbedding) or self._spaces is None or other._spaces is None:
-            return super()._shares_coordinates(other)
-        if _is_grid(other):
-            return False
-        pairs = zip(self._spaces, other._spaces, strict=True)
-        return all(mine is theirs for mine, theirs in pairs)
+    def as_vector(self) -> tuple[tuple[Space, ...], Callable[[], Array]] | None:
+        return super().as_vector() if self._spaces is None else (self._spaces, self._vector)
 
     def _vector(self) -> Array:
         operator = self.operator()
@@ -132,9 +123,11 @@ class JointEmbedding(Embedding):
         product = _moment([mean[None, :] for mean in means], xp.ones_like(w[:1]))
         return moment + missing * product
 
-    def inner(self, other: Embedding) -> Array:
+    def inner(self, other: Element) -> Array:
         # a grid of pairs is better evaluated than written out
-        return other.inner(self) if _is_grid(other) and not _is_grid(self) else super().inner(other)
+        if self.written_out and isinstance(other, Element) and not other.written_out:
+            return other.inner(self)
+        return super().inner(other)
 
     def norm(self, centered: bool = False) -> Array:
         """The Hilbert-Schmidt norm `‖C_XY‖`; centred, the square root of HSIC."""
@@ -167,7 +160,7 @@ class JointEmbedding(Embedding):
             if part.ndim == 1:
                 axes.append(np.unique(part))
             elif part.shape[1:] == (1,):
-                axes.append(np.linspace(*plot_range(part[:, 0]), 60))
+                axes.append(np.linspace(*plots.axis_range(part[:, 0]), 60))
             else:
                 raise ValueError("plot draws scalar variables or labels; reduce the others first.")
         first, second = axes
@@ -178,10 +171,6 @@ class JointEmbedding(Embedding):
         )
         values = to_numpy(self(queries)).reshape(len(first), len(second))
         return plots.image(first, second, values, ax, **style)
-
-
-def _is_grid(embedding: Embedding) -> bool:
-    return isinstance(embedding, GridEmbedding)
 
 
 def _moment(parts: list[Array], w: Array) -> Array:
@@ -202,59 +191,53 @@ class GridEmbedding(JointEmbedding):
     It is an operator first; the pairs are written out only when somebody asks for atoms.
     """
 
-    def __init__(self, first: Embedding, answers: Embedding, space: Space) -> None:
-        self.kernel = TensorProduct(space.kernel_, answers.kernel)
-        self._space = Space(self.kernel)
-        self._spaces: tuple[Space, ...] = (space, answers.space)
-        self._by_coordinates = False
-        self._coordinates = None
-        self._first, self._answers = first, answers
-
+    written_out: ClassVar[bool] = False
     is_batch = False
 
-    @property
-    def _like_point(self) -> Points:
-        return self._first._like_point, self._answers._like_point
-
-    @property
-    def spaces(self) -> tuple[Space, ...]:
-        return self._spaces
+    def __init__(self, first: Embedding, answers: Embedding, space: Space) -> None:
+        kernel = TensorProduct(space.kernel_, answers.kernel)
+        atoms, spaces = (first.atoms, answers.atoms), (space, answers.space)
+        super().__init__(Space(kernel), kernel, atoms, None, spaces=spaces)
+        self._first, self._answers = first, answers
 
     @cached_property
-    def _pairs(self) -> tuple[np.ndarray, ...]:
+    def atoms(self) -> Points:
         shape = count(self._first.atoms), count(self._answers.atoms)
-        return tuple(index.ravel() for index in np.indices(shape))
+        pairs = (index.ravel() for index in np.indices(shape))
+        return tuple(take(part, index) for part, index in zip(self._atoms, pairs, strict=True))
 
     @cached_property
-    def _atoms(self) -> Points:
-        first, second = self._pairs
-        return take(self._first.atoms, first), take(self._answers.atoms, second)
-
-    @cached_property
-    def _weights(self) -> Array:  # type: ignore[override]
+    def weights(self) -> Array:
         table = self._first.weights[:, None] * self._answers.weights
         return namespace(table).reshape(table, (-1,))
 
-    @cached_property
-    def _parts(self) -> tuple[Array, ...]:  # type: ignore[override]
-        return tuple(
-            space.coordinates(part) for space, part in zip(self._spaces, self._atoms, strict=True)
-        )
+    def made_of(self) -> dict[str, Any]:
+        return {**super().made_of(), "weights": self.weights}
+
+    def with_weights(self, weights: Any, coordinates: Any = None) -> Any:
+        changed = {"weights": weights, "coordinates": coordinates}
+        return JointEmbedding(**{**self.made_of(), **changed})
+
+    def on_atoms(self, *made_of: Any) -> JointEmbedding:
+        return JointEmbedding(*made_of)
+
+    def as_vector(self) -> None:
+        return None
 
     def operator(self, centered: bool = False) -> Array:
         if centered:
             return super().operator(centered=True)
-        return self._spaces[0].coordinates(self._first.atoms).T @ self._rows
+        return self.spaces[0].coordinates(self._first.atoms).T @ self._rows
 
     @cached_property
     def _rows(self) -> Array:
         """`αⱼ C_Y|X ψ(x̃ⱼ)`: what stands beside k(x̃ⱼ, ·)."""
         return self._first.weights[:, None] * self._answers.coordinates
 
-    def _evaluate(self, points: Points) -> Array:
+    def evaluate(self, points: Points) -> Array:
         # exact in x̃, whose features need not lie in the span of the sample's
         rows = self.kernels[0].gram_times(points[0], self._first.atoms, self._rows)
-        return namespace(rows).sum(rows * self._spaces[1].coordinates(points[1]), axis=1)
+        return namespace(rows).sum(rows * self.spaces[1].coordinates(points[1]), axis=1)
 
     def sample(self, n: int, rng: Any = None) -> Points:
         """Draw n pairs: atoms of the first variable, and for each an atom of the second given it.
@@ -271,14 +254,8 @@ class GridEmbedding(JointEmbedding):
         drawn = each_part(second, lambda part: part[row, np.arange(n) - begin[row]])
         return take(self._first.atoms, index[order]), take(drawn, order)
 
-    def inner(self, other: Embedding) -> Array:
-        if not isinstance(other, GridEmbedding) or other._spaces[1] is not self._spaces[1]:
+    def inner(self, other: Element) -> Array:
+        if not isinstance(other, GridEmbedding) or other.spaces[1] is not self.spaces[1]:
             return super().inner(other)
         rows = self.kernels[0].gram_times(self._first.atoms, other._first.atoms, other._rows)
         return namespace(rows).sum(rows * self._rows)[()]
-
-    def _shares_coordinates(self, other: Embedding) -> bool:
-        return False
-
-    def _shares_atoms(self, other: Embedding) -> bool:
-        return False

@@ -10,9 +10,10 @@ from meanmap.arrays import Array, Points, count, float_like, namespace, to_libra
 from meanmap.embeddings.joint import JointEmbedding
 from meanmap.embeddings.single import Embedding
 from meanmap.embeddings.values import FactoredWeights
-from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels import Kernel
 from meanmap.kernels.algebra import require_same_kernel
 from meanmap.spaces import Basis, Space
+from meanmap.spaces.space import read_points
 
 
 def embed(
@@ -52,13 +53,7 @@ def embed(
     np.float64(1.0)
     """
     space = basis if isinstance(basis, Space) else None
-    if space is not None and not hasattr(space, "kernel_"):
-        raise ValueError("basis: the Space is not fitted; fit it to a sample first.")
-    if kernel is None and space is not None:
-        kernel = space.kernel_
-    kernel = as_kernel(kernel, points, "points")
-    like_space = None if space is None else space.example_
-    points = kernel.check(points, "points", like_space, "the space")
+    points, kernel = read_points(points, kernel, basis, "points", "the space")
     if isinstance(points, tuple):
         points = to_library(points, points)  # all variables in the library of the first
     like = float_like(points)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from collections.abc import Iterator
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,46 +14,35 @@ from meanmap.arrays import (
     Array,
     Points,
     asarray,
-    assign,
-    concatenate,
     count,
-    filled,
     float_like,
+    full,
     is_array,
     is_floating,
     namespace,
     one_blas_thread,
-    same_library,
-    spans,
     take,
     to_numpy,
-    transposed,
-    weighted_sum,
 )
 from meanmap.decoding import quantiles, sampling
+from meanmap.embeddings.element import Element
 from meanmap.embeddings.values import (
     FactoredWeights,
     each_part,
-    function_values,
+    leaves,
     middle,
     numeric,
     root,
     variance,
 )
-from meanmap.kernels import Kernel
-from meanmap.kernels.algebra import match_columns, require_same_kernel
-from meanmap.spaces import PivotedCholesky, Space
-from meanmap.spaces.space import fit_space, fit_space_quietly
+from meanmap.spaces import Space
+from meanmap.spaces.space import fit_space
 
 if TYPE_CHECKING:
     from meanmap.embeddings.joint import JointEmbedding
 
-EXACT = 1 << 26  # kernel values that e(x) computes one by one rather than through coordinates
-CERTAIN = 1e-7  # the error, relative to sup k, up to which coordinates stand for the atoms
-BLOCK = 1 << 12  # points whose coordinates are in memory at a time
 
-
-class Embedding:
+class Embedding(Element):
     """An element of a reproducing kernel Hilbert space: atoms and weights, `Σ wᵢ k(xᵢ, ·)`.
 
     Made by `embed`, by conditioning (`ConditionalEmbedding.given`) and by the rules. A batch of
@@ -77,310 +66,10 @@ class Embedding:
     True
     """
 
-    __array_ufunc__ = None  # a NumPy array times an embedding is the embedding's to refuse
-
-    def __init__(
-        self,
-        space: Space,
-        kernel: Kernel,
-        atoms: Points,
-        weights: Array | FactoredWeights,
-        coordinates: Array | Callable[[], Array] | None = None,
-    ) -> None:
-        self._space = space
-        self.kernel = kernel
-        self._atoms = atoms
-        self._weights = weights
-        # an element that was computed in coordinates *is* those; one made of a sample is its atoms
-        self._by_coordinates = coordinates is not None
-        self._coordinates = coordinates
-
-    # --- what it is made of -------------------------------------------------------------------
-
-    @property
-    def atoms(self) -> Points:
-        return self._atoms
-
-    @property
-    def weights(self) -> Array:
-        if isinstance(self._weights, FactoredWeights):
-            self._weights = self._weights.dense()
-        return self._weights
-
-    @property
-    def space(self) -> Space:
-        if not hasattr(self._space, "kernel_"):
-            self._place()
-        return self._space
-
-    @property
-    def coordinates(self) -> Array:
-        """`m = Σ wᵢ ψ(xᵢ)`, shape (r,) or (b, r)."""
-        if callable(self._coordinates):
-            self._coordinates = self._coordinates()
-        if self._coordinates is None:
-            if hasattr(self._space, "kernel_"):
-                self._coordinates = self._space.mean_coordinates(self.atoms, self.weights)
-            else:
-                self._coordinates = self.weights @ self._place()
-        return self._coordinates
-
-    def _place(self) -> Array:
-        return self._space.fit_points(self.atoms)
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether this is a batch of embeddings."""
-        return self._weights.ndim == 2
-
-    # --- algebra ------------------------------------------------------------------------------
-
-    def matched(self, other: Embedding) -> Embedding:
-        """`other` with atoms that can be compared with these: same kernel, kind and library."""
-        if not isinstance(other, Embedding):
-            raise TypeError(
-                f"expected an embedding, got {checks.describe(other)}. Embed the points first: "
-                "embed(points, kernel=this.kernel)."
-            )
-        require_same_kernel(self.kernel, other.kernel)
-        if self.is_batch and other.is_batch and len(self) != len(other):
-            raise ValueError(
-                f"a batch of {len(self)} embeddings does not go with a batch of {len(other)}; "
-                "batches are matched one by one, or with a single embedding."
-            )
-        return other.moved_to(self.kernel, self._like_point)
-
-    def moved_to(self, kernel: Kernel, like: Points) -> Embedding:
-        """This embedding with atoms of the library and precision of `like`."""
-        name, point = "the other embedding's atoms", self._like_point
-        ordered = match_columns(point, self.kernel, kernel, name)
-        checked = kernel.check(ordered, name, like, "this one")
-        pairs = zip(_leaves(point), _leaves(checked), strict=True)
-        if ordered is point and all(_same_array_kind(before, after) for before, after in pairs):
-            return self
-        atoms = self.atoms_for(kernel, name, like)
-        weights = asarray(self.weights, float_like(atoms))
-        # in another order the columns are those of the other kernel, and no longer of this one
-        kept = self.kernel if ordered is point else kernel
-        return type(self)(Space(kept, self._space.basis), kept, atoms, weights, None)
-
-    def atoms_for(self, kernel: Kernel, name: str, like: Points) -> Points:
-        """The atoms as points of another kernel: of the kind of `like`, columns matched by name."""
-        return kernel.check(match_columns(self.atoms, self.kernel, kernel, name), name, like)
-
-    @property
-    def _like_point(self) -> Points:
-        """One atom, which tells what all of them look like."""
-        return take(self._atoms, slice(0, 1))
-
-    def _combined(self, other: Embedding, sign: float) -> Embedding:
-        other = self.matched(other)
-        if other._atoms is self._atoms:
-            atoms, weights = self.atoms, self.weights + sign * other.weights
-        else:
-            atoms = concatenate([self.atoms, other.atoms])
-            left, right = self.weights, sign * other.weights
-            xp = namespace(left)
-            batch = np.broadcast_shapes(left.shape[:-1], right.shape[:-1])
-            left = xp.broadcast_to(left, (*batch, left.shape[-1]))
-            right = xp.broadcast_to(right, (*batch, right.shape[-1]))
-            weights = xp.concat([left, right], axis=-1)
-        shared = self._space is other._space and hasattr(self._space, "kernel_")
-        if shared and self._by_coordinates and other._by_coordinates:
-            coordinates = self.coordinates + sign * other.coordinates
-            return self._made(self._space, atoms, weights, coordinates)
-        space = self._space if shared else Space(self.kernel, self._space.basis)
-        return self._made(space, atoms, weights)
-
-    def _made(
-        self, space: Space, atoms: Points, weights: Array, coordinates: Array | None = None
-    ) -> Embedding:
-        """An embedding of the same kernel on other atoms."""
-        return Embedding(space, self.kernel, atoms, weights, coordinates)
-
-    def __add__(self, other: Embedding) -> Embedding:
-        return self._combined(other, 1.0) if isinstance(other, Embedding) else NotImplemented
-
-    def __sub__(self, other: Embedding) -> Embedding:
-        return self._combined(other, -1.0) if isinstance(other, Embedding) else NotImplemented
-
-    def __mul__(self, factor: float) -> Self:
-        if isinstance(factor, Embedding):
-            return NotImplemented
-        number = checks.number(factor, "an embedding's factor")
-        coordinates = partial(_scaled, self, number) if self._by_coordinates else None
-        return self._like(number * self.weights, coordinates)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: float) -> Self:
-        number = checks.number(divisor, "an embedding's divisor")
-        if number == 0:
-            raise ValueError("an embedding's divisor must not be 0.")
-        return self * (1 / number)
-
-    def __neg__(self) -> Self:
-        return self * -1.0
-
-    def _like(
-        self,
-        weights: Array | FactoredWeights,
-        coordinates: Array | Callable[[], Array] | None,
-    ) -> Self:
-        """Other weights on the same atoms."""
-        return type(self)(self._space, self.kernel, self._atoms, weights, coordinates)
-
-    def __len__(self) -> int:
-        if not self.is_batch:
-            raise TypeError("this is one embedding, not a batch; its atoms are in .atoms.")
-        return int(self._weights.shape[0])
-
-    def __getitem__(self, index: Any) -> Self:
-        len(self)
-        coordinates = self.coordinates[index] if self._by_coordinates else None
-        return self._like(self._weights[index], coordinates)
-
-    def __iter__(self) -> Iterator[Self]:
-        return (self[i] for i in range(len(self)))
-
-    # --- functions and geometry ---------------------------------------------------------------
-
-    def __call__(self, x: Any) -> Array:
-        """The embedding as a function, `e(x) = Σ wᵢ k(xᵢ, x)`: shape (m,) or (b, m).
-
-        For a Gaussian kernel it is proportional to a kernel density estimate.
-        """
-        points, single = self.kernel.rows(x, self.atoms)
-        values = self._evaluate(points)
-        return values[..., 0] if single else values
-
-    def _evaluate(self, points: Points) -> Array:
-        if self._by_coordinates:
-            blocks = list(spans(count(points), 1 << 14))
-            parts = [
-                self.coordinates @ self.space.coordinates(take(points, block)).T for block in blocks
-            ]
-            return namespace(parts[0]).concat(parts, axis=-1)
-        if count(points) * count(self.atoms) <= EXACT or self._evaluator is None:
-            return transposed(self.kernel.gram_times(points, self.atoms, transposed(self.weights)))
-        return self._certified(points)
-
-    def _certified(self, points: Points) -> Array:
-        """`e(x)` through coordinates where they are proven good enough, else from the atoms.
-
-        With P the projection on the span of some pivots, the error |⟨m - Pm, k_x - Pk_x⟩| is at
-        most `Σ|wᵢ| r(xᵢ) · r(x)`, r(x)² = k(x, x) - ‖ψ(x)‖², and r comes with ψ.
-        """
-        assert self._evaluator is not None
-        space, m, missed = self._evaluator
-        xp = namespace(m)
-        scale = float(xp.max(xp.sum(abs(self.weights), axis=-1) * self._peak))
-        values = []
-        for block in spans(count(points), BLOCK):
-            part = take(points, block)
-            psi, rest = _coordinates_and_rest(space, part)
-            value = m @ psi.T
-            doubtful = to_numpy(missed * rest > CERTAIN * scale)
-            if doubtful.any():
-                far = take(part, doubtful)
-                exact = self.kernel.gram_times(far, self.atoms, transposed(self.weights))
-                value = assign(value, (..., doubtful), transposed(exact))
-            values.append(value)
-        return xp.concat(values, axis=-1)
-
-    @cached_property
-    def _peak(self) -> float:
-        """The largest k(xᵢ, xᵢ)."""
-        return float(namespace(self.weights).max(self.kernel.squared_norms(self.atoms)))
-
-    @cached_property
-    def _evaluator(self) -> tuple[Space, Array, float] | None:
-        """Coordinates that are good to `CERTAIN`, the element in them, and what they miss of it.
-
-        None if there are no such coordinates of a moderate rank. The pivots come from a part of
-        the atoms, and all the atoms are streamed past them, so that memory does not grow with the
-        sample.
-        """
-        n = count(self.atoms)
-        chosen = np.linspace(0, n - 1, min(n, 2 * BLOCK)).astype(int)
-        # a hundredth of what is needed on average leaves room for points at the sample's edge
-        rank = min(BLOCK // 2, int(2 * n**0.5))  # beyond it the atoms themselves are faster
-        basis = PivotedCholesky(CERTAIN / 100, rank)
-        space, _ = fit_space_quietly(self.kernel, basis, take(self.atoms, chosen))
-        if space.residual_ > CERTAIN / 100:
-            return None
-        missed = 0.0
-        for block in spans(n, BLOCK):
-            rest = _coordinates_and_rest(space, take(self.atoms, block))[1]
-            total = abs(self.weights[..., block]) @ rest
-            missed = missed + total
-        return (
-            space,
-            space.mean_coordinates(self.atoms, self.weights),
-            float(namespace(total).max(missed)),
-        )
-
-    def inner(self, other: Embedding) -> Array:
-        """`⟨e, other⟩`, one number for each pair of a batch."""
-        other = self.matched(other)
-        if self._shares_coordinates(other):
-            mine, theirs = self._vector(), other._vector()
-            return namespace(mine).sum(mine * theirs, axis=-1)[()]
-        values = self._evaluate(other.atoms)
-        return namespace(values).sum(values * other.weights, axis=-1)[()]
-
-    def _shares_coordinates(self, other: Embedding) -> bool:
-        return self._space is other._space and self._by_coordinates and other._by_coordinates
-
-    def _shares_atoms(self, other: Embedding) -> bool:
-        return other._atoms is self._atoms
-
-    def _vector(self) -> Array:
-        """Coordinates to take inner products in with an embedding that shares them."""
-        return self.coordinates
-
-    def norm(self) -> Array:
-        """`‖e‖` in the space's norm."""
-        return root(self.inner(self))
-
-    def distance(self, other: Embedding) -> Array:
-        """`‖e - other‖`, the maximum mean discrepancy of two distributions."""
-        other = self.matched(other)
-        if self._shares_coordinates(other):
-            difference = self._vector() - other._vector()
-            return root(namespace(difference).sum(difference * difference, axis=-1)[()])
-        if self._shares_atoms(other) and other._shares_atoms(self):
-            return (self - other).norm()
-        squares = self.inner(self) + other.inner(other)
-        return root(squares - 2 * self.inner(other))
-
-    def expect(self, f: Callable[[Points], Array] | Embedding) -> Array:
-        """`Σ wᵢ f(xᵢ)`: raw and linear, weights as they are.
-
-        `f` takes all the atoms at once, shape (n, …), and returns one value (or row) for each; an
-        embedding stands for the function that it is.
-        """
-        if isinstance(f, Embedding):
-            return self.inner(f)
-        return self._total(self._values(f))
-
-    def _values(self, f: Callable[[Points], Array]) -> Array:
-        return function_values(f, self.atoms)
-
-    def _total(self, values: Array) -> Array:
-        """`Σ wᵢ valuesᵢ` for values of any shape."""
-        if isinstance(self._weights, FactoredWeights):
-            xp = namespace(values)
-            flat = xp.reshape(values, (values.shape[0], -1))
-            total = self._weights.apply(flat)
-            return xp.reshape(total, (*self._weights.shape[:-1], *values.shape[1:]))[()]
-        return weighted_sum(self._weights, values)[()]
-
     @property
     def mass(self) -> Array:
         """The sum of the weights, 1 for a probability."""
-        like = float_like(self.atoms)
-        return self._total(filled(count(self.atoms), 1.0, like))
+        return self.total(full(count(self.atoms), 1.0, float_like(self.atoms)))
 
     def normalized(self) -> Self:
         """The same with weights that sum to one; a total ≤ 0 is refused."""
@@ -395,10 +84,10 @@ class Embedding:
                 "or this is a difference of embeddings; .expect(f) works on raw weights."
             )
         share = 1 / mass[..., None]
-        coordinates = partial(_scaled, self, share) if self._by_coordinates else None
+        coordinates = self.scaled_coordinates(share)
         if isinstance(self._weights, FactoredWeights):
-            return self._like(self._weights.multiplied(1 / mass), coordinates)
-        return self._like(self.weights * share, coordinates)
+            return self.with_weights(self._weights.multiplied(1 / mass), coordinates)
+        return self.with_weights(self.weights * share, coordinates)
 
     def mean(self) -> Array:
         """The mean of the points, by weights normalised to one."""
@@ -407,13 +96,9 @@ class Embedding:
         def average(part: Array) -> Array:
             values = numeric(part)
             centre = middle(values)  # rounding of the weights' sum would be multiplied by it
-            return (p._total(values - centre) + centre)[()]
+            return (p.total(values - centre) + centre)[()]
 
         return each_part(p.atoms, average)
-
-    def moment(self, function: Callable[[Array], Array]) -> Any:
-        """`Σ wᵢ f(xᵢ)` of the atoms, of each variable by itself where they are tuples."""
-        return each_part(self.atoms, lambda part: self._total(function(part)))
 
     def std(self) -> Array:
         """The standard deviation of each coordinate, by weights normalised to one.
@@ -427,8 +112,8 @@ class Embedding:
             values = numeric(part)
             xp = namespace(values)
             flat = xp.reshape(values - middle(values), (values.shape[0], -1))
-            first, second = p._total(flat), p._total(flat * flat)
-            found = root(variance(first, second, p._weights, flat))
+            first, second = p.total(flat), p.total(flat * flat)
+            found = root(variance(first, second, p.made_of()["weights"], flat))
             return xp.reshape(found, (*found.shape[:-1], *values.shape[1:]))[()]
 
         return each_part(p.atoms, deviation)
@@ -448,7 +133,7 @@ class Embedding:
         >>> e.quantile(0.5), e.quantile([0.05, 0.95]).shape
         (array([50.]), (2, 1))
         """
-        levels = quantiles.probabilities(q)
+        levels = quantiles.read_levels(q)
 
         def of(distribution: quantiles.Distribution) -> Array:
             values = distribution.quantile(levels.ravel())
@@ -476,7 +161,7 @@ class Embedding:
         >>> low.round(1), high.round(1)  # the truth is ±1.64
         (array([-1.6]), array([1.6]))
         """
-        tail = (1 - quantiles.level(level)) / 2
+        tail = (1 - quantiles.read_level(level)) / 2
         return self.quantile(tail), self.quantile(1 - tail)
 
     @property
@@ -512,29 +197,29 @@ class Embedding:
         >>> embed(clusters + rng.normal(size=(500, 1))).mode().round()
         array([5.])
         """
-        if not self.kernel.on_vectors or self._has_no_mass:
+        if not self.kernel.on_vectors or not self.has_mass:
             return self.preimage(candidates)
         points = None
         if candidates is not None:
-            points = self.kernel.check(candidates, "candidates", self._like_point, "the atoms")
+            points = self.kernel.check(candidates, "candidates", self.example, "the atoms")
         with one_blas_thread():
             rows = [
                 decoding.highest(to_numpy(atoms), p, None if points is None else to_numpy(points))
-                for atoms, p in self._beliefs()
+                for atoms, p in self.beliefs()
             ]
         found = asarray(np.stack(rows), float_like(self.atoms))
         return found if self.is_batch else found[0]
 
-    def _beliefs(self) -> Iterator[tuple[Array, np.ndarray]]:
+    def beliefs(self) -> Iterator[tuple[Array, np.ndarray]]:
         """Atoms and their probabilities, of each belief."""
         return ((self.atoms, row) for row in self._probabilities)
 
     @property
-    def _has_no_mass(self) -> bool:
-        """Whether the weights are those of no distribution, as of a difference of two."""
+    def has_mass(self) -> bool:
+        """Whether the weights can be those of a distribution, unlike a difference of two."""
         total = to_numpy(asarray(self.mass, float_like(self.atoms)))
         size = abs(to_numpy(self._weight_rows)).sum(axis=1)
-        return bool((total <= np.maximum(1e-12 * size, 1 / checks.LARGEST)).any())
+        return bool((total > np.maximum(1e-12 * size, 1 / checks.LARGEST)).all())
 
     def preimage(self, candidates: Any = None) -> Points:
         """The point whose feature is nearest to the embedding (Song et al. 2013, eq. 26).
@@ -558,8 +243,8 @@ class Embedding:
                [0., 0., 0., 1.]])
         """
         if candidates is not None:
-            points = self.kernel.check(candidates, "candidates", self._like_point, "the atoms")
-            values = self._evaluate(points)
+            points = self.kernel.check(candidates, "candidates", self.example, "the atoms")
+            values = self.evaluate(points)
             values = values if self.is_batch else values[None, :]
             points = decoding.best(self.kernel, points, values)
         else:
@@ -584,14 +269,14 @@ class Embedding:
         wrong = (weights < 0).any(axis=1) | (abs(weights.sum(axis=1) - 1) > 1e-12)
         if not wrong.any():
             return self
-        host, targets = (to_numpy(part).astype(np.float64) for part in self._placed())
+        host, targets = (to_numpy(part).astype(np.float64) for part in self._rows_and_targets())
         p = weights.copy()
         with one_blas_thread():
             for i in np.flatnonzero(wrong):
                 p[i] = decoding.nearest_probability(host, targets[i], weights[i])
-        return self._like(asarray(p if self.is_batch else p[0], self.weights), None)
+        return self.with_weights(asarray(p if self.is_batch else p[0], self.weights), None)
 
-    def _placed(self) -> tuple[Array, Array]:
+    def _rows_and_targets(self) -> tuple[Array, Array]:
         """ψ of the atoms, and the elements (b, r), in coordinates that know these atoms."""
         space = self.space
         rows = space.coordinates(self.atoms)
@@ -618,7 +303,7 @@ class Embedding:
         array(['b', 'b', 'a', 'a', 'b'], dtype='<U1')
         """
         n, random = checks.whole(n), checks.random_generator(rng)
-        if all(is_array(part) and is_floating(part) for part in _leaves(self.atoms)):
+        if all(is_array(part) and is_floating(part) for part in leaves(self.atoms)):
             p = self._probabilities
         else:
             p = to_numpy(self.project()._weight_rows).astype(np.float64)
@@ -641,7 +326,7 @@ class Embedding:
         True
         """
         n, e = checks.whole(n), self.normalized()
-        values = e._evaluate(e.atoms)
+        values = e.evaluate(e.atoms)
         values = values if e.is_batch else values[None, :]
         index = decoding.herd(e.kernel, e.atoms, values, n)
         return take(e.atoms, index if e.is_batch else index[0])
@@ -668,7 +353,7 @@ class Embedding:
                 "is e(label) under a delta kernel."
             )
         points, single = self.kernel.rows(x, self.atoms)
-        rows = [decoding.density(atoms, p, points, bandwidth) for atoms, p in self._beliefs()]
+        rows = [decoding.density(atoms, p, points, bandwidth) for atoms, p in self.beliefs()]
         values = namespace(rows[0]).stack(rows) if self.is_batch else rows[0]
         return values[..., 0] if single else values
 
@@ -724,15 +409,9 @@ class Embedding:
                 f"plot draws points with one or two coordinates, or labels; these are "
                 f"{checks.describe(atoms)}. Use .mean(), .std() and .mode()."
             )
-        axes = [
-            np.linspace(*plot_range(column), 200 if host.shape[1] == 1 else 60) for column in host.T
-        ]
-        if host.shape[1] == 1:
-            values = to_numpy(self(asarray(axes[0][:, None], atoms)))
-            return plots.curve(axes[0], values, host[:, 0], ax, **style)
-        grid = np.stack(np.meshgrid(*axes), axis=-1)
-        values = to_numpy(self(asarray(grid.reshape(-1, 2), atoms))).reshape(grid.shape[:2])
-        return plots.contours(axes[0], axes[1], values, host, ax, **style)
+        axes, grid = plots.grid(host, (200, 60))
+        values = to_numpy(self(asarray(grid.reshape(-1, len(axes)), atoms)))
+        return plots.landscape(axes, values.reshape(grid.shape[:-1]), host, ax, **style)
 
     def __repr__(self) -> str:
         name = f"{type(self).__name__}"
@@ -740,35 +419,7 @@ class Embedding:
         return f"{name}({batch}{count(self.atoms)} atoms, {self.kernel!r})"
 
 
-def _leaves(points: Points) -> list[Array]:
-    """The arrays that points consist of."""
-    return [leaf for p in points for leaf in _leaves(p)] if isinstance(points, tuple) else [points]
-
-
 def _columns(points: Points, rows: int) -> np.ndarray:
     """Points that are numbers, (rows, …) each, side by side as columns."""
-    parts = [to_numpy(part).reshape(rows, -1) for part in _leaves(points)]
+    parts = [to_numpy(part).reshape(rows, -1) for part in leaves(points)]
     return np.concatenate(parts, axis=1).astype(np.float64)
-
-
-def _same_array_kind(a: Array, b: Array) -> bool:
-    return same_library(a, b) and (a.dtype == b.dtype or not is_floating(a))
-
-
-def _coordinates_and_rest(space: Space, points: Points) -> tuple[Array, Array]:
-    """ψ(x), and the length √(k(x, x) - ‖ψ(x)‖²) of what it misses."""
-    psi = space.coordinates(points)
-    xp = namespace(psi)
-    return psi, root(space.kernel_.squared_norms(points) - xp.sum(psi * psi, axis=1))
-
-
-def _scaled(embedding: Embedding, factor: Array) -> Array:
-    """The coordinates of a multiple, computed when needed."""
-    return embedding.coordinates * factor
-
-
-def plot_range(column: np.ndarray) -> tuple[float, float]:
-    """An axis that shows a sample with a margin around it."""
-    low, high = float(column.min()), float(column.max())
-    margin = 0.15 * (high - low) or 1.0
-    return low - margin, high + margin

@@ -139,6 +139,11 @@ def numeric(points: Array) -> Array:
     return asarray(points, float_like(points))
 
 
+def leaves(points: Points) -> list[Array]:
+    """The arrays that points consist of."""
+    return [leaf for p in points for leaf in leaves(p)] if isinstance(points, tuple) else [points]
+
+
 def each_part(points: Points, function: Callable[[Array], Array]) -> Any:
     """Apply a function to points, part by part where they are tuples."""
     if isinstance(points, tuple):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks, frames
-from meanmap.arrays import Array, Points, count, is_array, namespace, to_numpy
-from meanmap.graphical.messages import Node, depth_of_caller
+from meanmap.arrays import Array, Points, count, is_array, namespace, to_numpy, warn
+from meanmap.graphical.messages import Node
 from meanmap.linalg import ConflictWarning
 
 FAR = 0.05  # evidence with a support below this lies outside the data
@@ -63,9 +62,8 @@ def evidence_coordinates(
 
 def warn_outside_data(name: Any) -> None:
     """Warn that the evidence on a node lies outside the data."""
-    warnings.warn(
+    warn(
         f"evidence on {name!r} lies outside the data: what follows from it is extrapolated, and "
         "far outside it says nothing. Check the value, or fit on data that reach so far.",
         ConflictWarning,
-        stacklevel=depth_of_caller(),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -12,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import is_array, one_blas_thread, to_numpy
+from meanmap.arrays import is_array, one_blas_thread, to_numpy, warn
+from meanmap.conditional.fitting import check_regularization
 from meanmap.graphical.beliefs import Beliefs
 from meanmap.graphical.field import RandomField, field_of
 from meanmap.graphical.fitting import LEAST
@@ -215,13 +215,12 @@ class BeliefPropagation(BaseEstimator):
                 "schedule='residual'": self.schedule != "residual",
                 "more iterations": True,
             }
-            warnings.warn(
+            warn(
                 f"belief propagation has not converged: after {most} iterations a message still "
                 f"moves by {moved[-1]:.2g} of its size (tolerance {tolerance:g}). The beliefs are "
                 "those of the last iteration. Try "
                 f"{', or '.join(what for what, new in remedies.items() if new)}.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         self._warn_of_conflict(wiring, strain)
         return Beliefs(passing, known, state, products, converged, np.array(moved))
@@ -251,7 +250,8 @@ class BeliefPropagation(BaseEstimator):
         """λ of a template."""
         given = self.regularization
         if not isinstance(given, Mapping):
-            return lambda template: given
+            whole = check_regularization(given)
+            return lambda template: whole
         named = [which[0] if word == "template" else which for word, which in field.keys]
         unknown = [key for key in given if key not in named]
         if unknown:
@@ -259,7 +259,8 @@ class BeliefPropagation(BaseEstimator):
                 f"regularization: there is no template {first_names(unknown)}; there are "
                 f"{first_names(named)}."
             )
-        return lambda template: given.get(named[template], "auto")
+        checked = {key: check_regularization(value) for key, value in given.items()}
+        return lambda template: checked.get(named[template], "auto")
 
     def _powers(self, wiring: Wiring, field: RandomField) -> list[np.ndarray] | None:
         """The powers of messages, None where all are 1."""
@@ -277,10 +278,9 @@ class BeliefPropagation(BaseEstimator):
         name = self.nodes_[wiring.hidden[kind][int(strain[kind].argmax())]]
         others = sum(int((one > CONFLICT).sum()) for one in strain) - 1
         more = f" (and around {others} other nodes)" if others else ""
-        warnings.warn(
+        warn(
             f"the evidence around {name!r}{more} conflicts: no value in the data suits all of it.",
             ConflictWarning,
-            stacklevel=3,
         )
 
     def _table(self, data: Any, field: RandomField) -> dict[Any, Any]:

@@ -15,23 +15,19 @@ edge: the sum rule.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy
-from meanmap.conditional.operator import ConditionalOperator
-from meanmap.conditional.trust import ALONE, OUTSIDE
+from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy, warn
+from meanmap.conditional.operator import ALONE, OUTSIDE, ConditionalOperator
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.layout import TreeLayout
 from meanmap.linalg import ConflictWarning, Spectrum
 from meanmap.spaces import Space
 
-PACKAGE = __name__.partition(".")[0] + "."
 MASS = 1 / 3  # of the usual mass: what an answer inside the data has at least
 CONFLICT = 0.05  # evidence less likely than this share of independent evidence contradicts itself
 NOTHING = 1e-12  # and below this no value suits it
@@ -292,22 +288,13 @@ def warn_of_conflict(name: Any, ratio: np.ndarray) -> None:
         return
     least = float(ratio.min())
     answered = " Where no value suits any of it, the mean over the sides is answered."
-    warnings.warn(
+    warn(
         f"the evidence on different sides of {name!r} conflicts in {int(against.sum())} of "
         f"{len(ratio)} queries: together it is {least:.2g} times as likely as if its parts had "
         f"nothing to do with each other, and below {CONFLICT} few rows are."
         + (answered if least <= NOTHING else ""),
         ConflictWarning,
-        stacklevel=depth_of_caller(),
     )
-
-
-def depth_of_caller() -> int:
-    """The stack level of whoever called this package: where a warning belongs."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def as_coordinates(node: Node, points: Points) -> Array:

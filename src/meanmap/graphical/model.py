@@ -20,8 +20,9 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.fitting import check_regularization
 from meanmap.decoding.densities import density
-from meanmap.embeddings import Embedding, JointEmbedding, embed, embedding_of
+from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.frames import in_order
 from meanmap.graphical import latent
 from meanmap.graphical.beliefs import describe_belief
@@ -142,9 +143,8 @@ class KernelGraphicalModel(BaseEstimator):
             states = latent.responsibilities(table, kernels, views, k, weights)
             table, weights = latent.fill_in_states(table, name, states, weights)
             kernels[name] = Delta()
-        network, edges = Learner(layout, self.regularization, self.basis).learn(
-            table, kernels, weights
-        )
+        learner = Learner(layout, check_regularization(self.regularization), self.basis)
+        network, edges = learner.learn(table, kernels, weights)
         # nothing is set before everything has worked
         self.graph_, self.nodes_, self.edges_ = graph, layout.variables, edges
         self.states_ = states
@@ -480,7 +480,7 @@ def repeat_embedding(belief: Embedding, b: int) -> Embedding:
     one = belief[0] if belief.is_batch else belief
     xp = namespace(one.weights)
     weights = xp.broadcast_to(one.weights, (b, one.weights.shape[0]))
-    return embedding_of(one.space, one.kernel, one.atoms, weights)
+    return one.with_weights(weights)
 
 
 def present_cells(values: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ Gretton 2013, Algorithm VI): all messages of a link are one matrix product.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,12 +27,13 @@ from meanmap.arrays import (
     namespace,
     take,
     to_numpy,
+    warn,
 )
-from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.fitting import FittedConditional
 from meanmap.frames import column_names, in_order
 from meanmap.graphical.field import RandomField
 from meanmap.graphical.fitting import MANY, fit_edge, fit_node
-from meanmap.graphical.messages import Node, depth_of_caller
+from meanmap.graphical.messages import Node
 from meanmap.graphical.tables import Variable, read_variable
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.linalg import RegularizationWarning, Spectrum
@@ -238,7 +238,7 @@ class FieldLearner:
         ends = self.field.ends(2 * template)
         lam = self.regularization(template)
 
-        def fitted(some: np.ndarray, t: int) -> ConditionalEmbedding:
+        def fit(some: np.ndarray, t: int) -> FittedConditional:
             """P(t | s) from some of the pairs, t and s being 0 and 1 or the other way round."""
             s = 1 - t
             w = weights[values[ends[t]].rows[pairs[t][some]] % len(weights)]
@@ -246,18 +246,18 @@ class FieldLearner:
             return fit_edge(nodes[ends[s]].space, nodes[ends[t]].space, lam, (x, y), w)
 
         every = np.arange(len(pairs[0]))
-        whole = [fitted(self.some(len(every)), t) for t in (0, 1)]
+        whole = [fit(self.some(len(every)), t) for t in (0, 1)]
         found = []
         for t, model in enumerate(whole):
             cells = chosen[ends[t]]
             at = np.asarray(np.searchsorted(cells, pairs[t]))
             at = np.minimum(at, len(cells) - 1)
             mine = np.flatnonzero(cells[at] == pairs[t])
-            direct = whole[1 - t].operator_.inverse @ model.operator_.matrix
+            direct = whole[1 - t].operator.inverse @ model.operator.matrix
             if len(mine) < len(every) or len(every) > MOST:
-                model = fitted(mine, t)
-            spread = sum_cells(model.operator_.row_images, at[mine], len(cells))
-            found.append(Link(spread, direct, model.regularization_))
+                model = fit(mine, t)
+            spread = sum_cells(model.operator.row_images, at[mine], len(cells))
+            found.append(Link(spread, direct, model.regularization))
         return found
 
 
@@ -269,12 +269,11 @@ def warn_without_constant(node: Node) -> None:
     share = float(mean @ (spectrum.inverse(1e-6 * float(spectrum.values[-1])) @ mean))
     if share < 0.5:
         kernel = node.space.kernel_
-        warnings.warn(
+        warn(
             f"the kernel {kernel!r:.60} has no constant function on the data (the nearest explains "
             f"{share:.0%} of one), so the size of a message is not determined. Add one: "
             f"{kernel!r:.60} + 1.",
             RegularizationWarning,
-            stacklevel=depth_of_caller(),
         )
 
 

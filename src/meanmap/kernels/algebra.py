@@ -16,12 +16,12 @@ from meanmap.arrays import (
     Array,
     Points,
     count,
-    filled,
     float_like,
+    full,
     namespace,
     spans,
 )
-from meanmap.frames import column_order, reordered
+from meanmap.frames import column_order, reorder_columns
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 from meanmap.kernels.protocol import Comparison, Kernel, SteinComparison, show
 
@@ -98,13 +98,13 @@ class Constant(Kernel):
     def against(self, B: Points) -> Comparison:
         like, indices = float_like(B), np.arange(count(B))
 
-        return lambda A, columns, out: filled((count(A), len(indices[columns])), self.value, like)
+        return lambda A, columns, out: full((count(A), len(indices[columns])), self.value, like)
 
     def squared_norms(self, A: Points) -> Array:
-        return filled(count(A), self.value, float_like(A))
+        return full(count(A), self.value, float_like(A))
 
     def gradients(self, A: Points, B: Points) -> Array:
-        return filled((A.shape[0], *B.shape), 0.0, A)
+        return full((A.shape[0], *B.shape), 0.0, A)
 
     def stein_against(self, B: Points, T: Array) -> SteinComparison:
         return lambda A, S, columns: self.value * (S @ T[columns].T)
@@ -530,6 +530,6 @@ def match_columns(points: Points, of: Kernel, kernel: Kernel, name: str) -> Poin
     """Points that passed the gate of one kernel, their columns in the order of another's."""
     mine, theirs = variables(kernel), variables(of)
     if len(mine) == 1 or len(mine) != len(theirs):
-        return reordered(points, column_order(kernel.names, of.names, name))
+        return reorder_columns(points, column_order(kernel.names, of.names, name))
     trios = enumerate(zip(points, theirs, mine, strict=True))
     return tuple(match_columns(part, a, b, f"{name}[{i}]") for i, (part, a, b) in trios)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import is_array
+from meanmap.arrays import Points, is_array, is_floating
 from meanmap.frames import is_frame
 from meanmap.kernels.algebra import TensorProduct
 from meanmap.kernels.discrete import Delta
@@ -119,3 +120,38 @@ def as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:
         or (array.dtype.kind == "O" and any(isinstance(v, str) for v in array.flat))
     )
     return (array[:, None], True) if array.ndim == 1 and not text else (Y, False)
+
+
+def reference_kernel(kernel: Kernel, points: Points) -> Kernel:
+    """A kernel to measure losses in that does not depend on the model's choice of one.
+
+    The default for the kind of points; for labels and indices, which have none, the model's own.
+    """
+    if kernel.factors:
+        pairs = zip(kernel.factors, points, strict=True)
+        return TensorProduct(*(reference_kernel(part, p) for part, p in pairs))
+    return kernel if points.ndim == 1 else default_kernel(points, "y")
+
+
+def looks_like_classes(y: Any) -> bool:
+    """Whether a target is classes: one column of text, truth values or whole numbers.
+
+    Floating-point numbers are numbers, whatever their values.
+    """
+    if checks.holds_objects(y) and not all(isinstance(v, str | Integral) for v in y.flat):
+        return False
+    if isinstance(y, tuple):
+        return False
+    array = checks.any_points(y, "y")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    return array.ndim == 1 and not is_floating(array)
+
+
+def read_target(y: Any, kernel: Any) -> tuple[Kernel, Points, bool]:
+    """The kernel on y, checked targets, and whether they were a 1-D array of numbers."""
+    if kernel is None and looks_like_classes(y):
+        kernel = Delta()
+    target, flat = as_target(y, kernel)
+    kernel = as_kernel(kernel, target, "y")
+    return kernel, kernel.check(target, "y"), flat

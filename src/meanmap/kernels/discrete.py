@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, apply, filled, float_like, namespace, to_numpy
+from meanmap.arrays import Array, Points, apply, float_like, full, namespace, to_numpy
 from meanmap.kernels.bandwidths import SCALED, median_distance, median_factor
 from meanmap.kernels.features import (
     FeatureMap,
@@ -91,7 +91,7 @@ class Delta(Kernel):
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        return filled(A.shape[0], 1.0, float_like(A))
+        return full(A.shape[0], 1.0, float_like(A))
 
     def feature_map(self, points: Points) -> FeatureMap:
         other = self.other
@@ -180,7 +180,7 @@ class Hamming(Kernel):
 
         def compare(A: Points, columns: Any, out: Any) -> Array:
             a, there = _as_rows(A), b[columns]
-            differ = filled((a.shape[0], there.shape[0]), 0.0, like)
+            differ = full((a.shape[0], there.shape[0]), 0.0, like)
             for c in range(d):
                 differ += xp.astype(a[:, None, c] != there[None, :, c], like.dtype)
             if self.form == "agreement":
@@ -193,7 +193,7 @@ class Hamming(Kernel):
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        return filled(A.shape[0], 1.0, float_like(A))
+        return full(A.shape[0], 1.0, float_like(A))
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         return OneHotColumns(_as_rows(points)) if self.form == "agreement" else None

@@ -15,8 +15,8 @@ from meanmap.arrays import (
     asarray,
     count,
     device,
-    filled,
     float_like,
+    full,
     namespace,
     to_numpy,
 )
@@ -50,7 +50,7 @@ class Ones(FeatureMap):
 
     def __call__(self, points: Points) -> Array:
         like = float_like(points)
-        return filled((count(points), 1), sqrt(self.value), like)
+        return full((count(points), 1), sqrt(self.value), like)
 
 
 class OneHot(FeatureMap):

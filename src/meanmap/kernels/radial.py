@@ -18,7 +18,7 @@ from meanmap.arrays import (
     at_least,
     device,
     epsilon,
-    filled,
+    full,
     matmul_into,
     namespace,
 )
@@ -150,7 +150,7 @@ class Radial(VectorKernel):
         return product if V.ndim > 1 else product[:, 0]
 
     def squared_norms(self, A: Points) -> Array:
-        return self.profile(filled(A.shape[0], 0.0, A))
+        return self.profile(full(A.shape[0], 0.0, A))
 
     def slopes(self, B: Points) -> Comparison:
         """Like `against`, for the slope of the profile."""
@@ -182,7 +182,7 @@ class Radial(VectorKernel):
             a = self.scaled(A - centre)
             squares = times * _squares(a)[:, None]
             # one matrix product gives ‖a‖² - 2ab + ‖b‖²
-            left = xp.concat([-2 * times * a, squares, filled(squares.shape, times, a)], axis=1)
+            left = xp.concat([-2 * times * a, squares, full(squares.shape, times, a)], axis=1)
             found = matmul_into(left, right[:, columns], out)
             if bar is not None:
                 near = found < times * bar if times > 0 else found > times * bar

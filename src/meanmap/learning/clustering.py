@@ -21,14 +21,14 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
+    warn,
 )
-from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Kernel
 from meanmap.learning.labels import label_features
 from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
 from meanmap.spaces import PivotedCholesky
-from meanmap.spaces.space import choose_basis, fit_space
+from meanmap.spaces.space import choose_basis, fit_space, read_points
 from meanmap.statistics import hsic
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
@@ -141,7 +141,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         checks.whole(self.max_iter, "max_iter", 1, "It is the number of sweeps of a start.")
         checks.not_negative(self.tol, "tol", "0 goes on until no point moves.")
         F = label_features(self.label_kernel, k)
-        points, kernel = gate(X, self.kernel, self.basis, "X")
+        points, kernel = read_points(X, self.kernel, self.basis, "X")
         w = checks.sample_weights(sample_weight, points, float_like(points))
         keep = to_numpy(w) > 0
         kept, v = (points, w) if keep.all() else (take(points, keep), take(w, keep))
@@ -227,20 +227,18 @@ class HSICClustering(ClusterMixin, BaseEstimator):
 
     def _warn(self, best: Ascent, Z: np.ndarray, W: np.ndarray) -> None:
         if not best.converged:
-            warnings.warn(
+            warn(
                 f"points still change their labels after max_iter={self.max_iter} sweeps; the last "
                 f"one raised the objective from {best.history[-2]:.6g} to {best.history[-1]:.6g}. "
                 "Raise max_iter, or tol to stop at small gains.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         if self.normalized and self.label_kernel is None and (W <= 0).any():
             distinct = len(np.unique(Z, axis=0))
-            warnings.warn(
+            warn(
                 f"only {int((W > 0).sum())} of n_clusters={len(W)} labels are used: the number of "
                 f"distinct points is {distinct}. Ask for fewer clusters.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def predict(self, X: Any) -> Array:

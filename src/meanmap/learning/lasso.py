@@ -7,7 +7,6 @@ coordinates: a column's Gram matrix has a rank of some tens, whatever n is.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from meanmap.arrays import spans
+from meanmap.arrays import spans, warn
 from meanmap.kernels import Kernel
 from meanmap.learning.targets import Target
 from meanmap.spaces import Basis, PivotedCholesky
@@ -29,7 +28,7 @@ STRIP = 1 << 22  # coordinates that are compared at once
 
 
 @dataclass(frozen=True)
-class Solution:
+class LassoPoint:
     """A point of the lasso's path: coefficients, λ, the order of entry, gradients, the path."""
 
     coefficients: np.ndarray
@@ -79,7 +78,7 @@ def inner_products(
     return G, c / norms / max(size**0.5, 1e-300)
 
 
-def solve(G: np.ndarray, c: np.ndarray, k: int) -> Solution:
+def lasso_path(G: np.ndarray, c: np.ndarray, k: int) -> LassoPoint:
     """The first point of the path with k columns, or the last one if it never has so many.
 
     Between two events α = G_AA⁻¹(c_A - λ1) on the active columns A, and λ falls until a column
@@ -116,10 +115,10 @@ def solve(G: np.ndarray, c: np.ndarray, k: int) -> Solution:
             break  # the next column has a coefficient of zero here
         if len(joins) and joins.min() <= fall:
             active.append(int(joining[np.argmin(joins)]))
-    return judged(G, c, alpha, lam, entered, counts, lams)
+    return check_optimality(G, c, alpha, lam, entered, counts, lams)
 
 
-def judged(
+def check_optimality(
     G: np.ndarray,
     c: np.ndarray,
     alpha: np.ndarray,
@@ -127,7 +126,7 @@ def judged(
     entered: np.ndarray,
     counts: list[int],
     lams: list[float],
-) -> Solution:
+) -> LassoPoint:
     """The solution, with how far it is from the conditions that an optimum meets."""
     gradient, active = c - G @ alpha, alpha > 0
     violation = max(
@@ -135,11 +134,10 @@ def judged(
         float(np.max(gradient - lam, initial=0.0)),
     )
     if violation > TOLERANCE:
-        warnings.warn(
+        warn(
             f"the HSIC lasso did not converge: at λ = {lam:.3g} its optimality conditions are "
             f"missed by {violation:.1g}, where {TOLERANCE:g} is allowed. Columns that are nearly "
             'equal are the usual cause: drop repeated ones, or use method="backward".',
             ConvergenceWarning,
-            stacklevel=5,
         )
-    return Solution(alpha, lam, entered, gradient, np.array(counts), np.array(lams), violation)
+    return LassoPoint(alpha, lam, entered, gradient, np.array(counts), np.array(lams), violation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
+
+from meanmap.arrays import warn
 
 DENSE = 1000  # up to this size all eigenvectors are found at once
 
@@ -49,14 +50,12 @@ class NeighbourGraph:
         near = NearestNeighbors(n_neighbors=n_neighbors).fit(X).kneighbors(return_distance=False)
         start = np.repeat(np.arange(len(X)), n_neighbors)
         pairs = np.sort(np.stack([start, near.ravel()], axis=1), axis=1)
-        edges, parts = _joined(X, np.unique(pairs, axis=0))
+        edges, parts = _join_parts(X, np.unique(pairs, axis=0))
         if parts > 1:
-            warnings.warn(
+            warn(
                 f"the graph of {n_neighbors} nearest neighbours falls into {parts} parts, between "
                 f"which no distance is known; it was joined by {parts - 1} edges between the "
-                "nearest points of two parts. Raise n_neighbors to avoid this.",
-                UserWarning,
-                stacklevel=4,
+                "nearest points of two parts. Raise n_neighbors to avoid this."
             )
         gaps = X[edges[:, 0]] - X[edges[:, 1]]
         return cls(len(X), edges, np.einsum("ij,ij->i", gaps, gaps))
@@ -87,7 +86,7 @@ class NeighbourGraph:
         return float(np.linalg.norm(found - d) / np.linalg.norm(d))
 
 
-def _joined(X: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, int]:
+def _join_parts(X: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, int]:
     """The edges with as few more as make one part of all points, and how many parts there were."""
     n = len(X)
     graph = csr_array((np.ones(len(edges)), edges.T), shape=(n, n))
@@ -105,7 +104,9 @@ def _joined(X: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, int]:
     return np.concatenate([edges, np.array(bridges, dtype=edges.dtype).reshape(-1, 2)]), parts
 
 
-def between(rows: np.ndarray, X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def reconstruction_weights(
+    rows: np.ndarray, X: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
     """For each point its k nearest rows and weights, sum one, that place it between them.
 
     Weights are those that best reconstruct the point (Saul and Roweis 2003, section 4.1); a point
@@ -123,4 +124,4 @@ def between(rows: np.ndarray, X: np.ndarray, k: int) -> tuple[np.ndarray, np.nda
     return near, w
 
 
-__all__ = ["Distinct", "NeighbourGraph", "between"]
+__all__ = ["Distinct", "NeighbourGraph", "reconstruction_weights"]

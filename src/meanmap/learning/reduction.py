@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,13 +13,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, in_kind, take, to_numpy
+from meanmap.arrays import Array, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.pairs import gate
 from meanmap.frames import seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
 from meanmap.linalg import column_moments
-from meanmap.spaces.space import fit_space
+from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.tiles import on_host
 
 METHODS = ("kdr", "gradient")
@@ -119,7 +117,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             checks.positive(self.regularization, "regularization", 'Use "auto" or 1e-3.')
         table = to_numpy(checks.vectors(X, "X")).astype(float)
         target, _ = as_target(y, self.target_kernel)
-        points, kernel = gate(target, self.target_kernel, None, "y")
+        points, kernel = read_points(target, self.target_kernel, None, "y")
         points = on_host(points)
         n = checks.same_length([("X", table), ("y", points)])
         if n < 2:
@@ -137,7 +135,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             part = table
         mean, deviation = column_moments(table)
         scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.inf)
-        problem = Problem((part - mean) / scale, points, kernel, self)
+        problem = ReductionProblem((part - mean) / scale, points, kernel, self)
         B, steps = (problem.gradients(), 1) if self.method == "gradient" else problem.search(rng)
         objective, _ = problem.trace(B, *(settings := problem.settings(B)))
         validate_data(self, X=X, reset=True, skip_check_array=True)
@@ -176,7 +174,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 
 @dataclass
-class Problem:
+class ReductionProblem:
     """Rows of unit deviation, and targets as coordinates that are centred."""
 
     X: np.ndarray
@@ -245,11 +243,10 @@ class Problem:
         values = [self.trace(B, *common)[0] for B in ends]
         best = int(np.argmin(values))
         if not settled[best]:
-            warnings.warn(
+            warn(
                 f"the search stopped after max_iter={self.given.max_iter} steps before it settled. "
                 "Raise max_iter, or lower n_components.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return ends[best], max(taken[best], 1)
 

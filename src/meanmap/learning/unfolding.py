@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,13 +13,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy
-from meanmap.conditional.pairs import gate
+from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy, warn
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
-from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
-from meanmap.learning.semidefinite import Programme
-from meanmap.spaces.space import fit_space
+from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
+from meanmap.learning.semidefinite import UnfoldingProgramme
+from meanmap.linalg import column_signs
+from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.tiles import on_host
 
 FULL = 300  # up to this many points every kernel matrix is considered
@@ -160,7 +159,9 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if getattr(X, "ndim", 0) == 2:
             X = seen_columns(self, X)
         points = checks.same_kind(checks.vectors(X, "X"), self._rows, "X", "the sample")
-        near, w = between(self._rows, np.asarray(to_numpy(points), dtype=np.float64), self._near)
+        near, w = reconstruction_weights(
+            self._rows, np.asarray(to_numpy(points), dtype=np.float64), self._near
+        )
         return in_kind(np.einsum("nk,nkc->nc", w, self._places[near]), X)
 
     def plot(self, y: Any = None, ax: Any = None) -> Any:
@@ -198,7 +199,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             return _Side(n, None, np.ones(n)), None
         _all_known(y)
         target, _ = as_target(y, self.kernel)
-        points, kernel = gate(target, self.kernel, None, "y")
+        points, kernel = read_points(target, self.kernel, None, "y")
         points = on_host(points)
         checks.same_length([("X", np.empty((n, 1))), ("y", points)])
         kernel = kernel.resolve(points)
@@ -233,23 +234,24 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         C = B.T @ side.applied(B)
         pull = float(np.linalg.eigvalsh(C)[-1])  # the tension that would hold if all were alike
         stiffness = None if self.stiffness is None else float(self.stiffness)
-        programme = Programme(C / pull, graph.differences @ B, graph.squares / unit, stiffness)
+        programme = UnfoldingProgramme(
+            C / pull, graph.differences @ B, graph.squares / unit, stiffness
+        )
         found = programme.solve(self.solver, self.tol, self.max_iter, rng)
         if found.status != "optimal":
             kept = f", distances kept to {found.violation:.2g}" if self.stiffness is None else ""
-            warnings.warn(
+            warn(
                 f"the semidefinite programme was not solved to tol={self.tol}: status "
                 f"{found.status!r}, a relative gap of {found.gap:.2g} to the bound of the dual"
                 f"{kept}, after {found.iterations} steps. Raise max_iter or tol"
                 + (", or give stiffness a number." if self.stiffness is None else "."),
                 ConvergenceWarning,
-                stacklevel=4,
             )
         factors = _principal(B @ found.factor * np.sqrt(unit), some.counts)
-        places = _columns(factors, self.n_components)
+        places = _pad_columns(factors, self.n_components)
         if method == "laplacian" and self.refine:
             places = self._settled(places, graph, side, pull, unit)
-            places = _columns(_principal(places, some.counts), self.n_components)
+            places = _pad_columns(_principal(places, some.counts), self.n_components)
         self.objective_ = float(np.sum(factors * side.applied(factors))) / side.n**2
         self.stress_ = graph.stress(places)
         self.status_, self.gap_, self.n_iter_ = found.status, found.gap, found.iterations
@@ -316,7 +318,7 @@ def _all_known(y: Any) -> None:
         return  # rows of several lengths: the kernel's gate has its own words
     if array.ndim not in (1, 2):
         return
-    missing = checks._missing(array)
+    missing = checks.missing_rows(array)
     if missing.any():
         raise ValueError(
             f"y has no value in {int(missing.sum())} of {len(array)} rows (NaN or None; the first "
@@ -331,11 +333,10 @@ def _principal(factors: np.ndarray, counts: np.ndarray) -> np.ndarray:
     U, s, _ = np.linalg.svd(centred * np.sqrt(counts)[:, None], full_matrices=False)
     kept = s > 1e-7 * max(float(s[0]), 1e-300)
     Y = (U * s)[:, kept] / np.sqrt(counts)[:, None]
-    signs = np.sign(Y[abs(Y).argmax(axis=0), np.arange(Y.shape[1])])
-    return Y * signs
+    return Y * column_signs(Y)
 
 
-def _columns(Y: np.ndarray, c: int) -> np.ndarray:
+def _pad_columns(Y: np.ndarray, c: int) -> np.ndarray:
     """c columns, zeros where there are fewer."""
     return np.pad(Y[:, :c], ((0, 0), (0, max(0, int(c) - Y.shape[1]))))
 

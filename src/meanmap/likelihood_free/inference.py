@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -11,9 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import is_array, to_numpy
+from meanmap.arrays import is_array, to_numpy, warn
+from meanmap.conditional.fitting import check_regularization
 from meanmap.embeddings import Embedding, embed
-from meanmap.frames import column_order, reordered
+from meanmap.frames import column_order, reorder_columns
 from meanmap.likelihood_free.posteriors import PosteriorModel
 from meanmap.likelihood_free.priors import Prior, in_box, prior_of
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
@@ -247,7 +247,8 @@ class KernelABC(BaseEstimator):
         done = self._simulations
         theta, outputs, weights = done.theta, done.outputs, done.weights()
         low, high = (np.broadcast_to(end, (done.d,)) for end in done.prior.support)
-        settings = ((low, high), self.kernel_x, self.kernel_y, self.regularization)
+        regularization = check_regularization(self.regularization)
+        settings = ((low, high), self.kernel_x, self.kernel_y, regularization)
         learned = PosteriorModel.of(theta, outputs, weights, *settings)
         regions = []
         for box, y in zip(done.boxes[1:], done.asked[1:], strict=True):
@@ -325,12 +326,11 @@ class KernelABC(BaseEstimator):
         outside = self._learned.outside(rows)
         if outside.any():
             which = "y lies" if single else f"{int(outside.sum())} of {len(rows)} observations lie"
-            warnings.warn(
+            warn(
                 f"{which} outside the simulations: none is like it, so that the posterior there is "
                 "not informed by any. Is the observation right, and what was done to it the same "
                 "as in the simulator?",
                 ConflictWarning,
-                stacklevel=3,
             )
         return outside
 
@@ -347,12 +347,11 @@ class KernelABC(BaseEstimator):
                 f"{few.sum()} of {len(few)} posteriors rest on fewer than {FEW} of {n} simulations "
                 f"(the least on about {least:.2g})"
             )
-        warnings.warn(
+        warn(
             f"{which}: chance moves its mean by {least**-0.5:.1f} of its standard deviations, and "
             "intervals with it. Simulate more: fit(n) with a larger n continues, refine(y, n) "
             "simulates where the posterior of y is.",
             SimulationWarning,
-            stacklevel=3,
         )
 
     def _observed(self, y: Any) -> tuple[np.ndarray, bool]:
@@ -413,7 +412,9 @@ class KernelABC(BaseEstimator):
         draws = prior.sample(n, self._simulations.seeds.generator(OTHER))
         mine = self.names_
         if prior.names is not None and self._named:
-            draws = reordered(draws, column_order(mine, prior.names, "prior", "the first prior"))
+            draws = reorder_columns(
+                draws, column_order(mine, prior.names, "prior", "the first prior")
+            )
         return draws
 
     # --- trust --------------------------------------------------------------------------------

@@ -48,25 +48,27 @@ class Posterior(Embedding):
         cls, embedding: Embedding, names: tuple[str, ...], shape: Shape, asked: Any = None
     ) -> Posterior:
         """An embedding of parameters as a posterior, which answers in the kind of array `asked`."""
-        made = cls.__new__(cls)
-        vars(made).update(vars(embedding))  # the same element, whatever it is made of
         foreign = is_array(asked) and not isinstance(asked, np.ndarray)
+        made = cls(**embedding.made_of())
         return made._describe(names, shape, float_like(asked) if foreign else None)
 
     def _describe(self, names: tuple[str, ...], shape: Shape, asked: Any) -> Self:
         self.names, self._shape, self._asked = names, shape, asked
         return self
 
-    def _like(self, weights: Any, coordinates: Any) -> Self:
-        found = super()._like(weights, coordinates)
+    def with_weights(self, weights: Any, coordinates: Any = None) -> Self:
+        found = super().with_weights(weights, coordinates)
         return found._describe(self.names, self._shape, self._asked)
+
+    def on_atoms(self, *made_of: Any) -> Embedding:
+        return Embedding(*made_of)
 
     def __getitem__(self, index: Any) -> Self:
         rows = np.atleast_1d(np.arange(len(self))[index])
         found = super().__getitem__(index)
         return found._describe(self.names, self._shape[rows], self._asked)
 
-    def named(self, names: tuple[str, ...]) -> Self:
+    def named(self, names: tuple[str, ...]) -> Posterior:
         """The same with other names for its columns."""
         if len(names) != len(self.names):
             raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")
@@ -82,8 +84,8 @@ class Posterior(Embedding):
     def _drawn(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return (self._shape.draws(i) for i in range(len(self._shape)))
 
-    _beliefs = _drawn  # what `mode` is read from
-    _has_no_mass = False
+    beliefs = _drawn  # what `mode` is read from
+    has_mass = True
 
     def mean(self) -> Array:
         """The posterior mean, by weights normalised to one.
@@ -115,7 +117,7 @@ class Posterior(Embedding):
 
     def quantile(self, q: Any) -> Any:
         """Quantiles of each parameter; an array q comes first, then the batch."""
-        levels = quantiles.probabilities(q)
+        levels = quantiles.read_levels(q)
 
         def of(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
             found = quantiles.Distribution(points, weights[None, :]).quantile(levels.ravel())
@@ -236,7 +238,7 @@ class Calibration:
 
     def coverage(self, level: float = 0.9) -> np.ndarray:
         """The share of runs in which the central interval holds the truth, for each parameter."""
-        tail = (1 - quantiles.level(level)) / 2
+        tail = (1 - quantiles.read_level(level)) / 2
         return ((self.ranks >= tail) & (self.ranks <= 1 - tail)).mean(axis=0)
 
     def plot(self, ax: Any = None) -> Any:

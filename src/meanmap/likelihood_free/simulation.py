@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,7 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from meanmap import checks
-from meanmap.arrays import is_array, to_numpy
+from meanmap.arrays import is_array, to_numpy, warn
 from meanmap.likelihood_free.priors import Prior, in_box
 from meanmap.progress import progress_bar
 
@@ -198,11 +197,10 @@ class Simulations:
                 self._keep(batch, turn)
         if lost:
             tried = sum(self.drawn) - before
-            warnings.warn(
+            warn(
                 f"simulator: {lost} of {tried} draws failed and were left out (the last "
                 f"{reason}). Posteriors are those given that a simulation succeeds.",
                 SimulationWarning,
-                stacklevel=4,
             )
 
     def _keep(self, batch: Batch, turn: int) -> None:

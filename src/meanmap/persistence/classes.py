@@ -6,18 +6,19 @@ import importlib
 import re
 import sys
 import types
-import warnings
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property
 from inspect import Parameter, getattr_static, signature
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
+
+from meanmap.arrays import warn
 
 MAX_DEPTH = 100  # objects in objects; nothing of ours comes near
 MAX_KEY = 1000  # parts of a tuple that is a dict's key: hashing walks through all of them
@@ -158,13 +159,13 @@ def state_of(obj: Any) -> dict[str, Any]:
     }
 
 
-def required(cls: type) -> Iterable[str]:
+def required_attributes(cls: type) -> Iterable[str]:
     """Attributes without which an object of the class is none."""
     names: Iterable[str] = ()
     if is_dataclass(cls):
         names = [field.name for field in fields(cls)]
     elif issubclass(cls, BaseEstimator):
-        names = cast(Any, cls)._get_param_names()
+        names = sorted(signature(cls).parameters)
     return [name for name in names if name not in defaults(cls)]
 
 
@@ -192,13 +193,12 @@ def check_foreign(made: Any) -> None:
         raise Refused(f"gives {type(made).__name__} a folder to cache in. {DISTRUST}")
     version = getattr(made, "_sklearn_version", sklearn.__version__)
     if version != sklearn.__version__:
-        warnings.warn(
+        warn(
             InconsistentVersionWarning(
                 estimator_name=type(made).__name__,
                 current_sklearn_version=sklearn.__version__,
                 original_sklearn_version=version,
-            ),
-            stacklevel=2,
+            )
         )
 
 

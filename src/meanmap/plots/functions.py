@@ -9,6 +9,31 @@ import numpy as np
 from meanmap.plots.canvas import BLUE, GREY, MAP, ORANGE, axes
 
 
+def axis_range(column: np.ndarray) -> tuple[float, float]:
+    """An axis that shows a sample with a margin around it."""
+    low, high = float(column.min()), float(column.max())
+    margin = 0.15 * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def grid(sample: np.ndarray, steps: tuple[int, int]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Axes around a sample of one or two columns, and the points (…, d) of their grid.
+
+    `steps` are those of one axis where it is alone, and where there are two.
+    """
+    axes = [np.linspace(*axis_range(column), steps[sample.shape[1] - 1]) for column in sample.T]
+    return axes, np.stack(np.meshgrid(*axes), axis=-1)
+
+
+def landscape(
+    axes: list[np.ndarray], values: np.ndarray, sample: np.ndarray, ax: Any = None, **style: Any
+) -> Any:
+    """A function on a `grid`: a curve in one dimension, contours in two."""
+    if len(axes) == 1:
+        return curve(axes[0], values, sample[:, 0], ax, **style)
+    return contours(axes[0], axes[1], values, sample, ax, **style)
+
+
 def curve(
     x: np.ndarray,
     values: np.ndarray,
@@ -45,7 +70,7 @@ def contours(
     return ax
 
 
-def eigenvalues(values: np.ndarray, ax: Any = None, **style: Any) -> Any:
+def complex_plane(values: np.ndarray, ax: Any = None, **style: Any) -> Any:
     """Numbers in the complex plane, with the unit circle."""
     ax = axes(ax)
     turn = np.linspace(0, 2 * np.pi, 200)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -42,11 +41,12 @@ from meanmap.arrays import (
     spans,
     take,
     to_numpy,
-    transposed,
+    transpose,
+    warn,
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, Comparison
-from meanmap.linalg import symmetrized
+from meanmap.linalg import symmetric_part
 from meanmap.spaces.bases import Basis, Coordinates, Work, weighted_moments
 
 MAX_RANK = 2000
@@ -141,7 +141,7 @@ class Pivots(Coordinates):
             C[later] = solve_triangular(L[later, later], C[later])
             C[first, later] = C[later, first].T
             C[later, later] = solve_triangular(L[later, later], C[later, later].T)
-            C[later, later] = symmetrized(C[later, later])
+            C[later, later] = symmetric_part(C[later, later])
         return C, B
 
     @cached_property
@@ -179,7 +179,7 @@ class Pivots(Coordinates):
         # L⁻¹ Σ wᵢ k(P, xᵢ): one solve for the sum instead of one for each point
         blocks = spans(count(points), max(1, 4 * TILE // max(self.rank, 1)))
         parts = [weights[..., i] @ self._compare(take(points, i), ALL, None) for i in blocks]
-        return transposed(solve_triangular(self.factor, transposed(sum(parts[1:], parts[0]))))
+        return transpose(solve_triangular(self.factor, transpose(sum(parts[1:], parts[0]))))
 
 
 @dataclass(frozen=True)
@@ -224,12 +224,11 @@ class PivotedCholesky(Basis):
             fitted, coordinates = fit_pivots(kernel, points, weights, self.tol, min(n, int(cap)))
         left = fitted.residual
         if fitted.rank == cap < n and left > self.tol:
-            warnings.warn(
+            warn(
                 f"rank {cap} leaves {left:.2g} of the kernel's trace on {n} points "
                 f"(asked for {self.tol:.2g}). Raise max_rank, widen the bandwidth, or pass "
                 f"basis=PivotedCholesky(tol={left:.1g}) to accept it.",
                 ApproximationWarning,
-                stacklevel=2,
             )
         return fitted, coordinates
 

@@ -226,6 +226,19 @@ class Space(TransformerMixin, BaseEstimator):
         )
 
 
+def read_points(
+    points: Any, kernel: Any, basis: Any, name: str, like_name: str = "the fitted space"
+) -> tuple[Points, Kernel]:
+    """Points that passed their kernel's gate, and the kernel: a fitted space in `basis` has one."""
+    like = None
+    if isinstance(basis, Space):
+        if not basis.is_fitted:
+            raise ValueError("basis: the Space is not fitted; fit it to a sample first.")
+        kernel, like = basis.kernel_ if kernel is None else kernel, basis.example_
+    kernel = as_kernel(kernel, points, name)
+    return kernel.check(points, name, like, like_name), kernel
+
+
 def fit_space(
     kernel: Kernel, basis: Basis | Space | None, points: Points, weights: Array | None = None
 ) -> tuple[Space, Array]:
@@ -275,4 +288,11 @@ def choose_basis(kernel: Kernel, points: Points, otherwise: Basis | None = None)
     return PivotedCholesky() if otherwise is None else otherwise
 
 
-__all__ = ["Space", "choose_basis", "fit_space", "fit_space_moments", "fit_space_quietly"]
+__all__ = [
+    "Space",
+    "choose_basis",
+    "fit_space",
+    "fit_space_moments",
+    "fit_space_quietly",
+    "read_points",
+]

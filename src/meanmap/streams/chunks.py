@@ -75,7 +75,7 @@ class Chunks:
                     )
                 other = other.rechunk({0: wanted})
             given[name] = other
-        parts = [_pieces(value) for value in given.values()]
+        parts = [_delayed_pieces(value) for value in given.values()]
         for name, part in zip(given, parts, strict=True):
             if len(part) != len(parts[0]):
                 raise ValueError(
@@ -93,12 +93,12 @@ class Chunks:
 
         constants = [dask.delayed(value, traverse=False) for value in shared]
         level = [
-            dask.delayed(_worked)(work, self.names, i, piece, *constants)
+            dask.delayed(_work_on)(work, self.names, i, piece, *constants)
             for i, piece in enumerate(self.pieces)
         ]
         while len(level) > 1:
             level = [
-                dask.delayed(_added)(level[i : i + TOGETHER])
+                dask.delayed(_add_up)(level[i : i + TOGETHER])
                 for i in range(0, len(level), TOGETHER)
             ]
         (found,) = dask.compute(level[0])
@@ -112,10 +112,10 @@ class Chunks:
 
     def draw(self, size: int = SAMPLE, seed: int = 0, gaps: tuple[str, ...] = ()) -> Drawn:
         """The same, with how many rows there are; variables named in `gaps` may have NaN."""
-        return self.reduce(_drawn, self.names, size, seed, gaps)
+        return self.reduce(_draw_rows, self.names, size, seed, gaps)
 
 
-def sampled(value: Any) -> Any:
+def sample_rows(value: Any) -> Any:
     """Rows of a collection, drawn evenly; anything else as it is."""
     return Chunks.of(rows=value).sample()[0] if is_chunked(value) else value
 
@@ -133,7 +133,7 @@ def _whole_rows(value: Any, name: str) -> Any:
     return value
 
 
-def _pieces(value: Any) -> list[Any]:
+def _delayed_pieces(value: Any) -> list[Any]:
     """The chunks of a collection, as many as it says it has."""
     if hasattr(value, "simplify"):
         # optimised in full, a data frame would read small files together, one column of a table
@@ -150,7 +150,7 @@ def _lengths(value: Any) -> tuple[int, ...] | None:
     return tuple(int(length) for length in chunks[0])
 
 
-def _worked(
+def _work_on(
     work: Callable[..., Any], names: Sequence[str], number: int, rows: Any, *shared: Any
 ) -> Any:
     sizes = [len(part) for part in rows]
@@ -165,7 +165,7 @@ def _worked(
         raise type(error)(f"{where}: {error}") from error
 
 
-def _added(parts: list[Any]) -> Any:
+def _add_up(parts: list[Any]) -> Any:
     """The sum of those that are there, in their order."""
     there = [part for part in parts if part is not None]
     if not there:
@@ -194,7 +194,7 @@ class Drawn:
                     f"{self.number} of shape {mine.shape[1:]}; all must be alike."
                 )
         keys = np.concatenate([self.keys, other.keys])
-        rows = tuple(joined([a, b]) for a, b in zip(self.rows, other.rows, strict=True))
+        rows = tuple(join_pieces([a, b]) for a, b in zip(self.rows, other.rows, strict=True))
         return Drawn(rows, keys, self.size, self.number, self.total + other.total).trimmed()
 
     def trimmed(self) -> Drawn:
@@ -203,11 +203,11 @@ class Drawn:
             return self
         kept = np.sort(np.argpartition(-self.keys, self.size)[: self.size])
         return replace(
-            self, rows=tuple(chosen(part, kept) for part in self.rows), keys=self.keys[kept]
+            self, rows=tuple(take_rows(part, kept) for part in self.rows), keys=self.keys[kept]
         )
 
 
-def _drawn(
+def _draw_rows(
     number: int,
     rows: tuple[Any, ...],
     names: tuple[str, ...],
@@ -226,7 +226,7 @@ def _drawn(
     return Drawn(rows, keys, size, number, len(keys)).trimmed()
 
 
-def joined(parts: list[Any]) -> Any:
+def join_pieces(parts: list[Any]) -> Any:
     """Pieces of a variable one after the other."""
     if hasattr(parts[0], "iloc"):
         import pandas as pd
@@ -235,12 +235,12 @@ def joined(parts: list[Any]) -> Any:
     return concatenate(parts)
 
 
-def chosen(part: Any, index: np.ndarray) -> Any:
+def take_rows(part: Any, index: np.ndarray) -> Any:
     """Some rows of a piece."""
     return part.iloc[index] if hasattr(part, "iloc") else take(part, index)
 
 
-def answered(X: Any, answer: Callable[[Any], Any], example: Any) -> Any:
+def answer_chunks(X: Any, answer: Callable[[Any], Any], example: Any) -> Any:
     """The answers for every chunk of X, as an array of Dask that computes nothing yet.
 
     `example` is an answer, of which shape beyond the rows and dtype are taken.
@@ -261,7 +261,7 @@ def answered(X: Any, answer: Callable[[Any], Any], example: Any) -> Any:
         da.from_delayed(
             _delayed_answer(piece, answer), (np.nan, *example.shape[1:]), example.dtype, meta=meta
         )
-        for piece in _pieces(X)
+        for piece in _delayed_pieces(X)
     ]
     return da.concatenate(parts, allow_unknown_chunksizes=True)
 

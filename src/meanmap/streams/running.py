@@ -32,7 +32,7 @@ from meanmap.progress import progress_bar
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
 from meanmap.streams.chunks import Chunks, is_chunked
-from meanmap.streams.sums import BLOCK, Frame, raw_total, require_same_space
+from meanmap.streams.sums import BLOCK, SpanningPoints, raw_total, require_same_space
 
 
 def feed(
@@ -75,7 +75,7 @@ def feed(
     path = None if save_to is None else Path(save_to)
     seen, told = 0, ""
     if path is not None and path.exists():
-        model, seen, told = _resumed(model, path)
+        model, seen, told = _resume(model, path)
     found = ""  # of the batches so far
     number = -1
     total = len(batches) if isinstance(batches, Sized) else None
@@ -89,7 +89,7 @@ def feed(
                     f"seen. {_remedy(path)}"
                 )
             if number >= seen:
-                _fed(model, batch, number)
+                _feed_batch(model, batch, number)
                 if path is not None and (number + 1) % every == 0:
                     save({"model": model, "seen": number + 1, "batches": found}, path)
             done(1)
@@ -110,7 +110,7 @@ def _remedy(path: Path) -> str:
     )
 
 
-def _resumed(model: Any, path: Path) -> tuple[Any, int, str]:
+def _resume(model: Any, path: Path) -> tuple[Any, int, str]:
     """The model in a file, which must be like the given one, and the batches that it has seen."""
     state = load(path)
     if not isinstance(state, dict) or set(state) != {"model", "seen", "batches"}:
@@ -153,7 +153,7 @@ def _content(part: Any) -> Any:
         return type(part).__name__
 
 
-def _fed(model: Any, batch: Any, number: int) -> None:
+def _feed_batch(model: Any, batch: Any, number: int) -> None:
     """One batch, whose number an error names."""
     try:
         model.partial_fit(*(batch if isinstance(batch, tuple) else (batch,)))
@@ -262,14 +262,14 @@ class RunningEmbedding(BaseEstimator):
             kernel = kernel.resolve(points, w)
             spaces = self._placed(kernel, points, w)
             pairs = zip(spaces, self._parts(kernel, points), strict=True)
-            frames = tuple(Frame.of(space, part) for space, part in pairs)
+            frames = tuple(SpanningPoints.of(space, part) for space, part in pairs)
             added = total * sum_over(spaces, points, w)
             self.kernel_, self.spaces_, self._frames = kernel, spaces, frames
             self._sum, self.total_ = added, total
             return self
         added = total * sum_over(self.spaces_, points, w)
         triples = zip(self._frames, self.spaces_, self._parts(kernel, points), strict=True)
-        self._frames = tuple(frame.extended(space, part) for frame, space, part in triples)
+        self._frames = tuple(frame.extend(space, part) for frame, space, part in triples)
         self._sum, self.total_ = self._sum + added, self.total_ + total
         return self
 
@@ -297,7 +297,7 @@ class RunningEmbedding(BaseEstimator):
             self._sum, self.total_ = 0 * reader._sum, 0.0
         self._sum, self.total_ = self._sum + found.sum, self.total_ + found.total
         triples = zip(self._frames, self.spaces_, found.points, strict=True)
-        self._frames = tuple(frame.extended(space, part) for frame, space, part in triples)
+        self._frames = tuple(frame.extend(space, part) for frame, space, part in triples)
         return self
 
     def _bases(self) -> tuple[Any, ...]:
@@ -351,7 +351,7 @@ class RunningEmbedding(BaseEstimator):
         for i, (mine, theirs) in enumerate(zip(self.spaces_, other.spaces_, strict=True)):
             require_same_space(mine, theirs, f"variable {i}")
         triples = zip(self._frames, self.spaces_, other._frames, strict=True)
-        self._frames = tuple(f.extended(space, g.points) for f, space, g in triples)
+        self._frames = tuple(f.extend(space, g.points) for f, space, g in triples)
         self._sum = self._sum + other._sum
         self.total_ += other.total_
         return self

@@ -41,7 +41,7 @@ RESERVOIR = 2000  # rows that a stream keeps
 
 
 @dataclass(frozen=True)
-class Sums:
+class ConditionalSums:
     """`Σ w ψ_X ψ_Xᵀ`, `Σ w ψ_Y ψ_Xᵀ`, the sums of ψ and of y themselves, and the total weight."""
 
     total: float
@@ -51,8 +51,8 @@ class Sums:
     y: Array
     moments: list[Array]  # Σ w y (ψ_X, 1)ᵀ for each numeric variable of Y
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
+    def __add__(self, other: ConditionalSums) -> ConditionalSums:
+        return ConditionalSums(
             self.total + other.total,
             self.xx + other.xx,
             self.yx + other.yx,
@@ -64,7 +64,7 @@ class Sums:
     @classmethod
     def over(
         cls, space_x: Space, space_y: Space, X: Points, Y: Points, weights: np.ndarray | None
-    ) -> Sums:
+    ) -> ConditionalSums:
         """The sums over the rows of a batch, a block at a time."""
         n = count(X)
         parts = []
@@ -100,14 +100,14 @@ def value_columns(points: Points) -> list[Array]:
 
 
 @dataclass(frozen=True)
-class Frame:
+class SpanningPoints:
     """Points whose features span a space: any element of it is a sum over them."""
 
     points: Points
     coordinates: Array
 
     @classmethod
-    def of(cls, space: Space, points: Points) -> Frame:
+    def of(cls, space: Space, points: Points) -> SpanningPoints:
         """The pivots of a space; for other coordinates, as many of the points as it takes."""
         fitted = space.map_
         if fitted.landmarks is not None:
@@ -115,14 +115,14 @@ class Frame:
         return cls._spanning(points, space.coordinates(points))
 
     @classmethod
-    def _spanning(cls, points: Points, psi: Array) -> Frame:
+    def _spanning(cls, points: Points, psi: Array) -> SpanningPoints:
         R, order = scipy.linalg.qr(to_numpy(psi).T, mode="r", pivoting=True)
         sizes = abs(np.diagonal(R))
         needed = int((sizes > 1e-10 * max(sizes.max(initial=0.0), 1e-300)).sum())
         chosen = np.sort(order[: max(needed, 1)])
         return cls(take(points, chosen), take(psi, chosen))
 
-    def extended(self, space: Space, points: Points) -> Frame:
+    def extend(self, space: Space, points: Points) -> SpanningPoints:
         """This frame, with some of the points added while it does not span the whole space."""
         if self.coordinates.shape[0] >= space.rank_:
             return self
@@ -168,40 +168,42 @@ class Reservoir:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RowSummary:
     """What a conditional keeps of the rows that it has seen."""
 
-    sums: Sums
+    sums: ConditionalSums
     rows: Reservoir
     batches: int = 1
 
     @classmethod
-    def of(cls, X: Points, Y: Points, w: Any, spaces: tuple[Space, Space], seed: int) -> Seen:
+    def of(cls, X: Points, Y: Points, w: Any, spaces: tuple[Space, Space], seed: int) -> RowSummary:
         """Of one batch of checked rows."""
-        return cls(Sums.over(*spaces, X, Y, w), Reservoir.of((X, Y), w, seed))
+        return cls(ConditionalSums.over(*spaces, X, Y, w), Reservoir.of((X, Y), w, seed))
 
-    def __add__(self, other: Seen) -> Seen:
-        return Seen(self.sums + other.sums, self.rows + other.rows, self.batches + other.batches)
+    def __add__(self, other: RowSummary) -> RowSummary:
+        return RowSummary(
+            self.sums + other.sums, self.rows + other.rows, self.batches + other.batches
+        )
 
 
-def seen_of(
+def summarize_rows(
     X: Any, Y: Any, sample_weight: Any, space_x: Space, space_y: Space, kernel_y: Any, seed: int
-) -> Seen:
+) -> RowSummary:
     """What is kept of a batch of rows, of the kind that the spaces were fitted to."""
     points_x = space_x.kernel_.check(X, "X", space_x.example_)
     points_y = space_y.kernel_.check(as_target(Y, kernel_y)[0], "y", space_y.example_)
     checks.same_length([("X", points_x), ("y", points_y)])
     checks.sample_weights(sample_weight, points_x, float_like(points_x))
     w = None if sample_weight is None else to_numpy(to_float(checks.plain(sample_weight, "w")))
-    return Seen.of(points_x, points_y, w, (space_x, space_y), seed)
+    return RowSummary.of(points_x, points_y, w, (space_x, space_y), seed)
 
 
-def seen_of_chunk(number: int, rows: tuple[Any, ...], *reader: Any) -> Seen:
+def summarize_chunk(number: int, rows: tuple[Any, ...], *reader: Any) -> RowSummary:
     """The same of a chunk, whose rows may have weights beside them."""
     X, Y, *weights = rows
     space_x, space_y, kernel_y, seed = reader
     w = weights[0] if weights else None
-    return seen_of(X, Y, w, space_x, space_y, kernel_y, seed + number)
+    return summarize_rows(X, Y, w, space_x, space_y, kernel_y, seed + number)
 
 
 def _fingerprint(points: Points) -> int:

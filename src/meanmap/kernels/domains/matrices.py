@@ -14,7 +14,7 @@ from meanmap.arrays import (
     apply,
     asarray,
     device,
-    filled,
+    full,
     matmul_into,
     namespace,
     to_numpy,
@@ -101,7 +101,7 @@ class Chordal(Kernel):
         return lambda A, columns, out: compare(_flat(A), columns, out)
 
     def squared_norms(self, A: Points) -> Array:
-        return filled(A.shape[0], 1.0, A)
+        return full(A.shape[0], 1.0, A)
 
 
 class Mallows(Kernel):
@@ -155,7 +155,7 @@ class Mallows(Kernel):
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        return filled(A.shape[0], 1.0, A)
+        return full(A.shape[0], 1.0, A)
 
 
 def _orders(A: Array) -> Array:

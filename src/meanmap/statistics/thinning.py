@@ -21,7 +21,7 @@ PASSES = 3  # over the points to be swapped
 CHOICE = 8192  # points that a swap chooses from, at most
 
 
-def thinned(
+def thin_sample(
     kernel: Kernel, points: Points, weights: np.ndarray, n: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Indices of n points, with repetition, whose plain average is near to the weighted one.
@@ -35,13 +35,13 @@ def thinned(
     order = sequence(weights, more, rng)
     rounds = (len(order) // more).bit_length() - 1
     last = min(rounds, MOST, max(0, (WHOLE // more).bit_length() - 1))
-    order = compressed(kernel, points, order, rounds - last, rng)
-    coresets = split(kernel, points, order, last, rng)[:, :n]
+    order = compress_order(kernel, points, order, rounds - last, rng)
+    coresets = split_order(kernel, points, order, last, rng)[:, :n]
     choice = _choice(order, coresets, np.flatnonzero(weights > 0), rng)
     values = to_numpy(kernel.gram_times(take(points, choice), points, weights)).astype(np.float64)
     place = np.searchsorted(choice, coresets)
     best = _nearest(kernel, take(points, choice), values, place)
-    return choice[swapped(kernel, take(points, choice), values, best)]
+    return choice[swap_points(kernel, take(points, choice), values, best)]
 
 
 def sequence(weights: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -60,7 +60,7 @@ def sequence(weights: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarra
     return np.minimum(np.searchsorted(edges, at, side="right"), size - 1)
 
 
-def compressed(
+def compress_order(
     kernel: Kernel, points: Points, order: np.ndarray, rounds: int, rng: np.random.Generator
 ) -> np.ndarray:
     """2^-rounds of a sequence: blocks are merged by four, then halved, and so on."""
@@ -78,25 +78,25 @@ def compressed(
             while merged > 1 and merged * part.shape[1] > WHOLE and part.shape[1] % 2 == 0:
                 merged //= 2
             part = part.reshape(len(part) // merged, -1)
-        left, right = halved(kernel, points, part, rng, FAILURE / size)
+        left, right = halve(kernel, points, part, rng, FAILURE / size)
         # either half by the toss of a coin, so that no error is passed on twice
         part = np.where(rng.random(len(part))[:, None] < 0.5, left, right)
     return part.ravel()
 
 
-def split(
+def split_order(
     kernel: Kernel, points: Points, order: np.ndarray, rounds: int, rng: np.random.Generator
 ) -> np.ndarray:
     """2^rounds coresets, a row each, by halving both halves every time (Algorithm 1a)."""
     part = order[None, :]
     for turn in range(rounds):
         failure = FAILURE / len(order) * 2**turn / rounds
-        left, right = halved(kernel, points, part, rng, failure)
+        left, right = halve(kernel, points, part, rng, failure)
         part = np.stack([left, right], axis=1).reshape(2 * len(part), -1)
     return part
 
 
-def halved(
+def halve(
     kernel: Kernel, points: Points, blocks: np.ndarray, rng: np.random.Generator, failure: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Two halves of every block (row), of which each pair of neighbours has one point in each."""
@@ -170,7 +170,9 @@ def _nearest(
     return coresets[int(np.argmin(far))]
 
 
-def swapped(kernel: Kernel, points: Points, values: np.ndarray, coreset: np.ndarray) -> np.ndarray:
+def swap_points(
+    kernel: Kernel, points: Points, values: np.ndarray, coreset: np.ndarray
+) -> np.ndarray:
     """Each point in turn exchanged for the one that brings the average nearest (Algorithm 1b).
 
     In the place of xᵢ that is the z with the least `Σ_{j≠i} k(z, xⱼ) + k(z, z)/2 - m e(z)`;
