@@ -29,6 +29,7 @@ from libraries import MISSING, NAMES, Library, host, library
 from meanmap.arrays import is_array, is_floating, namespace
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import Nystroem
+from statistical_tests import declared
 
 Answers = dict[str, Any]
 
@@ -976,5 +977,6 @@ def test_mixed_input(name: str, of: str) -> None:
 
 def test_every_public_name_has_a_case() -> None:
     covered = {name for case in CASES.values() for name in case.names}
+    covered |= set(declared()) & set(mm.__all__)  # statistical tests, see test_every_test.py
     assert covered.isdisjoint(WITHOUT_ARRAYS)
     assert covered | set(WITHOUT_ARRAYS) == set(mm.__all__)

@@ -178,6 +178,13 @@ def to_float(array: Array) -> Array:
     return array
 
 
+def host_array(value: Any) -> Any:
+    """An array of any library as one that scikit-learn takes; anything else unchanged."""
+    if not is_array(value) or isinstance(value, np.ndarray):
+        return value
+    return to_numpy(to_float(value) if is_floating(value) else value)
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of whoever called this package, however deep inside it we are."""
     level, frame = 2, sys._getframe(1)

@@ -85,12 +85,12 @@ def test_the_choice_does_not_know_the_labels() -> None:
 def test_what_is_tried_by_default() -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(40, 2))
-    kernels = Candidates.of(None, X, False, "X").resolved(X, rng)
+    kernels = Candidates.of(None, X, False, "X").resolve(X, rng)
     assert [type(k) for k in kernels] == [Whitened, Gaussian, Gaussian]
     paired = Candidates.of(None, X, False, "X")
-    assert [type(k) for k in paired.resolved(X, rng, True)] == [Energy, Whitened, Gaussian]
+    assert [type(k) for k in paired.resolve(X, rng, True)] == [Energy, Whitened, Gaussian]
     labels = Candidates.of(None, list("abab"), False, "X")
-    assert [type(k) for k in labels.resolved(np.array(list("abab")), rng)] == [Whitened]
+    assert [type(k) for k in labels.resolve(np.array(list("abab")), rng)] == [Whitened]
     assert paired_handicaps(paired, paired).shape == (9,)
     assert paired_handicaps(paired, labels).shape == (3,)
     # one null has one kernel, and the median is then plain

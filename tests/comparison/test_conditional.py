@@ -18,7 +18,7 @@ from meanmap.comparison.conditional import (
 )
 from meanmap.comparison.quadratic import Hadamard
 from meanmap.comparison.residuals import Ridge, learned_metric
-from meanmap.comparison.results import Gamma
+from meanmap.comparison.results import GammaNull
 from meanmap.kernels import Columns, Delta, Gaussian, Linear
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from meanmap.statistics.conditional import conditional_mmd, hscic
@@ -392,7 +392,7 @@ def test_errors_say_what_to_do():
     for level in (0.0, 1.0, 5):
         with pytest.raises(ValueError, match="strictly between 0 and 1"):
             found.rejects(level)
-    assert isinstance(test(X, Y, Z, null="gamma").null, Gamma)
+    assert isinstance(test(X, Y, Z, null="gamma").null, GammaNull)
 
 
 def steps(n: int, how_many: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

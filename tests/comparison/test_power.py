@@ -173,7 +173,7 @@ def test_a_pilot_without_an_effect_is_warned_of() -> None:
 
 
 def test_a_guess_far_beyond_the_pilot_is_warned_of() -> None:
-    curve = Curve.fitted(np.array([10, 20]), np.array([0.07, 0.08]), np.full(2, 1e5), 0.8, 0.05)
+    curve = Curve.fit(np.array([10, 20]), np.array([0.07, 0.08]), np.full(2, 1e5), 0.8, 0.05)
     assert curve.best > 400
     assert curve.interval[0] < curve.best < curve.interval[1]
 
@@ -207,7 +207,7 @@ def test_the_record_reads_and_plots() -> None:
 def test_the_curve_rises_from_the_level() -> None:
     truth = Curve(100.0, 0.7, (0.0, 0.0), 0.8, 0.05)
     sizes = np.array([10, 20, 40, 80])
-    found = Curve.fitted(sizes, truth(sizes), np.full(4, 1e4), 0.8, 0.05)
+    found = Curve.fit(sizes, truth(sizes), np.full(4, 1e4), 0.8, 0.05)
     assert found.best == pytest.approx(100, rel=0.05)
     assert truth(1e-9) == pytest.approx(0.05, abs=1e-3)
     assert truth(100) == pytest.approx(0.8)

@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose
 
 import oracles as o
 from meanmap import independence_test, joint_independence_test, load, save, two_sample_test
-from meanmap.comparison.results import Draws, Gamma, Normal, TestResult, show_pvalue
+from meanmap.comparison.results import Draws, GammaNull, NormalNull, TestResult, show_pvalue
 from meanmap.kernels import Expected, Gaussian, GlobalAlignment, NGrams, WeisfeilerLehman
 from meanmap.statistics.tiles import memory_limit
 
@@ -82,8 +82,8 @@ def test_draws_that_stopped() -> None:
 @pytest.mark.parametrize(
     ("null", "law"),
     [
-        (Gamma("gamma", 2.0, 0.5), scipy.stats.gamma(8, scale=0.25)),
-        (Normal("normal", 2.0, 0.25), scipy.stats.norm(2, 0.5)),
+        (GammaNull("gamma", 2.0, 0.5), scipy.stats.gamma(8, scale=0.25)),
+        (NormalNull("normal", 2.0, 0.25), scipy.stats.norm(2, 0.5)),
     ],
 )
 def test_limits_are_scipys(null: Any, law: Any) -> None:
@@ -95,7 +95,7 @@ def test_limits_are_scipys(null: Any, law: Any) -> None:
 
 
 def test_limits_without_spread() -> None:
-    for null in (Gamma("gamma", 1.0, 0.0), Normal("normal", 0.0, 0.0)):
+    for null in (GammaNull("gamma", 1.0, 0.0), NormalNull("normal", 0.0, 0.0)):
         assert null.pvalue(null.mean) == 1.0
 
 

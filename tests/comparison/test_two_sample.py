@@ -165,7 +165,7 @@ def test_exchanging_bins_is_exchanging_their_points(
     K = [gram(X, Y), o.laplace(pooled, pooled, 1.3)]
     binned = bins.BinnedGram.of(Family(kernels), pooled, layout)
     kept = exchanges.Exchange(binned, layout, estimator, "permutation")
-    columns = exchanges.relabelled(layout, 15, np.random.default_rng(7))
+    columns = exchanges.draw_labels(layout, 15, np.random.default_rng(7))
     expected = [[o.mmd_estimate(k, whole(layout, c), estimator) for c in columns.T] for k in K]
     drawn = kept.draw(15, np.random.default_rng(7))
     assert_allclose(drawn, expected, atol=1e-13)
@@ -182,10 +182,10 @@ def test_exchanging_bins_is_exchanging_their_points(
 
 def test_exchanges_are_uniform() -> None:
     layout = bins.random_bins(2, 3, 1, np.random.default_rng(0))
-    columns = exchanges.relabelled(layout, 6, np.random.default_rng(0))
+    columns = exchanges.draw_labels(layout, 6, np.random.default_rng(0))
     assert columns.shape == (5, 6)
     many = np.concatenate(
-        [exchanges.relabelled(layout, 5, np.random.default_rng(i)) for i in range(2000)], axis=1
+        [exchanges.draw_labels(layout, 5, np.random.default_rng(i)) for i in range(2000)], axis=1
     )
     patterns, counts = np.unique(many, axis=1, return_counts=True)
     assert patterns.shape[1] == 10
@@ -196,7 +196,7 @@ def test_exchanges_are_uniform() -> None:
 def test_random_columns_with_a_number_of_ones(size: int, ones: int) -> None:
     """All of them come about equally often, whichever way bits were drawn first."""
     count = 20_000
-    columns = exchanges.balanced(size, ones, count, np.random.default_rng(3))
+    columns = exchanges.draw_balanced(size, ones, count, np.random.default_rng(3))
     assert columns.shape == (size, count) and (columns.sum(axis=0) == ones).all()
     codes, found = np.unique(2 ** np.arange(size) @ columns.astype(int), return_counts=True)
     ways = math.comb(size, ones)
@@ -318,7 +318,7 @@ def test_the_default_collection() -> None:
     X, Y = samples()
     pooled = np.vstack([X, Y])
     default = Gaussian("scaled median")
-    kernels = Candidates((default,), "collection").resolved(pooled, np.random.default_rng(0))
+    kernels = Candidates((default,), "collection").resolve(pooled, np.random.default_rng(0))
     by_hand = two_sample_test(X, Y, kernels, rng=0, n_permutations=99)
     results = [two_sample_test(X, Y, k, rng=0, n_permutations=99) for k in (None, "collection")]
     for result in results:

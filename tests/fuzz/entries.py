@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,9 +22,11 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import meanmap as mm
+import statistical_tests
 from fitted import ANGLE, BAGS, FITTED, GROUPS, KINDS, LABELS, SEEN, SPREAD, STATES, noisy
 from fitted import X as ALL_X
 from fitted import Y as ALL_Y
+from kernels.cases import KERNELS
 from meanmap import kernels as k
 from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Delta, Gaussian
@@ -79,6 +81,8 @@ EXCUSED = {
     "kernels": "a module, its names are listed beside",
     "spaces": "a module, its names are listed beside",
     "kernels.Kernel": "the interface of kernels",
+    "kernels.Radial": "what radial kernels are made from",
+    "kernels.Rough": "what radial kernels with a kink are made from",
     "spaces.Basis": "the interface of bases",
     "spaces.Coordinates": "the interface of coordinates",
     "spaces.ApproximationWarning": "a warning",
@@ -106,6 +110,10 @@ def made(name: str) -> Any:
 def on_vectors(kernel: k.Kernel, v: Any) -> Any:
     fitted = kernel.resolve(kernel.check(v.A))
     return fitted(v.A, v.B), fitted.diagonal(v.A), fitted.matmul(v.A, v.B, v.V)
+
+
+def on_points(kernel: k.Kernel, v: Any) -> Any:
+    return kernel.resolve(kernel.check(v.A))(v.A)
 
 
 for kernel in (
@@ -216,7 +224,10 @@ def bags_of_kinds(v: Any) -> Any:
     return k.Expected(G)(bags), k.Expected(G)(normals)
 
 
-@entry("kernels.Columns", "kernels.as_kernel", "kernels.default_kernel", points=X)
+@entry(
+    "kernels.Columns", "kernels.as_kernel", "kernels.as_target", "kernels.default_kernel",
+    points=X, y=Y,
+)  # fmt: skip
 def columns(v: Any) -> Any:
     import pandas as pd
 
@@ -224,7 +235,7 @@ def columns(v: Any) -> Any:
     fitted = k.as_kernel(None, v.points).resolve(kernel.check(v.points))
     table = pd.DataFrame({"a": X[:6, 0], "b": WORDS[:6]})
     mixed = k.as_kernel(k.Columns(), table)
-    return fitted(v.points), mixed.resolve(mixed.check(table))(table)
+    return fitted(v.points), mixed.resolve(mixed.check(table))(table), k.as_target(v.y, None)[0]
 
 
 @entry("kernels.Whitened", "kernels.Sum", "kernels.Product", "kernels.Scaled", A=X, factor=2.0)
@@ -232,6 +243,25 @@ def composites(v: Any) -> Any:
     landmarks = X[:4]
     whitened = k.Whitened(G, landmarks, np.linalg.cholesky(G(landmarks)))
     return whitened(v.A), k.Scaled(k.Sum(G, k.Product(G, G)), v.factor)(v.A)
+
+
+def register_others() -> None:
+    """An entry for every kernel that has a row in `kernels/cases.py` and none above."""
+    covered = {name for one in ENTRIES.values() for name in one.names}
+    for label, case in KERNELS.items():
+        name = f"kernels.{type(case.kernel).__name__}"
+        if name not in covered and case.kernel.on_vectors:
+            good = {"A": X[:6], "B": X[4:8], "V": W[:4]}
+            call = partial(on_vectors, case.kernel)
+        elif name not in covered:
+            good = {"A": case.points(6)}
+            call = partial(on_points, case.kernel)
+        else:
+            continue
+        ENTRIES[f"kernel {label}"] = Entry((name,), call, good, 1e-10)
+
+
+register_others()
 
 
 # --- spaces ---------------------------------------------------------------------------------------
@@ -849,6 +879,26 @@ def report(v: Any) -> Any:
         progress=False,
     )  # fmt: skip
     return found.effect, found.overall.pvalue
+
+
+# --- statistical tests that have no entry of their own --------------------------------------------
+
+
+def plain_test(name: str) -> None:
+    """An entry for a test by what it declares."""
+    test = statistical_tests.declared()[name]
+
+    def call(v: Any) -> Any:
+        given = {each: getattr(v, each) for each in statistical_tests.sample_names(test)}
+        return (*statistical_tests.solve(test, given),)
+
+    call.__name__ = name
+    entry(name, **statistical_tests.samples(test, N))(call)
+
+
+for _name in set(statistical_tests.declared()) & set(mm.__all__):
+    if not any(_name in each.names for each in ENTRIES.values()):
+        plain_test(_name)
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from meanmap.kernels import (
 )
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier
 from meanmap.statistics import tiles
-from meanmap.statistics.distance import row_by_row, terms
+from meanmap.statistics.distance import pair_terms, row_by_row
 
 ESTIMATORS = ["U", "V", "linear", "block", "incomplete"]
 
@@ -74,7 +74,7 @@ def test_all_partners_are_the_whole_u_statistic_of_h() -> None:
 def test_terms_are_many_and_average_to_the_estimate() -> None:
     X, Y = samples(16, 19)
     for estimator, many in (("linear", 8), ("block", 24), ("incomplete", 15 + 14 + 13 + 12)):
-        found = terms(Gaussian(0.9), X, Y, estimator).values
+        found = pair_terms(Gaussian(0.9), X, Y, estimator).values
         assert found.shape == (many,)
         assert_allclose(found.mean(), mmd(X, Y, Gaussian(0.9), estimator), atol=1e-15)
 

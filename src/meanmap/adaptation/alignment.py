@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from meanmap.adaptation.programme import Programme, Solution, solve
+from meanmap.adaptation.programme import WeightProgramme, WeightSolution, solve_dual
 
 WIDTHS = (3.0, 1.7)  # multiples of the bandwidth that a search starts with: wide kernels see far
 EXPLORED = 300  # rows of each sample that restarts look at
@@ -67,7 +67,7 @@ class Alignment:
 
     def programme(
         self, K: np.ndarray, towards: np.ndarray, F: np.ndarray
-    ) -> tuple[Programme, Solution]:
+    ) -> tuple[WeightProgramme, WeightSolution]:
         """The quadratic programme for β of rows with features F, and its solution.
 
         E[φ(z')|y] has coefficients in r features, so that r coordinates are enough for all of
@@ -78,8 +78,10 @@ class Alignment:
         kept = s > 1e-12 * max(float(s[-1]), 1e-300)
         target = (V[:, kept].T @ (self.A @ towards)) / np.sqrt(s[kept])
         psi, w = F @ (V[:, kept] * np.sqrt(s[kept])), np.full(len(F), 1 / len(F))
-        programme = Programme(psi, w, target, float(self.ridge or 0), self.most, 1.0, 1.0, 1.0)
-        return programme, solve(programme)
+        programme = WeightProgramme(
+            psi, w, target, float(self.ridge or 0), self.most, 1.0, 1.0, 1.0
+        )
+        return programme, solve_dual(programme)
 
     def weights(self, K: np.ndarray, towards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """β of the rows and α, from the Gram matrix of z' and its means over the test rows."""
@@ -169,7 +171,7 @@ def descend(problem: Alignment, start: np.ndarray, max_iter: int) -> Descent:
     )
 
 
-def annealed(problem: Alignment, start: np.ndarray, max_iter: int, hold: bool = False) -> Descent:
+def anneal(problem: Alignment, start: np.ndarray, max_iter: int, hold: bool = False) -> Descent:
     """A minimum that is followed from wide kernels, which see far, to that of the problem.
 
     With `hold` β stays 1 until the last stage: while it is free a class can give its rows to
@@ -200,7 +202,7 @@ def upright(problem: Alignment, parameters: np.ndarray) -> np.ndarray:
     return there if problem.value(there)[0] <= problem.value(parameters)[0] + noise else parameters
 
 
-def matched(problem: Alignment) -> np.ndarray:
+def moments_start(problem: Alignment) -> np.ndarray:
     """The start that gives all rows together the means and deviations of the test rows."""
     Z, T = problem.Z, problem.T
     deviation = Z.std(axis=0)
@@ -212,14 +214,14 @@ def matched(problem: Alignment) -> np.ndarray:
 
 def starts(problem: Alignment, number: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Nothing moved, overall moments matched, and others at random about these."""
-    first = [np.zeros(int(np.prod(problem.shape))), matched(problem)]
+    first = [np.zeros(int(np.prod(problem.shape))), moments_start(problem)]
     while len(first) < number:
         noise = rng.normal(size=problem.shape) * np.array([0.3, 0.5])[:, None, None]
         first.append(first[len(first) % 2] + noise.ravel())
     return first[:number]
 
 
-def sampled(groups: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+def stratified_rows(groups: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """Rows at random, of each group about its share."""
     n = len(groups)
     if n <= size:

@@ -31,7 +31,7 @@ from meanmap.statistics.tiles import (
     SIDE,
     Buffers,
     Family,
-    Sums,
+    ThreadSums,
     pass_over,
     product_sum,
 )
@@ -214,7 +214,7 @@ class BinnedGram:
     ) -> BinnedGram:
         strips, s = layout.strips(side), layout.bins
         tiles, buffers = family.against(arranged), Buffers(arranged)
-        sums = Sums((len(family), s, s), (len(family),), like=arranged)
+        sums = ThreadSums((len(family), s, s), (len(family),), like=arranged)
 
         def share(thread: int, of: int) -> None:
             upper, squares = sums.of(thread)
@@ -248,7 +248,7 @@ class BinnedGram:
         arranged = layout.arranged(points)
         where = layout.bin_of_each
         s, r = layout.bins, space.rank_
-        sums = Sums((s, r), (s,), (r, r))
+        sums = ThreadSums((s, r), (s,), (r, r))
 
         def work(thread: int, block: slice, psi: np.ndarray) -> None:
             bins, diagonal, second = sums.of(thread)

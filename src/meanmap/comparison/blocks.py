@@ -37,12 +37,12 @@ SHORT = 0.1  # a correlation of adjacent blocks at which a test at 5% rejects 8%
 def length_for_samples(given: Any, kernel: Kernel, X: Points, Y: Points) -> tuple[int, list[str]]:
     """Rows per block of two series that are compared, and what there is to say of them."""
     n, m = count(X), count(Y)
-    if not _automatic(given):
-        return _checked(given, min(n, m)), []
+    if not _is_automatic(given):
+        return _read_length(given, min(n, m)), []
     scores = _components(kernel, [X, Y])
     correlations = [_autocorrelations(parts) for parts in zip(*scores, strict=True)]
     time = max((autocorrelation_time(one) for one in correlations), default=1.0)
-    return _chosen(time, n + m, min(n, m) // FEWEST)
+    return _choose_length(time, n + m, min(n, m) // FEWEST)
 
 
 def length_for_pairs(
@@ -54,23 +54,23 @@ def length_for_pairs(
     independent their autocorrelations are products as well.
     """
     n = count(X)
-    if not _automatic(given):
-        return _checked(given, n), []
+    if not _is_automatic(given):
+        return _read_length(given, n), []
     of_x, of_y = (
         [_autocorrelations([part]) for part in _components(kernel, [points])[0]]
         for kernel, points in zip(kernels, (X, Y), strict=True)
     )
     time = max((autocorrelation_time(a * b) for a, b in product(of_x, of_y)), default=1.0)
-    return _chosen(time, n, n // FEWEST_PAIRS)
+    return _choose_length(time, n, n // FEWEST_PAIRS)
 
 
-def _automatic(given: Any) -> bool:
+def _is_automatic(given: Any) -> bool:
     if isinstance(given, str):
         checks.option(given, "block_length", ("auto",))
     return given is None or isinstance(given, str)
 
 
-def _checked(given: Any, least: int) -> int:
+def _read_length(given: Any, least: int) -> int:
     """A length as given, of the shorter of the series."""
     length = checks.whole(given, "block_length", 1, 'Use "auto" to have it chosen from the data.')
     if 2 * length > least:
@@ -81,7 +81,7 @@ def _checked(given: Any, least: int) -> int:
     return length
 
 
-def _chosen(time: float, total: int, most: int) -> tuple[int, list[str]]:
+def _choose_length(time: float, total: int, most: int) -> tuple[int, list[str]]:
     """The length for an autocorrelation time; it grows with the rows, as does the number of blocks.
 
     The cube root is the growth at which the error of a block estimate of variance is least (Künsch

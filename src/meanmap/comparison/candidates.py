@@ -64,7 +64,7 @@ class Candidates:
             rule = "collection" if found.radial else "whitened" if found.discrete else ""
         return cls((found,), rule)
 
-    def resolved(
+    def resolve(
         self, points: Points, rng: np.random.Generator, paired: bool = False
     ) -> list[Kernel]:
         """The kernels with their widths, resolved on points; `paired` for a test of dependence."""
@@ -142,7 +142,9 @@ def _refuse_many(what: str) -> None:
     )
 
 
-def optimized(X: Points, Y: Points, rng: np.random.Generator) -> tuple[Kernel, Points, Points]:
+def optimize_kernel(
+    X: Points, Y: Points, rng: np.random.Generator
+) -> tuple[Kernel, Points, Points]:
     """A Gaussian whose width promises most power on half of the data, and the other halves.
 
     Power grows with MMD over its standard deviation under the alternative (Sutherland et al. 2017,

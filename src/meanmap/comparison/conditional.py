@@ -11,31 +11,35 @@ import numpy as np
 from meanmap import checks, plots
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison.fit_quality import ConditionalTestResult, FitQuality, quality_notes
-from meanmap.comparison.nulls import how_many
-from meanmap.comparison.quadratic import Hadamard
+from meanmap.comparison.nulls import read_draws
+from meanmap.comparison.quadratic import FORM_NULLS, Hadamard
 from meanmap.comparison.residuals import (
     Conditioned,
     Conditioning,
     fit_regressors,
     given_regularization,
-    settled,
+    resolve_on_some,
     varies,
 )
-from meanmap.comparison.results import Gamma, Null, TestResult, describe
+from meanmap.comparison.results import GammaNull, Null, TestResult, describe_null, row_groups
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Gaussian, Kernel, TensorProduct
 from meanmap.spaces import Space
-from meanmap.statistics.centring import centred
-from meanmap.statistics.conditional import conditional_mmd, paired_conditionals, three
-from meanmap.statistics.dependence import both
-from meanmap.statistics.gates import paired_samples
+from meanmap.statistics.centring import center_kernel
+from meanmap.statistics.conditional import basis_triple, conditional_mmd, read_paired_conditionals
+from meanmap.statistics.dependence import basis_pair
+from meanmap.statistics.gates import read_paired_samples
 
-NULLS = ("wild", "gamma", "simulation", "split")
+KCI = "Conditional independence test (KCI)"
 LEAST = 5  # points without which no regression leaves residuals
 WIDER = 2.0  # how much wider than the regression's a default kernel on Z is beside X
 VISIBLE = 1e-3  # a residual trace that a reader should know of
 
+# a statistic, its null distribution, and the regressions of both sides
+Solved = tuple[float, Null, tuple[Conditioned, Conditioned]]
 
+
+@row_groups(True)
 def conditional_independence_test(
     X: Any,
     Y: Any,
@@ -109,32 +113,26 @@ def conditional_independence_test(
     >>> conditional_independence_test(X, Y + 0.5 * X, Z, rng=0).pvalue
     0.001
     """
-    checks.option(null, "null", NULLS)
+    checks.option(null, "null", tuple(NULLS))
     given = given_regularization(regularization)
-    draws, rng = how_many(n_permutations), checks.random_generator(rng)
+    draws, rng = read_draws(n_permutations), checks.random_generator(rng)
     named = [("X", X, kernel_x), ("Y", Y, kernel_y), ("Z", Z, kernel_z)]
-    (kx, ky, kz), (X, Y, Z) = paired_samples(named, LEAST)
-    kx, ky = settled(kx, X), settled(ky, Y)
-    bases = three(basis)
+    (kx, ky, kz), (X, Y, Z) = read_paired_samples(named, LEAST)
+    bases = basis_triple(basis)
     conditioning = Conditioning.of(Z, kz, bases[2], chosen=kernel_z is not None)
-    kernels = kx, ky, conditioning.kernel
-    method, hypothesis = "Conditional independence test (KCI)", "X and Y are dependent given Z"
-    _, alone = fit_regressors(kx, X, bases[0])
-    space_y, rows_y = fit_regressors(ky, Y, bases[1])
-    for name, rows in (("X", alone), ("Y", rows_y)):
+    kernels = resolve_on_some(kx, X), resolve_on_some(ky, Y), conditioning.kernel
+    features = BesideFeatures((X, Y, Z), kernels, bases, widen=kernel_z is None)
+    guides = features.x, features.y[1]
+    words = KCI, "X and Y are dependent given Z"
+    for name, rows in zip("XY", guides, strict=True):
         if not varies(rows):
-            note = constant(name)
-            return nothing_to_see(note, kernels, method, hypothesis, {"n": count(X)})
-    # beside Z, what is constant in X's kernel would be functions of Z alone
-    beside = centred(kx, X) if bases[0] is None else kx
-    pair = Pair.of(beside, conditioning.kernel, X, Z, widen=kernel_z is None)
-    space_x, rows_x = fit_regressors(pair.kernel, pair(X, Z), bases[0])
-    problem = Problem(conditioning, rows_x, rows_y, (alone, rows_y), given)
-    statistic, found, sides = problem.solved(null, refit, draws, rng)
+            return degenerate_result(constant_note(name), kernels, *words, {"n": count(X)})
+    spaces = features.beside[0], features.y[0]
+    problem = ResidualTest(conditioning, features.beside[1], features.y[1], guides, given)
+    statistic, found, sides = NULLS[null](problem, null, refit, draws, rng)
     for name, side in zip("XY", sides, strict=True):
         if side.determined():
-            note = f"Z determines {name}, and nothing is left of it to depend."
-            return nothing_to_see(note, kernels, method, hypothesis, {"n": count(X)})
+            return degenerate_result(determined_note(name), kernels, *words, {"n": count(X)})
     like = tuple(take(points, slice(0, 1)) for points in (X, Y, Z))
     quality = {name: FitQuality.of(side) for name, side in zip("XY", sides, strict=True)}
     pvalue = found.pvalue(statistic)
@@ -143,16 +141,49 @@ def conditional_independence_test(
         pvalue=pvalue,
         null=found,
         kernel=kernels,
-        method=f"{method}, {describe(found)}",
-        hypothesis=hypothesis,
+        method=f"{KCI}, {describe_null(found)}",
+        hypothesis=words[1],
         sizes={"n": count(X)},
-        notes=(*quality_notes(quality, pvalue), *remarks(sides, (space_x, space_y))),
+        notes=(*quality_notes(quality, pvalue), *regression_notes(sides, spaces)),
         fit_quality=quality,
-        explanation=ConditionalDependence(kernels, like, pair, (space_x, space_y), sides),
+        explanation=ConditionalDependence(kernels, like, features.pair, spaces, sides),
     )
 
 
-def remarks(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[str, ...]:
+@dataclass(frozen=True, eq=False)
+class BesideFeatures:
+    """Coordinates of X, of Y, and of X beside Z, each fitted when it is asked for."""
+
+    points: tuple[Points, ...]  # of X, Y and Z
+    kernels: tuple[Kernel, ...]
+    bases: tuple[Any, ...]
+    widen: bool  # the kernel on Z
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """X alone."""
+        return fit_regressors(self.kernels[0], self.points[0], self.bases[0])[1]
+
+    @cached_property
+    def y(self) -> tuple[Space, np.ndarray]:
+        """Y, with its space."""
+        return fit_regressors(self.kernels[1], self.points[1], self.bases[1])
+
+    @cached_property
+    def pair(self) -> PointPair:
+        """X beside Z: what is constant in X's kernel would be functions of Z alone."""
+        (kx, _, kz), (X, _, Z) = self.kernels, self.points
+        beside = center_kernel(kx, X) if self.bases[0] is None else kx
+        return PointPair.of(beside, kz, X, Z, self.widen)
+
+    @cached_property
+    def beside(self) -> tuple[Space, np.ndarray]:
+        """X beside Z, with its space."""
+        X, _, Z = self.points
+        return fit_regressors(self.pair.kernel, self.pair(X, Z), self.bases[0])
+
+
+def regression_notes(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[str, ...]:
     """What a reader should know of the regressions."""
     x, y = (f"{side.ridge.regularization:.2g}" for side in sides)
     notes = [f"Regularisation {x} and {y}."]
@@ -162,32 +193,37 @@ def remarks(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[
     return tuple(notes)
 
 
-def constant(name: str) -> str:
+def constant_note(name: str) -> str:
     """What to say of a variable that does not vary."""
     return f"{name} is constant, and a constant depends on nothing."
 
 
-def nothing_to_see(
+def determined_note(name: str) -> str:
+    """What to say of a variable of which a regression leaves nothing."""
+    return f"Z determines {name}, and nothing is left of it to depend."
+
+
+def degenerate_result(
     note: str, kernels: tuple[Kernel, ...], method: str, hypothesis: str, sizes: dict[str, int]
 ) -> TestResult:
     """The answer where there is nothing that could depend."""
-    found = Gamma("degenerate", 0.0, 0.0)
+    found = GammaNull("degenerate", 0.0, 0.0)
     return TestResult(0.0, 1.0, found, kernels, method, hypothesis, sizes, (note,))
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class PointPair:
     """X beside Z, to see dependence that changes with Z: a kernel on both, and their points."""
 
     kernel: Kernel
     together: bool  # as columns of one array
 
     @classmethod
-    def of(cls, kx: Kernel, kz: Kernel, X: Points, Z: Points, widen: bool) -> Pair:
+    def of(cls, kx: Kernel, kz: Kernel, X: Points, Z: Points, widen: bool) -> PointPair:
         """The product of the two kernels; that of two Gaussians is one on all columns."""
         if kx.power != 2 or kz.power != 2:
             return cls(TensorProduct(kx, kz), False)
-        kz = widened(kz, widen)
+        kz = widen_kernel(kz, widen)
         a, b = (np.broadcast_to(k.bandwidth, p.shape[1]) for k, p in ((kx, X), (kz, Z)))
         return cls(Gaussian(tuple(float(s) for s in (*a, *b))), True)
 
@@ -196,7 +232,7 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class ResidualTest:
     """Two sets of rows whose residuals after a regression on Z should be uncorrelated."""
 
     conditioning: Conditioning
@@ -213,22 +249,16 @@ class Problem:
         y = where.regress(self.rows_y[rows], self.guides[1][rows], self.given)
         return x, y
 
-    def solved(
-        self, null: str, refit: bool, draws: int, rng: np.random.Generator
-    ) -> tuple[float, Null, tuple[Conditioned, Conditioned]]:
+    def on_all_rows(self, null: str, refit: bool, draws: int, rng: np.random.Generator) -> Solved:
         """The statistic, its null distribution, and the regressions."""
-        if null == "split":
-            return self._split(refit, draws, rng)
         x, y = self.regressions()
         R_x, R_y = x.residuals(), y.residuals()
         # ‖Φ_xᵀ S_x S_y Φ_y‖² is linear in the noise of X's side
         form = Hadamard(x.noise(), x.ridge.residuals(R_y)) if refit else Hadamard(R_x, R_y)
         n = len(R_x)
-        return squared(R_x, R_y) / n, form.null(null, draws, rng, 1 / n), (x, y)
+        return squared_product(R_x, R_y) / n, form.null(null, draws, rng, 1 / n), (x, y)
 
-    def _split(
-        self, refit: bool, draws: int, rng: np.random.Generator
-    ) -> tuple[float, Null, tuple[Conditioned, Conditioned]]:
+    def on_halves(self, null: str, refit: bool, draws: int, rng: np.random.Generator) -> Solved:
         """Regressions on one half of the rows, the test on the other (Pogodin et al. 2024)."""
         order = rng.permutation(len(self.rows_x))
         train, test = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
@@ -240,11 +270,15 @@ class Problem:
             back = -x.ridge.returned(x.place(at), R_y)
             noise, through = np.concatenate([x.noise(), R_x]), np.concatenate([back, R_y])
         n = len(R_x)
-        null = Hadamard(noise, through).null("wild", draws, rng, 1 / n)
-        return squared(R_x, R_y) / n, null, (x, y)
+        found = Hadamard(noise, through).null("wild", draws, rng, 1 / n)
+        return squared_product(R_x, R_y) / n, found, (x, y)
 
 
-def squared(R_x: np.ndarray, R_y: np.ndarray) -> float:
+#: How the residuals are tested, by the name of the null.
+NULLS = {**dict.fromkeys(FORM_NULLS, ResidualTest.on_all_rows), "split": ResidualTest.on_halves}
+
+
+def squared_product(R_x: np.ndarray, R_y: np.ndarray) -> float:
     """‖R_xᵀ R_y‖²."""
     return float(np.sum((R_x.T @ R_y) ** 2))
 
@@ -258,7 +292,7 @@ class ConditionalDependence:
 
     kernels: tuple[Kernel, ...]
     like: tuple[Points, ...]  # what a point of X, Y and Z looks like
-    pair: Pair
+    pair: PointPair
     spaces: tuple[Space, Space]
     sides: tuple[Conditioned, Conditioned]
 
@@ -288,6 +322,7 @@ class ConditionalDependence:
 # --- two samples ----------------------------------------------------------------------------------
 
 
+@row_groups(((0, 1), (2, 3)))
 def conditional_two_sample_test(
     X1: Any,
     Y1: Any,
@@ -340,11 +375,13 @@ def conditional_two_sample_test(
     >>> conditional_two_sample_test(X1, Y1, X2, Y2 + 0.3 * X2, rng=0).pvalue
     0.001
     """
-    checks.option(null, "null", NULLS)
+    checks.option(null, "null", tuple(NULLS))
     given = given_regularization(regularization)
-    draws, rng = how_many(n_permutations), checks.random_generator(rng)
-    bases = both(basis)
-    kernels, (X1, Y1), (X2, Y2) = paired_conditionals(X1, Y1, X2, Y2, kernel_x, kernel_y, LEAST)
+    draws, rng = read_draws(n_permutations), checks.random_generator(rng)
+    bases = basis_pair(basis)
+    kernels, (X1, Y1), (X2, Y2) = read_paired_conditionals(
+        X1, Y1, X2, Y2, kernel_x, kernel_y, LEAST
+    )
     X, Y, n1, n2 = concatenate([X1, X2]), concatenate([Y1, Y2]), count(X1), count(X2)
     conditioning = Conditioning.of(X, kernels[0], bases[0], chosen=kernel_x is not None)
     kernels = conditioning.kernel, kernels[1]
@@ -352,28 +389,28 @@ def conditional_two_sample_test(
     sizes = {"n₁": n1, "n₂": n2}
     space_y, rows_y = fit_regressors(kernels[1], Y, bases[1])
     if not varies(rows_y):
-        return nothing_to_see(constant("Y"), kernels, method, hypothesis, sizes)
+        return degenerate_result(constant_note("Y"), kernels, method, hypothesis, sizes)
     g = np.repeat([0.5, -0.5], [n1, n2])[:, None]
     # multiplied by g, and so with its constant part
     space_x, rows_x = fit_regressors(
-        widened(kernels[0], kernel_x is None), X, bases[0], centred=False
+        widen_kernel(kernels[0], kernel_x is None), X, bases[0], centred=False
     )
-    problem = Problem(conditioning, rows_y, g * rows_x, (rows_y, g), given)
-    statistic, found, sides = problem.solved(null, True, draws, rng)
+    problem = ResidualTest(conditioning, rows_y, g * rows_x, (rows_y, g), given)
+    statistic, found, sides = NULLS[null](problem, null, True, draws, rng)
     return TestResult(
         statistic=statistic,
         pvalue=found.pvalue(statistic),
         null=found,
         kernel=kernels,
-        method=f"{method}, {describe(found)}",
+        method=f"{method}, {describe_null(found)}",
         hypothesis=hypothesis,
         sizes=sizes,
-        notes=remarks(sides, (space_x, space_y)),
+        notes=regression_notes(sides, (space_x, space_y)),
         explanation=ConditionalDifference(kernels, (X1, Y1), (X2, Y2)),
     )
 
 
-def widened(kernel: Kernel, default: bool) -> Kernel:
+def widen_kernel(kernel: Kernel, default: bool) -> Kernel:
     """A default Gaussian for what stands beside the regression's: wider, as `WIDER` says."""
     return kernel.rescaled(WIDER) if default and kernel.power == 2 else kernel
 

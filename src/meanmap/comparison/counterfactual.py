@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, in_kind, take, to_numpy
-from meanmap.comparison.conditional import LEAST, constant, nothing_to_see
-from meanmap.comparison.nulls import how_many
-from meanmap.comparison.quadratic import Hadamard
-from meanmap.comparison.residuals import Conditioning, fit_regressors, given_regularization, varies
-from meanmap.comparison.results import TestResult, describe
+from meanmap.comparison.conditional import LEAST, constant_note, degenerate_result
+from meanmap.comparison.nulls import read_draws
+from meanmap.comparison.quadratic import FORM_NULLS, Hadamard
+from meanmap.comparison.residuals import (
+    Conditioned,
+    Conditioning,
+    fit_regressors,
+    given_regularization,
+    varies,
+)
+from meanmap.comparison.results import Null, TestResult, describe_null, row_groups
 from meanmap.comparison.witness import Difference
 from meanmap.embeddings import Embedding, embed
-from meanmap.statistics.conditional import paired_conditionals
+from meanmap.statistics.conditional import read_paired_conditionals
+from meanmap.statistics.dependence import basis_pair
 
 METHOD = "Counterfactual effect on the treated"
 HYPOTHESIS = "the treatment changes the distribution of the outcome among the treated"
@@ -77,11 +85,12 @@ class CounterfactualEffect(TestResult):
         return f"{text} Mean effect: {shown}{more}."
 
 
-def like(points: Points, asked: Any) -> Points:
+def as_asked(points: Points, asked: Any) -> Points:
     """Points on the host, in the kind of array that was asked about."""
     return points if isinstance(points, tuple) else in_kind(points, asked)
 
 
+@row_groups(((0, 1), (2, 3)))
 def counterfactual_effect(
     X_control: Any,
     Y_control: Any,
@@ -139,49 +148,51 @@ def counterfactual_effect(
     >>> found.pvalue, found.mean_effect.round(1)  # without care for X it would be 1.3
     (0.001, array([0.4]))
     """
-    checks.option(null, "null", ("wild", "gamma", "simulation"))
+    checks.option(null, "null", tuple(FORM_NULLS))
     given = given_regularization(regularization)
-    draws, rng = how_many(n_permutations), checks.random_generator(rng)
-    bases = basis if isinstance(basis, tuple) else (basis, basis)
-    (kx, ky), (X0, Y0), (X1, Y1) = paired_conditionals(
+    draws, rng = read_draws(n_permutations), checks.random_generator(rng)
+    bases = basis_pair(basis)
+    (kx, ky), (X0, Y0), (X1, Y1) = read_paired_conditionals(
         X_control, Y_control, X_treated, Y_treated, kernel_x, kernel_y, LEAST
     )
-    X, Y = concatenate([X0, X1]), concatenate([Y0, Y1])
-    n0, n1 = count(X0), count(X1)
+    Y, sizes = concatenate([Y0, Y1]), {"controls": count(X0), "treated": count(X1)}
+    X = concatenate([X0, X1])
     conditioning = Conditioning.of(X, kx, bases[0], chosen=kernel_x is not None)
     kernels = conditioning.kernel, ky
-    sizes = {"controls": n0, "treated": n1}
     phi = fit_regressors(ky, Y, bases[1])[1]
-    weights = control_weights(conditioning, phi, n0, given)
-    a = np.concatenate([-weights, np.full(n1, 1 / n1)])
-    treated = embed(like(Y1, X_treated), ky)
-    counterfactual = embed(like(Y0, X_control), ky, weights=weights)
+    weights = control_weights(conditioning, phi, count(X0), given)
+    a = np.concatenate([-weights, np.full(count(X1), 1 / count(X1))])
     vectors = not isinstance(Y, tuple) and Y.ndim == 2 and Y.dtype.kind == "f"
-    extra: dict[str, Any] = {
-        "treated": treated,
-        "counterfactual": counterfactual,
-        "mean_effect": in_kind(a @ Y, X_treated) if vectors else None,
-    }
+    effect = partial(
+        CounterfactualEffect,
+        treated=embed(as_asked(Y1, X_treated), ky),
+        counterfactual=embed(as_asked(Y0, X_control), ky, weights=weights),
+        mean_effect=in_kind(a @ Y, X_treated) if vectors else None,
+    )
     if not varies(phi):
-        flat = nothing_to_see(constant("Y"), kernels, METHOD, HYPOTHESIS, sizes)
-        return CounterfactualEffect(**{**flat.__dict__, **extra})
-    pooled = conditioning.regress(phi, phi, given)
-    R = pooled.residuals()
-    statistic = float(np.sum((a @ R) ** 2))
-    # linear in the noise of the outcomes, ‖(Sa)ᵀ noise‖²
-    W = pooled.ridge.residuals(a[:, None])
-    found = Hadamard(W, pooled.noise()).null(null, draws, rng)
-    return CounterfactualEffect(
+        flat = degenerate_result(constant_note("Y"), kernels, METHOD, HYPOTHESIS, sizes)
+        return effect(**flat.__dict__)
+    statistic, found = _test_effect(conditioning.regress(phi, phi, given), a, null, draws, rng)
+    return effect(
         statistic=statistic,
         pvalue=found.pvalue(statistic),
         null=found,
         kernel=kernels,
-        method=f"{METHOD}, {describe(found)}",
+        method=f"{METHOD}, {describe_null(found)}",
         hypothesis=HYPOTHESIS,
         sizes=sizes,
         explanation=Effect(ky, Y1, Y0, weights),
-        **extra,
     )
+
+
+def _test_effect(
+    outcomes: Conditioned, a: np.ndarray, null: str, draws: int, rng: np.random.Generator
+) -> tuple[float, Null]:
+    """The squared effect on residuals, a the weights of treated and controls, and its null."""
+    statistic = float(np.sum((a @ outcomes.residuals()) ** 2))
+    # linear in the noise of the outcomes, ‖(Sa)ᵀ noise‖²
+    form = Hadamard(outcomes.ridge.residuals(a[:, None]), outcomes.noise())
+    return statistic, form.null(null, draws, rng)
 
 
 def control_weights(

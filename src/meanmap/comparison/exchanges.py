@@ -40,11 +40,11 @@ class Exchange(Source):
         return self._values(self._layout.labels[:, None])[:, 0]
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        return self._values(relabelled(self._layout, count, rng).astype(np.float64))
+        return self._values(draw_labels(self._layout, count, rng).astype(np.float64))
 
     def _values(self, labels: np.ndarray) -> np.ndarray:
         diagonals, sizes = self._gram.diagonal, self._layout.sizes
-        return exchanged(
+        return mmd_of_labels(
             *pair_sums(self._gram, labels),
             self._gram.sums.sum(axis=(1, 2)),
             (diagonals @ labels, diagonals.sum(axis=1)),
@@ -53,7 +53,7 @@ class Exchange(Source):
         )
 
 
-def exchanged(
+def mmd_of_labels(
     quadratic: np.ndarray,
     linear: np.ndarray,
     totals: np.ndarray,
@@ -83,7 +83,7 @@ def ways(layout: Layout) -> int:
     return comb(layout.movable, int(layout.labels[: layout.movable].sum()))
 
 
-def relabelled(layout: Layout, count: int, rng: np.random.Generator) -> np.ndarray:
+def draw_labels(layout: Layout, count: int, rng: np.random.Generator) -> np.ndarray:
     """Which bins count as X, a column an exchange: random ones, or all others if they are fewer."""
     labels = layout.labels.astype(np.uint8)
     moved = labels[: layout.movable]
@@ -96,7 +96,7 @@ def relabelled(layout: Layout, count: int, rng: np.random.Generator) -> np.ndarr
         same = (columns[: layout.movable] == moved[:, None]).all(axis=0)
         return columns[:, ~same]
     if len(moved) * count > MANY:
-        moved_columns = balanced(len(moved), ones, count, rng)
+        moved_columns = draw_balanced(len(moved), ones, count, rng)
     else:
         moved_columns = rng.permuted(np.tile(moved, (count, 1)), axis=1).T
     if layout.movable == len(labels):
@@ -106,7 +106,7 @@ def relabelled(layout: Layout, count: int, rng: np.random.Generator) -> np.ndarr
     return columns
 
 
-def balanced(size: int, ones: int, count: int, rng: np.random.Generator) -> np.ndarray:
+def draw_balanced(size: int, ones: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """Columns of `size` with so many ones, every such column as likely as any other.
 
     Independent bits, of which some drawn at random are turned where there are too many or too few:
@@ -174,7 +174,7 @@ class StreamedExchange(Source):
         parts, left = [], count
         given = self._layout.labels[:, None].astype(np.uint8)
         while left > 0:
-            drawn = relabelled(self._layout, min(batch, left), rng)
+            drawn = draw_labels(self._layout, min(batch, left), rng)
             # columns come in eights, which tensor cores ask for
             spare = np.repeat(given, -(drawn.shape[1] + 1) % 8, axis=1)
             values = self._pass(self._points, np.concatenate([given, drawn, spare], axis=1))
@@ -199,7 +199,7 @@ class StreamedExchange(Source):
         )
         if self._rows is None:
             self._rows = row_sums
-        return exchanged(
+        return mmd_of_labels(
             quadratic,
             over_labels(self._rows, of_points),
             self._rows.sum(axis=1),

@@ -91,7 +91,7 @@ class ConditionalTestResult(TestResult):
     @property
     def learned(self) -> bool:
         """Whether the regressions explain about as much as near neighbours say is there."""
-        return learned(self.fit_quality)
+        return has_learned(self.fit_quality)
 
     def _verdict(self) -> str:
         if self.learned or self.pvalue > 0.05:
@@ -102,7 +102,7 @@ class ConditionalTestResult(TestResult):
         )
 
 
-def learned(quality: dict[str, FitQuality]) -> bool:
+def has_learned(quality: dict[str, FitQuality]) -> bool:
     """Whether no two regressions left clearly more than noise.
 
     Both must, as leftovers of one variable alone go with nothing.
@@ -117,7 +117,7 @@ def quality_notes(quality: dict[str, FitQuality], pvalue: float) -> list[str]:
         f"Z explains {each.r2:.0%} of {name} (near neighbours: {each.reachable:.0%})."
         for name, each in quality.items()
     ]
-    if learned(quality):
+    if has_learned(quality):
         return notes
     note = (
         "Near neighbours in Z share more than the regressions found, in X and in Y: what they left "

@@ -15,7 +15,8 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy, warn
 from meanmap.comparison import nulls
 from meanmap.comparison.blocks import autocorrelation_time
-from meanmap.comparison.results import Draws, TestResult
+from meanmap.comparison.nulls import NullMethod
+from meanmap.comparison.results import Draws, TestResult, row_groups
 from meanmap.kernels import Gaussian, Kernel, RationalQuadratic
 from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
 from meanmap.progress import progress_bar
@@ -29,7 +30,6 @@ from meanmap.statistics.stein import (
     stein_units,
 )
 
-NULLS = ("wild", "spectral", "parametric")
 AFFORDABLE = 5e9 / 2  # kernel values that simulated samples take by default, half a minute
 ENOUGH = 10.0  # points that must share the squared score for signs of them to hold the level
 SHARE = 6  # of few rows: one in so many is enough; a normal sample has one in three
@@ -41,6 +41,7 @@ WIDTHS = (2.0, 1.0, 0.5, 0.25)  # of the Gaussians, as multiples of the median d
 Sampler = Callable[[int, np.random.Generator], Any]
 
 
+@row_groups(True)
 def goodness_of_fit_test(
     X: Any,
     score: Any,
@@ -122,53 +123,85 @@ def goodness_of_fit_test(
     >>> result.method
     'Goodness-of-fit test: kernel Stein discrepancy (U), 99 simulated samples'
     """
-    draws, rng = nulls.how_many(n_permutations), checks.random_generator(rng)
+    draws, rng = nulls.read_draws(n_permutations), checks.random_generator(rng)
     given = _kernels(kernel)
     sample = SteinSample.gate(X, score, given[0], scaled=kernel is None)
     kernels = [stein_kernel(k, sample.given).bind(X, "X") for k in given]
-    if null is None:
-        work = draws * len(kernels) * len(sample.points) ** 2
-        null = _default_null(score, sample, sampler, refit, (block_length, n_bins), work)
-    null, sampler = _null(null, sampler, score, sample, refit, block_length, n_bins)
-    resolved = _resolved(kernels, sample.points)
-    notes: list[str] = []
-    if sampler is not None:
-        found = _Found.of([stein_sums(k, sample.points, sample.scores) for k in resolved], "U")
-        free = kernel is None
-        table = _simulated(kernels, sample, score, sampler, refit, draws, rng, progress, free)
-        kind = f"{draws} simulated samples"
-    elif block_length is not None:
-        length = _length(block_length, sample.scores)
-        found, table = _blocks(resolved, sample, length, draws, rng)
-        kind = f"wild bootstrap of blocks of {length} rows, {draws} draws"
-        notes += _few_points(sample.scores)
-    else:
-        found, table = _bins(resolved, sample, null, n_bins, draws, rng)
-        kind = f"{draws} draws of the {'wild bootstrap' if null == 'wild' else 'spectral limit'}"
-        notes += _looks_dependent(sample.scores) + _few_points(sample.scores)
-    table = np.concatenate([found.values[:, None], table], axis=1)
-    several = len(kernels) > 1
-    even = np.zeros(len(kernels))
-    values = nulls.combined(table, found.scales, even, "max") if several else table[0]
-    best = nulls.strongest(table, found.scales, even) if several else 0
-    law = Draws(null, values[1:], 1.0 if several else float(found.scales[0]))
-    if several:
-        notes.insert(
-            0,
-            f"Discrepancy under the kernel that speaks loudest, of {len(kernels)}: "
-            f"{found.values[best]:.4g}.",
-        )
+    settings = {"sampler": sampler, "refit": refit, "block_length": block_length, "n_bins": n_bins}
+    null = _choose_null(null, score, sample, settings, draws * len(kernels))
+    if null == "parametric" and sampler is None:
+        sampler = sampler_of(score, sample.points.shape[1])
+    resolved = _resolve_each(kernels, sample.points)
+    problem = SteinProblem(
+        sample, kernels, resolved, kernel is None, score, sampler, refit, block_length, n_bins,
+        draws, rng, progress,
+    )  # fmt: skip
+    found = NULLS[null].find(problem)
+    statistic, law, best = found.combine(null)
+    notes = found.notes
+    if len(kernels) > 1:
+        words = f"Discrepancy under the kernel that speaks loudest, of {len(kernels)}"
+        notes = [f"{words}: {found.values[best]:.4g}.", *notes]
     return TestResult(
-        statistic=float(values[0]),
-        pvalue=law.pvalue(float(values[0])),
+        statistic=statistic,
+        pvalue=law.pvalue(statistic),
         null=law,
         kernel=resolved[best],
-        method=f"Goodness-of-fit test: kernel Stein discrepancy ({found.estimator}), {kind}",
+        method=f"Goodness-of-fit test: kernel Stein discrepancy ({found.estimator}), {found.kind}",
         hypothesis="the sample does not come from the density",
         sizes={"n": len(sample.points)},
         notes=tuple(notes),
         explanation=SteinWitness(resolved[best], sample),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class SteinProblem:
+    """What a test of goodness of fit was asked for, checked once."""
+
+    sample: SteinSample
+    kernels: list[Kernel]  # as given
+    resolved: list[Kernel]
+    scaled: bool  # whether columns are taken in units of their spread
+    score: Any
+    sampler: Sampler | None
+    refit: Callable[[Any], Any] | None
+    block_length: int | str | None
+    n_bins: int | None
+    draws: int
+    rng: np.random.Generator
+    progress: bool
+
+
+@dataclass(frozen=True, eq=False)
+class SteinOutcome:
+    """Discrepancies under every kernel, the size of the sums they are made of, and null draws."""
+
+    values: np.ndarray
+    scales: np.ndarray
+    table: np.ndarray  # a row a kernel
+    estimator: str
+    kind: str  # how the draws were made, in words
+    notes: list[str]
+
+    @classmethod
+    def of(
+        cls, sums: list[SteinSums], estimator: str, table: Any, kind: str, notes: list[str]
+    ) -> SteinOutcome:
+        """From sums over Stein kernels."""
+        values = np.array([each.estimate(estimator) for each in sums])
+        scales = np.array([np.abs(s.bins).sum() / s.n**2 + s.trace / s.n**2 for s in sums])
+        return cls(values, scales, np.asarray(table), estimator, kind, notes)
+
+    def combine(self, null: str) -> tuple[float, Draws, int]:
+        """One statistic of all kernels, its null distribution, and which kernel stands out."""
+        table = np.concatenate([self.values[:, None], self.table], axis=1)
+        if len(table) == 1:
+            return float(table[0, 0]), Draws(null, table[0, 1:], float(self.scales[0])), 0
+        even = np.zeros(len(table))
+        values = nulls.combine_kernels(table, self.scales, even, "max")
+        best = nulls.strongest(table, self.scales, even)
+        return float(values[0]), Draws(null, values[1:], 1.0), best
 
 
 def _kernels(kernel: Any) -> list[Any]:
@@ -181,7 +214,7 @@ def _kernels(kernel: Any) -> list[Any]:
     return [kernel]
 
 
-def _resolved(kernels: list[Kernel], X: np.ndarray) -> list[Kernel]:
+def _resolve_each(kernels: list[Kernel], X: np.ndarray) -> list[Kernel]:
     """The kernels with their bandwidths, each rule's found once for all."""
     known: dict[str, Any] = {}
     found = []
@@ -199,107 +232,84 @@ def _resolved(kernels: list[Kernel], X: np.ndarray) -> list[Kernel]:
     return found
 
 
-def _default_null(
-    score: Any,
-    sample: SteinSample,
-    sampler: Sampler | None,
-    refit: Any,
-    unused: tuple[Any, ...],
-    work: int,
+def _choose_null(
+    null: str | None, score: Any, sample: SteinSample, settings: dict[str, Any], statistics: int
 ) -> str:
-    """The exact null where the density can be sampled, in a reasonable time."""
-    if sampler is not None or refit is not None:
-        return "parametric"
-    can = sampler_of(score, sample.points.shape[1]) is not None
-    signs = any(value is not None for value in unused)  # settings of the wild bootstrap
-    return "parametric" if can and not signs and work <= AFFORDABLE else "wild"
+    """The null that was asked for; refuses settings that it would ignore.
 
-
-def _null(
-    null: str,
-    sampler: Sampler | None,
-    score: Any,
-    sample: SteinSample,
-    refit: Any,
-    block_length: Any,
-    n_bins: Any,
-) -> tuple[str, Sampler | None]:
-    """Which null distribution, and the sampler it needs; refuses settings that it would ignore."""
-    checks.option(null, "null", NULLS)
+    None is the exact one where the density can be sampled, and where so many statistics take a
+    reasonable time.
+    """
+    asked = {name for name, value in settings.items() if value is not None}
+    own = sampler_of(score, sample.points.shape[1])
+    if null is None:
+        cheap = own is not None and not asked and statistics * len(sample.points) ** 2 <= AFFORDABLE
+        null = "parametric" if cheap or asked & {"sampler", "refit"} else "wild"
+    checks.option(null, "null", tuple(NULLS))
     if null == "parametric":
-        sampler = sampler if sampler is not None else sampler_of(score, sample.points.shape[1])
-        if sampler is None:
+        if own is None and "sampler" not in asked:
             raise ValueError(
                 'null="parametric" simulates samples of the density: pass sampler=, a function of '
                 "(n, rng) that draws n points."
             )
-        if refit is None and not callable(score) and sampler_of(score, 1) is None:
+        if "refit" not in asked and not callable(score) and own is None:
             raise TypeError(
                 'score: null="parametric" needs the score at simulated points. Pass a function of '
                 "points, not its values at X."
             )
-        unused: dict[str, Any] = {"block_length": block_length, "n_bins": n_bins}
-    else:
-        unused = {"sampler": sampler, "refit": refit}
-        if null == "spectral":
-            unused["block_length"] = block_length
-        elif block_length is not None:
-            unused["n_bins"] = n_bins
-    for name, value in unused.items():
-        if value is not None:
+    takes = set(NULLS[null].takes) - ({"n_bins"} if "block_length" in asked else set())
+    for name in settings:
+        if name in asked - takes:
             raise ValueError(f'{name} goes with another null distribution than null="{null}".')
-    return null, sampler
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """The observed discrepancy under every kernel, and the size of the sums it is made of."""
-
-    values: np.ndarray
-    scales: np.ndarray
-    estimator: str
-
-    @classmethod
-    def of(cls, sums: list[SteinSums], estimator: str) -> _Found:
-        values = np.array([each.estimate(estimator) for each in sums])
-        scales = np.array([np.abs(s.bins).sum() / s.n**2 + s.trace / s.n**2 for s in sums])
-        return cls(values, scales, estimator)
+    return null
 
 
 # --- random signs ---------------------------------------------------------------------------------
 
 
-def _bins(
-    kernels: list[Kernel],
-    sample: SteinSample,
-    null: str,
-    n_bins: int | None,
-    draws: int,
-    rng: np.random.Generator,
-) -> tuple[_Found, np.ndarray]:
-    """The discrepancies, and their draws with random signs (or the limit of these) of bins.
+def _sign_bins(problem: SteinProblem) -> SteinOutcome:
+    """Draws with random signs of bins, or with weights of blocks of rows.
 
     Signs change neither Σᵢ h(xᵢ, xᵢ) nor what is between points of one bin, so that "U" and "V"
     give one p-value.
     """
-    n = len(sample.points)
-    bins = BINS if n_bins is None else checks.whole(n_bins, "n_bins", 2, f"{BINS} is the default.")
+    if problem.block_length is not None:
+        return _weigh_rows(problem)
+    sums, pairs = _bin_sums(problem)
+    signs = problem.rng.choice([-1.0, 1.0], size=(problem.draws, len(sums[0].bins)))
+    table = [(_quadratic(signs, each.bins) - each.trace) / pairs for each in sums]
+    kind = f"{problem.draws} draws of the wild bootstrap"
+    return SteinOutcome.of(sums, "U", table, kind, _doubts(problem))
+
+
+def _draw_limit(problem: SteinProblem) -> SteinOutcome:
+    """Draws of the limit that random signs have.
+
+    zᵀGz with the eigenvalues λ of G is Σ λᵢ zᵢ², for all kernels with one z, so that they go
+    together as they should; without G's diagonal, which adds a variance that U has not.
+    """
+    sums, pairs = _bin_sums(problem)
+    z = problem.rng.standard_normal((problem.draws, len(sums[0].bins)))
+    table = [_quadratic(z, each.bins - np.diag(np.diagonal(each.bins))) / pairs for each in sums]
+    kind = f"{problem.draws} draws of the spectral limit"
+    return SteinOutcome.of(sums, "U", table, kind, _doubts(problem))
+
+
+def _bin_sums(problem: SteinProblem) -> tuple[list[SteinSums], int]:
+    """Sums between random bins of points, a kernel each, and how many pairs of points there are."""
+    n = len(problem.sample.points)
+    bins = BINS
+    if problem.n_bins is not None:
+        bins = checks.whole(problem.n_bins, "n_bins", 2, f"{BINS} is the default.")
     bins = min(bins, n)
-    order, starts = rng.permutation(n), np.arange(bins) * n // bins
-    X, S = sample.points[order], sample.scores[order]
-    sums = [stein_sums(kernel, X, S, starts) for kernel in kernels]
-    pairs = n * (n - 1)
-    if null == "wild":
-        signs = rng.choice([-1.0, 1.0], size=(draws, bins))
-        table = [(_quadratic(signs, each.bins) - each.trace) / pairs for each in sums]
-    else:
-        # zᵀGz with the eigenvalues λ of G is Σ λᵢ zᵢ², for all kernels with one z, so that they go
-        # together as they should; without G's diagonal, which adds a variance that U has not
-        z = rng.standard_normal((draws, bins))
-        table = [
-            _quadratic(z, each.bins - np.diag(np.diagonal(each.bins))) / pairs for each in sums
-        ]
-    return _Found.of(sums, "U"), np.array(table)
+    order, starts = problem.rng.permutation(n), np.arange(bins) * n // bins
+    X, S = problem.sample.points[order], problem.sample.scores[order]
+    return [stein_sums(kernel, X, S, starts) for kernel in problem.resolved], n * (n - 1)
+
+
+def _doubts(problem: SteinProblem) -> list[str]:
+    """What speaks against a null that takes points for independent and of light tails."""
+    return _looks_dependent(problem.sample.scores) + _few_points(problem.sample.scores)
 
 
 def _quadratic(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
@@ -307,24 +317,20 @@ def _quadratic(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
         return np.einsum("bs,bs->b", weights @ G, weights)
 
 
-def _blocks(
-    kernels: list[Kernel],
-    sample: SteinSample,
-    length: int,
-    draws: int,
-    rng: np.random.Generator,
-) -> tuple[_Found, np.ndarray]:
-    """The discrepancies, and their draws with a normal weight for every block of rows.
+def _weigh_rows(problem: SteinProblem) -> SteinOutcome:
+    """Draws with a normal weight for every block of rows.
 
     Normal weights and the "V" estimate: signs of a few blocks make too few different draws.
     """
-    n = len(sample.points)
+    X, S = problem.sample.points, problem.sample.scores
+    n, length = len(X), _length(problem.block_length, S)
     blocks = n // length
     starts = np.arange(blocks) * n // blocks
-    sums = [stein_sums(kernel, sample.points, sample.scores, starts) for kernel in kernels]
-    weights = rng.standard_normal((draws, blocks))
+    sums = [stein_sums(kernel, X, S, starts) for kernel in problem.resolved]
+    weights = problem.rng.standard_normal((problem.draws, blocks))
     table = np.array([_quadratic(weights, each.bins) for each in sums]) / n**2
-    return _Found.of(sums, "V"), table
+    kind = f"wild bootstrap of blocks of {length} rows, {problem.draws} draws"
+    return SteinOutcome.of(sums, "V", table, kind, _few_points(S))
 
 
 def _length(value: Any, S: np.ndarray) -> int:
@@ -399,48 +405,48 @@ def _looks_dependent(S: np.ndarray) -> list[str]:
 # --- simulation -----------------------------------------------------------------------------------
 
 
-def _simulated(
-    kernels: list[Kernel],
-    sample: SteinSample,
-    score: Any,
-    sampler: Sampler,
-    refit: Callable[[Any], Any] | None,
-    draws: int,
-    rng: np.random.Generator,
-    progress: bool,
-    scaled: bool,
-) -> np.ndarray:
+def _simulate_samples(problem: SteinProblem) -> SteinOutcome:
     """The statistics of simulated samples, computed as those of the sample itself."""
+    sample, draws, refit = problem.sample, problem.draws, problem.refit
+    sums = [stein_sums(k, sample.points, sample.scores) for k in problem.resolved]
     n = len(sample.points)
-    table = np.empty((len(kernels), draws))
+    table = np.empty((len(problem.kernels), draws))
     # scores of many samples at once: distributions of SciPy take long to be asked
     together = 1 if refit is not None else max(1, TOGETHER // n)
-    with one_blas_thread(), progress_bar(draws, "Simulated samples", progress) as done:
+    with one_blas_thread(), progress_bar(draws, "Simulated samples", problem.progress) as done:
         for some in spans(draws, together):
-            drawn = [_drawn(sampler, sample, rng) for _ in range(some.start, some.stop)]
+            drawn = [_draw_sample(problem) for _ in range(some.start, some.stop)]
             points = concatenate(drawn)
-            values = score_values(score if refit is None else refit(points), points)
+            values = score_values(problem.score if refit is None else refit(points), points)
             for i, part in enumerate(drawn):
                 X, S = to_numpy(part).astype(np.float64), values[i * n : (i + 1) * n]
                 # units and bandwidths are found afresh: every sample is treated as the observed one
-                units = stein_units(X) if scaled else np.ones(X.shape[1])
+                units = stein_units(X) if problem.scaled else np.ones(X.shape[1])
                 X, S = X / units, S * units
-                for j, kernel in enumerate(_resolved(kernels, X)):
+                for j, kernel in enumerate(_resolve_each(problem.kernels, X)):
                     table[j, some.start + i] = stein_sums(kernel, X, S).estimate("U")
                 done(1)
-    return table
+    return SteinOutcome.of(sums, "U", table, f"{draws} simulated samples", [])
 
 
-def _drawn(sampler: Sampler, sample: SteinSample, rng: np.random.Generator) -> Array:
+def _draw_sample(problem: SteinProblem) -> Array:
     """A simulated sample of as many points, of the same kind."""
-    n, d = sample.points.shape
-    points = checks.vectors(sampler(n, rng), "the sampler's points")
+    n, d = problem.sample.points.shape
+    assert problem.sampler is not None
+    points = checks.vectors(problem.sampler(n, problem.rng), "the sampler's points")
     if tuple(points.shape) != (n, d):
         raise ValueError(
             f"sampler: expected {n} points of {d} coordinates, shape ({n}, {d}), got "
             f"shape {tuple(points.shape)}."
         )
-    return checks.same_kind(points, sample.given, "the sampler's points", "X")
+    return checks.same_kind(points, problem.sample.given, "the sampler's points", "X")
+
+
+NULLS = {
+    "wild": NullMethod(_sign_bins, takes=("block_length", "n_bins")),
+    "spectral": NullMethod(_draw_limit, takes=("n_bins",)),
+    "parametric": NullMethod(_simulate_samples, takes=("sampler", "refit")),
+}
 
 
 # --- the witness ----------------------------------------------------------------------------------

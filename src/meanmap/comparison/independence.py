@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,33 +11,33 @@ from meanmap import checks
 from meanmap.arrays import Points, count
 from meanmap.comparison import blocks, nulls, ordering, shifts
 from meanmap.comparison.candidates import Candidates, paired_handicaps
-from meanmap.comparison.pairings import Coordinates, Permutations, Shifts, Signs
+from meanmap.comparison.nulls import NullMethod, Outcome, Settings
+from meanmap.comparison.pairings import CoordinatePermutations, Permutations, Shifts, Signs
 from meanmap.comparison.results import (
-    ALTERNATIVES,
     DEPENDENT,
     Draws,
-    Null,
     TestResult,
-    describe,
+    describe_null,
     product_scale,
+    row_groups,
 )
-from meanmap.comparison.running import RunningIndependenceTest, in_sums
+from meanmap.comparison.running import RunningIndependenceTest, require_sums
 from meanmap.comparison.witness import Dependence
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
 from meanmap.statistics.centring import Centred
-from meanmap.statistics.gates import constant_notes, paired_samples
-from meanmap.statistics.tiles import Family, memory_limit
+from meanmap.statistics.gates import constant_notes, read_paired_samples
+from meanmap.statistics.tiles import Family
 from meanmap.streams.chunks import is_chunked
 
-NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral")
 APART = "the two variables are less alike than chance allows"
 WEIGHTS = 300  # eigenvalues of each variable that the limit distribution is made of
 FEW_BLOCKS = 256  # below so many, whole blocks are permuted one permutation at a time
 BINS = 512  # bins that are shifted, at least, where there are as many rows
 
 
+@row_groups(True)
 def independence_test(
     X: Any,
     Y: Any,
@@ -126,149 +127,177 @@ def independence_test(
     """
     if is_chunked(X, Y):
         for kernel in (kernel_x, kernel_y):
-            others = block_length, groups, n_bins
-            in_sums(null, ("permutation", "gamma"), kernel, alternative, others)
+            require_sums(null, kernel, alternative, (block_length, groups, n_bins))
         return RunningIndependenceTest(kernel_x, kernel_y, basis).partial_fit(X, Y).result()
-    checks.option(null, "null", NULLS)
-    checks.option(alternative, "alternative", ALTERNATIVES)
-    checks.option(combine, "combine", nulls.COMBINATIONS)
-    checks.option(estimator, "estimator", ("U", "V"))
-    nulls.one_sided(sequential, alternative)
-    draws = nulls.how_many(n_permutations)
-    rng = checks.random_generator(rng)
-    memory = memory_limit(max_memory)
-    if null in ("gamma", "spectral"):
-        unused = {"block_length": block_length, "groups": groups, "n_bins": n_bins}
-        nulls.refuse(unused, f'null="{null}"')
-    elif basis is not None:
-        nulls.refuse({"groups": groups, "n_bins": n_bins}, "basis=")
-    null = "full" if sequential and null == "permutation" and groups is None else null
-    simple = null in ("gamma", "spectral", "wild") or basis is not None or sequential
-    candidates = [
-        Candidates.of(kernel, points, simple, name)
-        for kernel, points, name in ((kernel_x, X, "X"), (kernel_y, Y, "Y"))
-    ]
-    given = [("X", X, candidates[0].kernels[0]), ("Y", Y, candidates[1].kernels[0])]
-    stay = basis is None and null in ("permutation", "gamma")
-    least = 4 if estimator == "U" or null == "wild" else 2
-    _, (X, Y) = paired_samples(given, least, stay)
-    for one, name in zip(candidates, ("kernel_x", "kernel_y"), strict=True):
-        if one.rule == "optimized":
-            raise ValueError(
-                f'{name}="optimized" is for two samples; use "collection", "median" or a kernel.'
-            )
-    n = count(X)
-    kernels_x, kernels_y = (
-        one.resolved(points, rng, paired=True)
-        for one, points in zip(candidates, (X, Y), strict=True)
-    )
-
-    best = 0
-    whole = null not in ("block", "wild") and groups is None
-    ordered = ordering.note_on_variables([("X", X), ("Y", Y)]) if whole else []
-    notes = [*ordered]
-    found: Null
-    if null in ("gamma", "spectral"):
-        estimator = "V"
-        statistic, found = _limit(null, kernels_x[0], kernels_y[0], X, Y, draws, basis, rng)
-    else:
-        families = _family(kernels_x, X, basis), _family(kernels_y, Y, basis)
-        estimator = "V" if basis is not None else estimator
-        length = None
-        if null in ("block", "wild"):
-            first = kernels_x[0].plain, kernels_y[0].plain
-            length, said = blocks.length_for_pairs(block_length, first, X, Y)
-            notes += said
-        elif block_length is not None:
-            raise ValueError(f'block_length= goes with null="block" or "wild", not {null!r}.')
-        source = _source(
-            null, families, X, Y, estimator, basis, n_bins, length, groups, draws, memory,
-            rng, sequential,
-        )  # fmt: skip
-        source.handicaps = paired_handicaps(*candidates)
-        source.progress = progress
-        source.kind = "block permutation" if null == "block" else source.kind
-        statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
-        notes += nulls.remarks(found, draws)
-    notes += constant_notes(X, kernels_x[0], "X") + constant_notes(Y, kernels_y[0], "Y")
-    many = int(np.isfinite(paired_handicaps(*candidates)).sum())
+    asked = Settings.read(
+        NULLS, ("U", "V"), null=null, n_permutations=n_permutations, rng=rng, estimator=estimator,
+        combine=combine, n_bins=n_bins, block_length=block_length, groups=groups, basis=basis,
+        alternative=alternative, sequential=sequential, max_memory=max_memory, progress=progress,
+    )  # fmt: skip
+    asked, method = _method_for_pairs(asked)
+    pairs = TwoVariables.read(X, Y, (kernel_x, kernel_y), asked, method)
+    found = method.find(pairs, asked)
+    pvalue = found.null.pvalue(found.statistic, alternative)
+    ordering.warn_if_significant(pairs.ordered, pvalue)
+    many, best = int(np.isfinite(pairs.handicaps).sum()), pairs.kernels_of(found.best)
     statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
-    chosen = kernels_x[best // len(kernels_y)], kernels_y[best % len(kernels_y)]
-    pvalue = found.pvalue(statistic, alternative)
-    ordering.warn_if_significant(ordered, pvalue)
+    estimate = f"{method.estimator or estimator} estimate"
     return TestResult(
-        statistic=statistic,
+        statistic=found.statistic,
         pvalue=pvalue,
-        null=found,
-        kernel=chosen,
-        method=f"Independence test by {statistics}, {estimator} estimate, {describe(found)}",
+        null=found.null,
+        kernel=best,
+        method=f"Independence test by {statistics}, {estimate}, {describe_null(found.null)}",
         hypothesis=DEPENDENT if alternative != "less" else APART,
-        sizes={"n": n},
-        notes=tuple(notes),
-        explanation=Dependence((chosen[0].plain, chosen[1].plain), X, Y),
+        sizes={"n": pairs.n},
+        notes=(*pairs.ordered, *found.notes, *pairs.notes),
+        explanation=Dependence((best[0].plain, best[1].plain), pairs.X, pairs.Y),
     )
 
 
-def _family(kernels: list[Kernel], points: Points, basis: Any) -> Family:
-    """Kernels of small numbers; coordinates, where there is a basis, are centred themselves."""
-    return Family(kernels if basis is not None else [Centred.of(k, points) for k in kernels])
+def _method_for_pairs(asked: Settings) -> tuple[Settings, NullMethod]:
+    """The null that was asked for; what draws one by one permutes rows one permutation at a time.
+
+    In coordinates there is the "V" estimate alone, and single rows are permuted.
+    """
+    if asked.null == "permutation" and asked.sequential and asked.groups is None:
+        asked = replace(asked, null="full")
+    method = nulls.choose_method(asked, NULLS)
+    if asked.basis is not None and method.estimator is None:
+        nulls.refuse({"groups": asked.groups, "n_bins": asked.n_bins}, "basis=")
+        method = replace(method, find=_permute_coordinates, estimator="V")
+    return asked, method
 
 
-def _source(
-    null: str,
-    families: tuple[Family, Family],
-    X: Points,
-    Y: Points,
-    estimator: str,
-    basis: Any,
-    n_bins: int | None,
-    length: int | None,
-    groups: Any,
-    draws: int,
-    memory: int,
-    rng: np.random.Generator,
-    sequential: bool,
-) -> nulls.Source:
-    """Where the permuted statistics come from."""
-    n = count(X)
-    if groups is not None and null != "permutation":
-        raise ValueError(f'groups= goes with null="permutation", not {null!r}.')
-    if basis is not None:
-        if null not in ("permutation", "full"):
-            raise ValueError(f'basis= goes with permutations and limits, not null="{null}".')
-        return Coordinates(families, X, Y, basis)
-    if null == "full":
-        return Permutations(families, X, Y, estimator, memory)
-    if null == "wild":
-        assert length is not None
-        return Signs(families, X, Y, estimator, length)
-    if length is not None or groups is not None:
-        order, size = (np.arange(n), length) if length is not None else _clusters(groups, n)
-        return _whole_blocks(families, X, Y, estimator, order, size, memory, rng, sequential)
-    if n_bins is not None:
-        checks.whole(n_bins, "n_bins", 2, "512 or more give small p-values.")
-    least = n_bins or max(BINS, draws + 1)
-    return Shifts(families, X, Y, estimator, lambda r: shifts.random_rows(n, least, r), rng)
+@dataclass(frozen=True, eq=False)
+class TwoVariables:
+    """Two checked variables, with kernels that were resolved on them."""
 
+    X: Points
+    Y: Points
+    kernels: tuple[list[Kernel], list[Kernel]]
+    handicaps: np.ndarray  # of pairs of kernels, those of Y changing fastest
+    ordered: list[str]  # what to say if the rows look ordered
+    notes: list[str]
 
-def _whole_blocks(
-    families: tuple[Family, Family],
-    X: Points,
-    Y: Points,
-    estimator: str,
-    given: np.ndarray,
-    size: int,
-    memory: int,
-    rng: np.random.Generator,
-    one_by_one: bool,
-) -> nulls.Source:
-    """Blocks of `size` rows, in the given order, that change places as wholes."""
-    n = len(given)
-    fits = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
-    if not one_by_one and (n // size >= FEW_BLOCKS or not fits):
-        return Shifts(
-            families, X, Y, estimator, lambda r: shifts.consecutive_rows(n, size, r, given), rng
+    @classmethod
+    def read(
+        cls, X: Any, Y: Any, kernels: tuple[Any, Any], asked: Settings, method: NullMethod
+    ) -> TwoVariables:
+        """The arguments of the test, checked once."""
+        single = not method.several or asked.basis is not None or asked.sequential
+        x = Candidates.of(kernels[0], X, single, "X")
+        y = Candidates.of(kernels[1], Y, single, "Y")
+        given = [("X", X, x.kernels[0]), ("Y", Y, y.kernels[0])]
+        least = 4 if asked.estimator == "U" or asked.null == "wild" else 2
+        _, (X, Y) = read_paired_samples(given, least, method.stays and asked.basis is None)
+        for one, name in ((x, "kernel_x"), (y, "kernel_y")):
+            if one.rule == "optimized":
+                raise ValueError(
+                    f'{name}="optimized" is for two samples; use "collection", "median" or a '
+                    "kernel."
+                )
+        kx, ky = x.resolve(X, asked.rng, paired=True), y.resolve(Y, asked.rng, paired=True)
+        exchangeable = method.exchangeable and asked.groups is None
+        ordered = ordering.note_on_variables([("X", X), ("Y", Y)]) if exchangeable else []
+        notes = constant_notes(X, kx[0], "X") + constant_notes(Y, ky[0], "Y")
+        return cls(X, Y, (kx, ky), paired_handicaps(x, y), ordered, notes)
+
+    @property
+    def n(self) -> int:
+        """How many pairs there are."""
+        return count(self.X)
+
+    def kernels_of(self, pair: int) -> tuple[Kernel, Kernel]:
+        """A pair of kernels by its number."""
+        kx, ky = self.kernels
+        return kx[pair // len(ky)], ky[pair % len(ky)]
+
+    def families(self) -> tuple[Family, Family]:
+        """The kernels about their means, whose numbers are small."""
+        (kx, ky), X, Y = self.kernels, self.X, self.Y
+        return Family([Centred.of(k, X) for k in kx]), Family([Centred.of(k, Y) for k in ky])
+
+    def simulate(self, asked: Settings, source: nulls.Source) -> Outcome:
+        """The statistic of a source and draws of it."""
+        source.handicaps, source.progress = self.handicaps, asked.progress
+        return nulls.simulate(source, asked.draws, asked.rng, asked.combine, asked.sequential)
+
+    def permutation_moments(self, basis: Any) -> tuple[dependence.HsicSums, tuple[float, float]]:
+        """What the "V" estimate is made of, and its mean and variance under permutations."""
+        n, (kx, ky) = self.n, self.kernels_of(0)
+        if basis is None:
+            sums = dependence.hsic_sums(kx, ky, self.X, self.Y)
+        else:
+            sums = dependence.coordinate_sums(kx, ky, self.X, self.Y, basis)
+        of_sums = nulls.CentredMoments.of_sums
+        mean, variance = nulls.permutation_moments(
+            of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x, sums.rounding[0]),
+            of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y, sums.rounding[1]),
         )
+        return sums, (mean / n**2, variance / n**4)
+
+
+# --- permutations ---------------------------------------------------------------------------------
+
+
+def _shift_rows(pairs: TwoVariables, asked: Settings) -> Outcome:
+    """Rows in random order, or whole clusters, are shifted by all shifts at once."""
+    n = pairs.n
+    if asked.groups is not None:
+        order, size = _clusters(asked.groups, n)
+        return _move_blocks(pairs, asked, order, size)
+    least = asked.n_bins or max(BINS, asked.draws + 1)
+
+    def rows(r: np.random.Generator) -> shifts.Rows:
+        return shifts.random_rows(n, least, r)
+
+    return pairs.simulate(asked, Shifts(*_parts(pairs, asked), rows, asked.rng))
+
+
+def _permute_rows(pairs: TwoVariables, asked: Settings) -> Outcome:
+    """Rows are permuted, one permutation at a time."""
+    return pairs.simulate(asked, Permutations(*_parts(pairs, asked), asked.memory))
+
+
+def _permute_coordinates(pairs: TwoVariables, asked: Settings) -> Outcome:
+    """The same in coordinates."""
+    kernels = pairs.kernels[0][0], pairs.kernels[1][0]
+    source = CoordinatePermutations(kernels, pairs.X, pairs.Y, asked.basis)
+    return pairs.simulate(asked, source)
+
+
+def _shift_blocks(pairs: TwoVariables, asked: Settings) -> Outcome:
+    """Stretches of rows that follow each other change places."""
+    length, notes = _block_length(pairs, asked)
+    found = _move_blocks(pairs, asked, np.arange(pairs.n), length, "block permutation")
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _sign_blocks(pairs: TwoVariables, asked: Settings) -> Outcome:
+    """Stretches of rows get random signs."""
+    length, notes = _block_length(pairs, asked)
+    found = pairs.simulate(asked, Signs(*_parts(pairs, asked), length))
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _parts(
+    pairs: TwoVariables, asked: Settings
+) -> tuple[tuple[Family, Family], Points, Points, str]:
+    return pairs.families(), pairs.X, pairs.Y, asked.estimator
+
+
+def _block_length(pairs: TwoVariables, asked: Settings) -> tuple[int, list[str]]:
+    first = pairs.kernels[0][0].plain, pairs.kernels[1][0].plain
+    return blocks.length_for_pairs(asked.block_length, first, pairs.X, pairs.Y)
+
+
+def _move_blocks(
+    pairs: TwoVariables, asked: Settings, given: np.ndarray, size: int, kind: str = "permutation"
+) -> Outcome:
+    """Blocks of `size` rows, in the given order, change places as wholes."""
+    n, (kx, ky) = pairs.n, pairs.kernels
+    fits = 8 * n * n * (len(kx) + len(ky)) <= asked.memory
 
     # shifts of few blocks come in many rounds of many small pieces: one by one is faster
     def order(r: np.random.Generator) -> np.ndarray:
@@ -276,7 +305,16 @@ def _whole_blocks(
         moved[given] = given[shifts.exchanged_blocks(n, size, r)]
         return moved
 
-    return Permutations(families, X, Y, estimator, memory, order)
+    def rows(r: np.random.Generator) -> shifts.Rows:
+        return shifts.consecutive_rows(n, size, r, given)
+
+    source: nulls.Source
+    if not asked.sequential and (n // size >= FEW_BLOCKS or not fits):
+        source = Shifts(*_parts(pairs, asked), rows, asked.rng)
+    else:
+        source = Permutations(*_parts(pairs, asked), asked.memory, order)
+    source.kind = kind
+    return pairs.simulate(asked, source)
 
 
 def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:
@@ -293,36 +331,38 @@ def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:
     return np.argsort(labels, kind="stable"), int(sizes[0])
 
 
-def _limit(
-    null: str,
-    kx: Kernel,
-    ky: Kernel,
-    X: Points,
-    Y: Points,
-    draws: int,
-    basis: Any,
-    rng: np.random.Generator,
-) -> tuple[float, Null]:
-    """The V estimate and an approximate null: a gamma distribution, or weighted chi-squares."""
-    n = count(X)
-    if basis is None:
-        sums = dependence.hsic_sums(kx, ky, X, Y)
-    else:
-        sums = dependence.coordinate_sums(kx, ky, X, Y, basis)
-    mean, variance = nulls.permutation_moments(
-        nulls.CentredMoments.of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x, sums.rounding[0]),
-        nulls.CentredMoments.of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y, sums.rounding[1]),
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def _hsic_gamma(pairs: TwoVariables, asked: Settings) -> Outcome:
+    """A gamma distribution of the moments over all permutations."""
+    sums, moments = pairs.permutation_moments(asked.basis)
+    null = nulls.gamma_null(moments, product_scale(sums.sizes, sums.rounding))
+    return Outcome(max(sums.estimate("V"), 0.0), null)
+
+
+def _hsic_spectral(pairs: TwoVariables, asked: Settings) -> Outcome:
+    """Draws of weighted chi-squares."""
+    sums, (mean, _) = pairs.permutation_moments(asked.basis)
+    bases = dependence.basis_pair(asked.basis)
+    of_x, of_y = (
+        nulls.eigenvalues(kernels[0], points, basis)[:WEIGHTS]
+        for kernels, points, basis in zip(pairs.kernels, (pairs.X, pairs.Y), bases, strict=True)
     )
-    mean, variance = mean / n**2, variance / n**4
+    weights = np.outer(of_x, of_y).ravel()
+    draws = nulls.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
     scale = product_scale(sums.sizes, sums.rounding)
-    statistic = max(sums.estimate("V"), 0.0)
-    if null == "gamma":
-        return statistic, nulls.gamma_null((mean, variance), scale)
-    bases = dependence.both(basis)
-    weights = np.outer(
-        nulls.eigenvalues(kx, X, bases[0])[:WEIGHTS],
-        nulls.eigenvalues(ky, Y, bases[1])[:WEIGHTS],
-    ).ravel()
-    return statistic, Draws(
-        "spectral", nulls.weighted_chi_squares(weights, mean, draws, rng), scale
-    )
+    return Outcome(max(sums.estimate("V"), 0.0), Draws("spectral", draws, scale))
+
+
+BLOCKS = ("n_bins", "block_length")
+NULLS = {
+    "permutation": NullMethod(_shift_rows, takes=("n_bins", "groups", "basis")),
+    "full": NullMethod(_permute_rows, takes=("n_bins", "basis"), stays=False),
+    "block": NullMethod(_shift_blocks, takes=BLOCKS, exchangeable=False, stays=False),
+    "wild": NullMethod(_sign_blocks, takes=BLOCKS, several=False, exchangeable=False, stays=False),
+    "gamma": NullMethod(_hsic_gamma, estimator="V", takes=("basis",), several=False),
+    "spectral": NullMethod(
+        _hsic_spectral, estimator="V", takes=("basis",), several=False, stays=False
+    ),
+}

@@ -9,11 +9,17 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count, for_each_thread, solve_triangular, take
 from meanmap.comparison import nulls, ordering
-from meanmap.comparison.results import ALTERNATIVES, TestResult, describe, tie_scale
+from meanmap.comparison.results import (
+    ALTERNATIVES,
+    TestResult,
+    describe_null,
+    row_groups,
+    tie_scale,
+)
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
-from meanmap.statistics.dependence import several_samples
+from meanmap.statistics.dependence import read_several_samples
 from meanmap.statistics.gates import constant_notes
 from meanmap.statistics.joint import JointGrams
 from meanmap.statistics.tiles import ROUNDINGS, memory_limit
@@ -21,6 +27,7 @@ from meanmap.statistics.tiles import ROUNDINGS, memory_limit
 HYPOTHESIS = "the variables depend on each other"
 
 
+@row_groups(True)
 def joint_independence_test(
     *variables: Any,
     kernels: Any = None,
@@ -70,31 +77,32 @@ def joint_independence_test(
     0.001
     """
     checks.option(alternative, "alternative", ALTERNATIVES)
-    nulls.one_sided(sequential, alternative)
-    draws = nulls.how_many(n_permutations)
+    nulls.require_one_sided(sequential, alternative)
+    draws = nulls.read_draws(n_permutations)
     rng = checks.random_generator(rng)
     memory = memory_limit(max_memory)
-    chosen, samples = several_samples(variables, kernels)
+    chosen, samples = read_several_samples(variables, kernels)
     resolved = [kernel.resolve(points) for kernel, points in zip(chosen, samples, strict=True)]
     if basis is None:
         source: nulls.Source = GramProducts(resolved, samples, memory)
     else:
         source = LandmarkProducts(resolved, samples, basis, rng)
     source.progress = progress
-    statistic, found, _ = nulls.simulated(source, draws, rng, "max", sequential)
-    pvalue = found.pvalue(statistic, alternative)
+    found = nulls.simulate(source, draws, rng, sequential=sequential)
+    pvalue = found.null.pvalue(found.statistic, alternative)
     names = [f"variable {i + 1}" for i in range(len(samples))]
     ordered = ordering.note_on_variables(list(zip(names, samples, strict=True)), ordering.PAIRS)
     ordering.warn_if_significant(ordered, pvalue)
-    notes = [*ordered, *nulls.remarks(found, draws)]
+    notes = [*ordered, *found.notes]
     for i, (points, kernel) in enumerate(zip(samples, resolved, strict=True)):
         notes += constant_notes(points, kernel, f"variable {i + 1}")
     return TestResult(
-        statistic=statistic,
+        statistic=found.statistic,
         pvalue=pvalue,
-        null=found,
+        null=found.null,
         kernel=tuple(resolved),
-        method=f"Joint independence test by dHSIC of {len(samples)} variables, {describe(found)}",
+        method=f"Joint independence test by dHSIC of {len(samples)} variables, "
+        + describe_null(found.null),
         hypothesis=HYPOTHESIS,
         sizes={"n": count(samples[0])},
         notes=tuple(notes),

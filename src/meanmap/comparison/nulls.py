@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count
-from meanmap.comparison.results import TIE, Draws, Gamma, Null
+from meanmap.comparison.results import ALTERNATIVES, TIE, Draws, GammaNull, Null
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis, PivotedCholesky
 from meanmap.spaces.space import fit_space_quietly
 from meanmap.statistics.centring import Centred
+from meanmap.statistics.tiles import memory_limit
 
 COMBINATIONS = ("max", "fuse", "min-p")
 STOP = 20  # permutations that reach the observed statistic, after which sequential testing ends
@@ -23,7 +25,7 @@ TERMS = 4000  # weighted chi-squares that are drawn one by one
 SMALLEST = 1e-6  # residual trace at which the spectrum of a kernel is complete enough
 
 
-def how_many(value: Any) -> int:
+def read_draws(value: Any) -> int:
     """The number of permutations."""
     return checks.whole(
         value,
@@ -41,7 +43,7 @@ def refuse(unused: dict[str, Any], why: str) -> None:
             raise ValueError(f"{name}= does not go with {why}; leave it out.")
 
 
-def one_sided(sequential: bool, alternative: str) -> None:
+def require_one_sided(sequential: bool, alternative: str) -> None:
     """Refuse a sequential test of anything but large statistics."""
     if sequential and alternative != "greater":
         raise ValueError(
@@ -50,10 +52,104 @@ def one_sided(sequential: bool, alternative: str) -> None:
         )
 
 
+# --- a table of nulls -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a test was asked for, checked once: everything below takes it as it is."""
+
+    null: str
+    estimator: str
+    combine: str
+    draws: int
+    rng: np.random.Generator
+    alternative: str
+    sequential: bool
+    n_bins: int | None
+    block_length: Any
+    groups: Any
+    basis: Any
+    memory: int
+    progress: bool
+
+    @classmethod
+    def read(
+        cls,
+        nulls: Iterable[str],
+        estimators: Sequence[str],
+        *,
+        n_permutations: Any,
+        rng: Any,
+        max_memory: Any,
+        **asked: Any,
+    ) -> Settings:
+        """The arguments of a test, or an error that lists what there is."""
+        checks.option(asked["null"], "null", tuple(nulls))
+        checks.option(asked["alternative"], "alternative", ALTERNATIVES)
+        checks.option(asked["combine"], "combine", COMBINATIONS)
+        checks.option(asked["estimator"], "estimator", estimators)
+        require_one_sided(asked["sequential"], asked["alternative"])
+        if asked["n_bins"] is not None:
+            checks.whole(asked["n_bins"], "n_bins", 2, "512 are usual.")
+        return cls(
+            draws=read_draws(n_permutations),
+            rng=checks.random_generator(rng),
+            memory=memory_limit(max_memory),
+            **asked,
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A statistic and its null distribution."""
+
+    statistic: float
+    null: Null
+    best: int = 0  # the kernel that stands out most
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NullMethod:
+    """One way to find the null distribution of a test: a row of the test's table of nulls."""
+
+    #: From what the test was asked for, checked, to the statistic and its null.
+    find: Callable[..., Any]
+    #: The estimate whose null it is, whichever was asked for; None where it is for any.
+    estimator: str | None = None
+    #: The settings that it heeds, of those that not every null does.
+    takes: tuple[str, ...] = ()
+    #: Whether several kernels may be combined.
+    several: bool = True
+    #: Whether any order of the rows is as likely as theirs, if the null hypothesis is true.
+    exchangeable: bool = True
+    #: Whether points of an accelerator may stay there.
+    stays: bool = True
+
+
+def choose_method(asked: Settings, table: dict[str, NullMethod]) -> NullMethod:
+    """The null that was asked for; refuses settings that it would ignore."""
+    chosen = table[asked.null]
+    for name in ("block_length", "groups", "n_bins", "basis"):
+        if getattr(asked, name) is None or name in chosen.takes:
+            continue
+        fitting = " or ".join(f'"{word}"' for word, method in table.items() if name in method.takes)
+        where = "permutations and limits" if name == "basis" else f"null={fitting}"
+        raise ValueError(
+            f'{name}= goes with {where}, not null="{asked.null}".'
+            if fitting
+            else f'{name}= does not go with estimator="{asked.estimator}"; leave it out.'
+        )
+    return chosen
+
+
 # --- one statistic of several kernels -------------------------------------------------------------
 
 
-def combined(values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray, how: str) -> np.ndarray:
+def combine_kernels(
+    values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray, how: str
+) -> np.ndarray:
     """One statistic a column of several kernels', a row each, the observed ones among the columns.
 
     Whatever is symmetric in the columns keeps a permutation test exact, so each row may be
@@ -144,12 +240,12 @@ class CentredMoments:
         return cls(n + m, one, one**2, 1 / n**3 + 1 / m**3)
 
 
-def gamma_null(moments: tuple[float, float], scale: float) -> Gamma:
+def gamma_null(moments: tuple[float, float], scale: float) -> GammaNull:
     """The gamma distribution of these moments, those of a constant statistic being zero."""
     mean, variance = moments
     if variance <= (TIE * scale) ** 2:
-        return Gamma("gamma", mean, 0.0)
-    return Gamma("gamma", mean, variance)
+        return GammaNull("gamma", mean, 0.0)
+    return GammaNull("gamma", mean, variance)
 
 
 # --- weighted chi-squares -------------------------------------------------------------------------
@@ -208,22 +304,28 @@ class Source:
         raise TypeError(f"{type(self).__name__} draws nothing.")
 
 
-def simulated(
-    source: Source, draws: int, rng: np.random.Generator, combine: str, sequential: bool
-) -> tuple[float, Draws, int]:
-    """The statistic, its null distribution, and which kernel stands out most."""
+def simulate(
+    source: Source,
+    draws: int,
+    rng: np.random.Generator,
+    combine: str = "max",
+    sequential: bool = False,
+) -> Outcome:
+    """The statistic, its null distribution as draws, and which kernel stands out most."""
     observed = source.observed()
     if sequential and (source.arrangements is None or source.arrangements - 1 > draws):
         value = float(observed[0])
-        return value, _sequential(source, value, draws, rng), 0
+        null = _sequential(source, value, draws, rng)
+        return Outcome(value, null, notes=draw_notes(null, draws))
     table = np.concatenate([observed[:, None], source.draw(draws, rng)], axis=1)
     if len(table) == 1:
         values, scale, best = table[0], float(source.scales[0]), 0
     else:
         handicaps = np.zeros(len(table)) if source.handicaps is None else source.handicaps
-        values, scale = combined(table, source.scales, handicaps, combine), 1.0
+        values, scale = combine_kernels(table, source.scales, handicaps, combine), 1.0
         best = strongest(table, source.scales, handicaps)
-    return float(values[0]), Draws(source.kind, values[1:], scale), best
+    null = Draws(source.kind, values[1:], scale)
+    return Outcome(float(values[0]), null, best, draw_notes(null, draws))
 
 
 def _sequential(source: Source, observed: float, most: int, rng: np.random.Generator) -> Draws:
@@ -244,16 +346,14 @@ def _sequential(source: Source, observed: float, most: int, rng: np.random.Gener
     return Draws(source.kind, np.array(values), scale)
 
 
-def remarks(found: Null, asked: int) -> list[str]:
+def draw_notes(found: Draws, asked: int) -> tuple[str, ...]:
     """What a reader should know of the draws: that they ended early, or that there are few."""
-    if not isinstance(found, Draws):
-        return []
     if found.stopped:
-        return [f"Stopped after {len(found)} draws, when {STOP} had reached the statistic."]
+        return (f"Stopped after {len(found)} draws, when {STOP} had reached the statistic.",)
     if len(found) < asked:
         least = 1 / (1 + len(found))
-        return [
+        return (
             f"There are only {len(found) + 1} distinct arrangements of so few points, all used: no "
-            f"p-value can be below {least:.3g}."
-        ]
-    return []
+            f"p-value can be below {least:.3g}.",
+        )
+    return ()

@@ -22,7 +22,7 @@ from meanmap.comparison.results import product_scale
 from meanmap.kernels import Kernel
 from meanmap.progress import progress_bar
 from meanmap.statistics import dependence
-from meanmap.statistics.tiles import Buffers, Family, KeptFamily, Sums, for_each_tile
+from meanmap.statistics.tiles import Buffers, Family, KeptFamily, ThreadSums, for_each_tile
 
 KEPT = 1024  # rows up to which Gram matrices are kept, 8 MiB each, for one round after the other
 
@@ -142,15 +142,16 @@ class Permutations(Source):
         return found.ravel()
 
 
-class Coordinates(Source):
+class CoordinatePermutations(Source):
     """Random permutations of rows in coordinates: HSIC is ‖Ψ_Xᵀ Ψ_Y‖²/n², both centred."""
 
     kind = "permutation"
 
-    def __init__(self, families: tuple[Family, Family], X: Points, Y: Points, basis: Any) -> None:
+    def __init__(self, kernels: tuple[Kernel, Kernel], X: Points, Y: Points, basis: Any) -> None:
+        bases = dependence.basis_pair(basis)
         (self._A, x), (self._B, y) = (
-            dependence.centred_coordinates(family.kernels[0], points, one)
-            for family, points, one in zip(families, (X, Y), dependence.both(basis), strict=True)
+            dependence.centred_coordinates(kernel, points, one)
+            for kernel, points, one in zip(kernels, (X, Y), bases, strict=True)
         )
         a, b = (np.linalg.norm(part.T @ part) / len(part) for part in (self._A, self._B))
         self.scales = np.array([product_scale((a, b), (x, y))])
@@ -218,7 +219,7 @@ class Signs(Source):
         """
         compare_x, compare_y = kx.against(X), ky.against(Y)
         room_x, room_y = Buffers(X), Buffers(Y)
-        total = Sums((bins[-1] + 1, bins[-1] + 1))
+        total = ThreadSums((bins[-1] + 1, bins[-1] + 1))
         centres = [
             _u_centre(rows - diagonal)
             for rows, diagonal in (

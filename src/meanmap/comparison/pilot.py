@@ -15,17 +15,6 @@ from meanmap.arrays import is_array, take, to_numpy
 
 SMALLEST = 8  # points that a simulated sample has at least
 
-# Which samples of a test are rows that belong together.
-GROUPS: dict[str, tuple[tuple[int, ...], ...] | bool] = {
-    "two_sample_test": False,
-    "goodness_of_fit_test": True,
-    "independence_test": True,
-    "joint_independence_test": True,
-    "conditional_independence_test": True,
-    "conditional_two_sample_test": ((0, 1), (2, 3)),
-    "counterfactual_effect": ((0, 1), (2, 3)),
-}
-
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
@@ -52,7 +41,7 @@ class Pilot:
         if smoothing and resampling != "bootstrap":
             raise ValueError('smoothing goes with resampling="bootstrap"; parts have no ties.')
         held = tuple(_indexable(sample, i) for i, sample in enumerate(samples))
-        groups = _groups(test, len(held), paired)
+        groups = _row_groups(test, len(held), paired)
         rows = []
         for group in groups:
             lengths = {len(held[i]) for i in group}
@@ -90,18 +79,18 @@ class Pilot:
         for group, rows, size in zip(self.groups, self.rows, self.sizes(n), strict=True):
             chosen = rng.choice(rows, size, replace=self.replace)
             for i in group:
-                out[i] = _chosen(self.samples[i], chosen)
+                out[i] = _take_rows(self.samples[i], chosen)
                 if self.smoothing:
-                    out[i] = _jittered(out[i], self.samples[i], self.smoothing, rng)
+                    out[i] = _add_jitter(out[i], self.samples[i], self.smoothing, rng)
         return out
 
 
-def _groups(test: Any, count: int, paired: Any) -> tuple[tuple[int, ...], ...]:
+def _row_groups(test: Any, count: int, paired: Any) -> tuple[tuple[int, ...], ...]:
     if paired is None:
         inner = test
         while isinstance(inner, partial):
             inner = inner.func
-        paired = GROUPS.get(getattr(inner, "__name__", ""), True if count == 1 else None)
+        paired = getattr(inner, "row_groups", True if count == 1 else None)
         if paired is None:
             raise ValueError(
                 f"paired: {getattr(inner, '__name__', test)!s} is not a test of this package. Say "
@@ -136,13 +125,13 @@ def _indexable(sample: Any, i: int) -> Any:
     )
 
 
-def _chosen(sample: Any, rows: np.ndarray) -> Any:
+def _take_rows(sample: Any, rows: np.ndarray) -> Any:
     if isinstance(sample, list):
         return [sample[i] for i in rows]
     return sample.iloc[rows] if hasattr(sample, "iloc") else take(sample, rows)
 
 
-def _jittered(drawn: Any, sample: Any, smoothing: float, rng: np.random.Generator) -> Any:
+def _add_jitter(drawn: Any, sample: Any, smoothing: float, rng: np.random.Generator) -> Any:
     """Rows drawn with noise, moved towards the mean so that the variance stays what it was."""
     if not is_array(sample) or sample.ndim != 2 or to_numpy(sample).dtype.kind not in "fiu":
         raise TypeError("smoothing goes with rows of numbers; leave it out for other points.")

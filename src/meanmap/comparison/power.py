@@ -117,13 +117,13 @@ def power_analysis(
     pilot = Pilot.of(test, samples, paired, resampling, smoothing)
     trial = _Trial(test, pilot, level, options, checks.random_generator(rng), progress)
     if sizes is None:
-        record = _searched(trial, power, level, n_simulations)
+        record = _search_sizes(trial, power, level, n_simulations)
     else:
         counts = {n: 0 for n in _sizes(sizes, pilot)}
         for n in counts:
             counts[n] = trial(n, n_simulations)
         record = _record(trial, counts, n_simulations, power, level)
-    _warn(record)
+    _warn_of_size(record)
     return record
 
 
@@ -196,7 +196,7 @@ def _sizes(sizes: Any, pilot: Pilot) -> list[int]:
     return out
 
 
-def _searched(trial: _Trial, power: float, level: float, simulations: int) -> PowerAnalysis:
+def _search_sizes(trial: _Trial, power: float, level: float, simulations: int) -> PowerAnalysis:
     """First a few sizes, then some near the answer."""
     pilot = trial.pilot
     # half of the pilot at most: larger parts are all nearly the pilot itself
@@ -225,7 +225,7 @@ def _record(
     overlap = np.zeros(len(sizes)) if pilot.replace else np.minimum(sizes / pilot.size, 1.0)
     worth = 1 / (1 / simulations + overlap)
     together = 1 / (1 / simulations + ALIKE * len(sizes) * overlap)
-    curve = Curve.fitted(sizes, rejected / simulations, together, power, level)
+    curve = Curve.fit(sizes, rejected / simulations, together, power, level)
     beta = stats.beta
     share = rejected / simulations
     tail = (1 - CONFIDENCE) / 2
@@ -247,7 +247,7 @@ def _record(
     )
 
 
-def _warn(record: PowerAnalysis) -> None:
+def _warn_of_size(record: PowerAnalysis) -> None:
     pilot = record.pilot[0]
     if record.size is None or record.size > 100 * pilot:
         warn(
@@ -278,7 +278,7 @@ class Curve:
     level: float
 
     @classmethod
-    def fitted(
+    def fit(
         cls, sizes: np.ndarray, share: np.ndarray, worth: np.ndarray, power: float, level: float
     ) -> Curve:
         """The likeliest curve, and the sizes that are not much less likely."""

@@ -13,12 +13,11 @@ from functools import cached_property
 import numpy as np
 
 from meanmap.arrays import TILE, for_each_thread, spans
-from meanmap.comparison.results import Draws, Gamma, Null
-from meanmap.statistics.tiles import Buffers, Sums, for_each_tile
+from meanmap.comparison.results import Draws, GammaNull, Null
+from meanmap.statistics.tiles import Buffers, ThreadSums, for_each_tile
 
 TOGETHER = 1 << 25  # multipliers zᵢ that are held at once
 PRODUCTS = 1 << 12  # up to so many products aᵢ ⊗ bᵢ their r × r moments are held
-MULTIPLIERS = {"gamma": "normal", "simulation": "normal", "wild": "signs"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +51,7 @@ class Hadamard:
         return self._squares_of_tiles()
 
     def _squares_of_tiles(self) -> float:
-        sums, buffers = Sums((1,)), Buffers(self.A, 2)
+        sums, buffers = ThreadSums((1,)), Buffers(self.A, 2)
 
         def work(thread: int, rows: slice, columns: slice) -> None:
             flat = self._tile(buffers, thread, rows, columns).ravel()
@@ -63,7 +62,7 @@ class Hadamard:
 
     def _squares_of_products(self) -> float:
         size = self.A.shape[1] * self.B.shape[1]
-        sums = Sums((size, size))
+        sums = ThreadSums((size, size))
 
         def work(thread: int, block: slice) -> None:
             rows = self._products(block)
@@ -114,7 +113,7 @@ class Hadamard:
         return np.concatenate(out)
 
     def _by_products(self, z: np.ndarray) -> np.ndarray:
-        sums = Sums((self.A.shape[1] * self.B.shape[1], z.shape[1]))
+        sums = ThreadSums((self.A.shape[1] * self.B.shape[1], z.shape[1]))
 
         def work(thread: int, block: slice) -> None:
             sums.of(thread)[0] += self._products(block).T @ z[block]
@@ -124,7 +123,7 @@ class Hadamard:
         return np.einsum("ij,ij->j", total, total)
 
     def _by_tiles(self, z: np.ndarray) -> np.ndarray:
-        sums, buffers = Sums((z.shape[1],)), Buffers(self.A, 2)
+        sums, buffers = ThreadSums((z.shape[1],)), Buffers(self.A, 2)
 
         def work(thread: int, rows: slice, columns: slice) -> None:
             tile = self._tile(buffers, thread, rows, columns)
@@ -135,9 +134,21 @@ class Hadamard:
         return sums.total()[0]
 
     def null(self, kind: str, how_many: int, rng: np.random.Generator, scale: float = 1.0) -> Null:
-        """The distribution of `scale` zᵀMz: a gamma one of the same moments, or draws."""
-        if kind == "gamma":
-            return Gamma("gamma", scale * self.trace, 2 * scale**2 * self.squares)
-        values = scale * self.draws(how_many, MULTIPLIERS[kind], rng)
-        name = "wild bootstrap" if kind == "wild" else "simulated"
-        return Draws(name, values, scale * self.trace)
+        """The distribution of `scale` zᵀMz, by a name of `FORM_NULLS`."""
+        return FORM_NULLS[kind](self, how_many, rng, scale)
+
+    def gamma(self, how_many: int, rng: np.random.Generator, scale: float) -> Null:
+        """A gamma distribution of the moments that normal z give."""
+        return GammaNull("gamma", scale * self.trace, 2 * scale**2 * self.squares)
+
+    def signs(self, how_many: int, rng: np.random.Generator, scale: float) -> Null:
+        """Draws with random signs."""
+        values = scale * self.draws(how_many, "signs", rng)
+        return Draws("wild bootstrap", values, scale * self.trace)
+
+    def normals(self, how_many: int, rng: np.random.Generator, scale: float) -> Null:
+        """Draws with normal numbers."""
+        return Draws("simulated", scale * self.draws(how_many, "normal", rng), scale * self.trace)
+
+
+FORM_NULLS = {"wild": Hadamard.signs, "gamma": Hadamard.gamma, "simulation": Hadamard.normals}

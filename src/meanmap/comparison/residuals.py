@@ -48,7 +48,7 @@ def fit_regressors(
     if basis is not None or choose_basis(kernel, points).exact:
         space, rows = fit_space(kernel, basis, points)
         return space, np.asarray(rows, dtype=np.float64)
-    kernel = centring.centred(kernel, points) if centred else kernel
+    kernel = centring.center_kernel(kernel, points) if centred else kernel
     return _coarse(kernel, points, PivotedCholesky(tol=TOLERANCE, max_rank=MAX_RANK))
 
 
@@ -95,7 +95,7 @@ class Ridge:
         spectrum = covariance_spectrum(rows) if spectrum is None else spectrum
         error = np.nan
         if isinstance(given, str):
-            some = sketched(targets - targets.mean(axis=0))
+            some = sketch_columns(targets - targets.mean(axis=0))
             norms, w = np.einsum("ij,ij->i", some, some), np.full(n, 1 / n)
             if grid is not None:
                 grid = grid * float(spectrum.values.sum())
@@ -140,7 +140,7 @@ def covariance_spectrum(rows: np.ndarray) -> Spectrum:
     return Spectrum.of(centred.T @ centred / len(rows))
 
 
-def sketched(targets: np.ndarray) -> np.ndarray:
+def sketch_columns(targets: np.ndarray) -> np.ndarray:
     """Fewer columns with the same inner products of rows, nearly: errors are compared by them."""
     if targets.shape[1] <= SKETCH:
         return targets
@@ -198,8 +198,8 @@ class Conditioning:
         """With the kernel that a user chose, or with a default one, and then a learned metric."""
         numbers = not isinstance(points, tuple) and points.ndim == 2
         if numbers and not chosen and kernel.radial:
-            return cls(points, default_kernel(points), basis, True)
-        return cls(points, settled(kernel, points), basis, False)
+            return cls(points, unit_variance_gaussian(points), basis, True)
+        return cls(points, resolve_on_some(kernel, points), basis, False)
 
     def part(self, rows: np.ndarray) -> Conditioning:
         """The same variable on some of the rows."""
@@ -235,7 +235,7 @@ class Conditioning:
 
 def learned_width(Z: np.ndarray, targets: np.ndarray) -> Kernel:
     """The Gaussian whose regression of the targets on Z has the least leave-one-out error."""
-    Z, targets = searched(Z, targets)
+    Z, targets = search_rows(Z, targets)
     median = at_median(Z).bandwidth
     best, least, worse = Gaussian(median), np.inf, 0
     for kernel in (Gaussian(median * width) for width in WIDTHS):
@@ -249,10 +249,10 @@ def learned_width(Z: np.ndarray, targets: np.ndarray) -> Kernel:
     return best
 
 
-def searched(Z: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def search_rows(Z: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns enough to choose a metric by."""
     some = np.linspace(0, len(Z) - 1, search_size(len(Z))).astype(int)
-    return Z[some], sketched(targets[some])
+    return Z[some], sketch_columns(targets[some])
 
 
 def learned_metric(Z: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -263,7 +263,7 @@ def learned_metric(Z: np.ndarray, targets: np.ndarray) -> np.ndarray:
     steps (Fukumizu and Leng 2014; Radhakrishnan et al. 2024). The start gives every column the
     variance one; the step of the least leave-one-out error is kept.
     """
-    Z, targets = searched(Z, targets)
+    Z, targets = search_rows(Z, targets)
     spread = column_moments(Z)[1]
     units = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
     metric = np.eye(Z.shape[1])
@@ -304,7 +304,7 @@ def _metric_step(Z: np.ndarray, targets: np.ndarray, more: bool) -> tuple[float,
     return ridge.error, flat @ flat.T
 
 
-def default_kernel(points: np.ndarray) -> Gaussian:
+def unit_variance_gaussian(points: np.ndarray) -> Gaussian:
     """A Gaussian for rows of several numbers that are not of one unit.
 
     At the median distance after every column got the variance one.
@@ -315,7 +315,7 @@ def default_kernel(points: np.ndarray) -> Gaussian:
     return Gaussian(tuple(float(s) * float(bandwidth) for s in spread))
 
 
-def settled(kernel: Kernel, points: Points) -> Kernel:
+def resolve_on_some(kernel: Kernel, points: Points) -> Kernel:
     """The kernel resolved, on vectors among evenly spaced rows: a test needs no better median."""
     n = count(points)
     if kernel.on_vectors and n > MEDIAN_OF:
@@ -325,7 +325,7 @@ def settled(kernel: Kernel, points: Points) -> Kernel:
 
 def at_median(points: np.ndarray, factor: float = 1.0) -> Gaussian:
     """A Gaussian at a multiple of the median distance."""
-    return cast(Gaussian, settled(Gaussian(f"{factor}*median"), points))
+    return cast(Gaussian, resolve_on_some(Gaussian(f"{factor}*median"), points))
 
 
 def varies(rows: np.ndarray) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -19,6 +19,23 @@ DEPENDENT = "the two variables depend on each other"
 ALTERNATIVES = ("greater", "less", "two-sided")
 TINY = float(np.finfo(float).tiny)
 TIE = 1e-9  # relative: a permuted statistic this near to the observed one counts as equal to it
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def row_groups(groups: bool | tuple[tuple[int, ...], ...]) -> Callable[[Function], Function]:
+    """Declares a function a test, and which of its samples have rows that belong together.
+
+    True is all of them (independence), False none (two samples), ((0, 1), (2, 3)) the first two and
+    the last two. `power_analysis` draws samples by it.
+    """
+
+    def declare(test: Function) -> Function:
+        test.row_groups = groups  # type: ignore[attr-defined]
+        return test
+
+    return declare
 
 
 def tie_scale(size: Any, rounding: Any) -> Any:
@@ -97,8 +114,8 @@ class Draws(Null):
 
 
 @dataclass(frozen=True)
-class Gamma(Null):
-    """A gamma distribution with the null's first two moments."""
+class LawNull(Null):
+    """A null distribution of a known kind, with this mean and variance."""
 
     kind: str
     mean: float
@@ -106,31 +123,8 @@ class Gamma(Null):
 
     @cached_property
     def _law(self) -> Any:
-        return stats.gamma(a=self.mean**2 / self.variance, scale=self.variance / self.mean)
-
-    def _tails(self, statistic: float) -> tuple[float, float]:
-        if self.mean <= 0 or self.variance <= 0:
-            return 1.0, 1.0  # a statistic that cannot vary says nothing
-        return float(self._law.sf(statistic)), float(self._law.cdf(statistic))
-
-    def quantile(self, q: Any) -> Any:
-        return self._law.ppf(q)
-
-    def density(self, x: Any) -> np.ndarray | None:
-        return self._law.pdf(x)
-
-
-@dataclass(frozen=True)
-class Normal(Null):
-    """A normal distribution."""
-
-    kind: str
-    mean: float
-    variance: float
-
-    @cached_property
-    def _law(self) -> Any:
-        return stats.norm(self.mean, self.variance**0.5)
+        """As scipy.stats has it."""
+        raise TypeError(f"{type(self).__name__} has no law.")
 
     def _tails(self, statistic: float) -> tuple[float, float]:
         if self.variance <= 0:
@@ -144,6 +138,25 @@ class Normal(Null):
         return self._law.pdf(x)
 
 
+class GammaNull(LawNull):
+    """A gamma distribution with the null's first two moments."""
+
+    @cached_property
+    def _law(self) -> Any:
+        return stats.gamma(a=self.mean**2 / self.variance, scale=self.variance / self.mean)
+
+    def _tails(self, statistic: float) -> tuple[float, float]:
+        return super()._tails(statistic) if self.mean > 0 else (1.0, 1.0)
+
+
+class NormalNull(LawNull):
+    """A normal distribution."""
+
+    @cached_property
+    def _law(self) -> Any:
+        return stats.norm(self.mean, self.variance**0.5)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TestResult:
     """What a test found.
@@ -153,7 +166,7 @@ class TestResult:
     Attributes
     ----------
     statistic, pvalue : float
-    null : Draws, Gamma or Normal
+    null : Draws, GammaNull or Normal
         The distribution of the statistic under the null hypothesis.
     kernel : Kernel or a tuple of them, one a variable
         Resolved; where several were tried, the one that the data speak against most.
@@ -236,8 +249,8 @@ class TestResult:
         """Draws, or points and the density there."""
         if isinstance(self.null, Draws):
             return self.null.values, None
-        if not self.null.variance > 0:  # type: ignore[attr-defined]
-            return np.array([self.null.mean]), None  # type: ignore[attr-defined]
+        if isinstance(self.null, LawNull) and not self.null.variance > 0:
+            return np.array([self.null.mean]), None
         low, high = self.null.quantile([0.001, 0.999])
         at = np.linspace(min(low, self.statistic), max(high, self.statistic), 300)
         return at, self.null.density(at)
@@ -266,7 +279,7 @@ class TestResult:
         return " ".join([text, *self.notes])
 
 
-def describe(null: Null) -> str:
+def describe_null(null: Null) -> str:
     """How a null distribution was found, in words."""
     if isinstance(null, Draws):
         return f"{null.kind} null ({len(null):,} draws)"

@@ -14,14 +14,14 @@ from meanmap.comparison.results import (
     DEPENDENT,
     DIFFERENT,
     TestResult,
-    describe,
+    describe_null,
     product_scale,
     tie_scale,
 )
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import moments
-from meanmap.statistics.dependence import both
-from meanmap.statistics.gates import enough
+from meanmap.statistics.dependence import basis_pair
+from meanmap.statistics.gates import require_points
 from meanmap.statistics.moments import Moments, Paired, hsic_of, mmd_of, moments_of, paired_of
 from meanmap.streams.sums import require_same_space
 
@@ -34,7 +34,7 @@ LOOKS = (
 NOTE = "Permutations of all rows are approximated by the first two moments of the statistic."
 
 
-def centred(sums: Moments) -> nulls.CentredMoments:
+def centred_moments(sums: Moments) -> nulls.CentredMoments:
     """The moments of the centred Gram matrix in coordinates."""
     C, mu = sums.covariance, sums.mean
     trace, whole = float(np.trace(C)), float(np.trace(sums.second))
@@ -47,12 +47,10 @@ def centred(sums: Moments) -> nulls.CentredMoments:
     return nulls.CentredMoments(sums.n, trace, float(np.sum(C * C)), diagonal)
 
 
-def in_sums(
-    null: str, known: tuple[str, ...], kernel: Any, alternative: str, unused: tuple[Any, ...]
-) -> None:
+def require_sums(null: str, kernel: Any, alternative: str, unused: tuple[Any, ...]) -> None:
     """Refuse what a test of rows that are not in memory cannot do."""
-    many = isinstance(kernel, str | list)
-    if null not in known or many or alternative != "greater" or any(v is not None for v in unused):
+    simple = null in ("permutation", "gamma") and not isinstance(kernel, str | list)
+    if not simple or alternative != "greater" or any(v is not None for v in unused):
         raise ValueError(
             "rows in chunks are tested by sums over them: one kernel, alternative='greater', and "
             "the moments over all permutations. Leave the other settings out, or call .compute() "
@@ -128,7 +126,7 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Start anew with these rows."""
-        self.space_, self._sums = moments.two_samples(X, Y, self.kernel, self.basis)
+        self.space_, self._sums = moments.sum_two_samples(X, Y, self.kernel, self.basis)
         self._forget_looks()
         return self
 
@@ -170,10 +168,10 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
         check_is_fitted(self, "space_")
         (x, y), (n, m) = self._sums, self.sizes_
         for name, size in (("X", n), ("Y", m)):
-            enough(size, name, 2)
+            require_points(size, name, 2)
         pooled = x + y
         mean, variance = nulls.permutation_moments(
-            centred(pooled), nulls.CentredMoments.of_labels(n, m)
+            centred_moments(pooled), nulls.CentredMoments.of_labels(n, m)
         )
         scale = tie_scale(float(np.trace(pooled.covariance)) / pooled.n**2, pooled.rounding)
         statistic = self.mmd()
@@ -183,7 +181,7 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
             pvalue=found.pvalue(statistic),
             null=found,
             kernel=self.space_.kernel_,
-            method=f"Two-sample test of streams by MMD in coordinates, {describe(found)}",
+            method=f"Two-sample test of streams by MMD in coordinates, {describe_null(found)}",
             hypothesis=DIFFERENT,
             sizes={"n": n, "m": m},
             notes=(NOTE, *self._look((n, m))),
@@ -238,7 +236,9 @@ class RunningIndependenceTest(Looks, BaseEstimator):
     def fit(self, X: Any, Y: Any) -> Self:
         """Start anew with these pairs."""
         kernels = self.kernel_x, self.kernel_y
-        (self.space_x_, self.space_y_), self._sums = moments.pairs(X, Y, kernels, both(self.basis))
+        (self.space_x_, self.space_y_), self._sums = moments.sum_pairs(
+            X, Y, kernels, basis_pair(self.basis)
+        )
         self._forget_looks()
         return self
 
@@ -264,15 +264,15 @@ class RunningIndependenceTest(Looks, BaseEstimator):
         """‖C_XY - μ_X ⊗ μ_Y‖² so far, by the "V", the "U" or the "normalized" estimate."""
         check_is_fitted(self, "space_x_")
         if estimator == "U":
-            enough(self.n_, "X and Y", 4)
+            require_points(self.n_, "X and Y", 4)
         return hsic_of(self._sums, estimator)
 
     def result(self) -> TestResult:
         """The test of all pairs so far, with a warning if there were looks at fewer of them."""
         n = self.n_
-        enough(n, "X and Y", 2)
+        require_points(n, "X and Y", 2)
         x, y = self._sums.x, self._sums.y
-        mean, variance = nulls.permutation_moments(centred(x), centred(y))
+        mean, variance = nulls.permutation_moments(centred_moments(x), centred_moments(y))
         mean, variance = mean / n**2, variance / n**4
         sizes = np.linalg.norm(x.covariance) / n, np.linalg.norm(y.covariance) / n
         scale = product_scale(sizes, (x.rounding, y.rounding))
@@ -283,7 +283,7 @@ class RunningIndependenceTest(Looks, BaseEstimator):
             pvalue=found.pvalue(statistic),
             null=found,
             kernel=(self.space_x_.kernel_, self.space_y_.kernel_),
-            method=f"Independence test of a stream by HSIC in coordinates, {describe(found)}",
+            method=f"Independence test of a stream by HSIC in coordinates, {describe_null(found)}",
             hypothesis=DEPENDENT,
             sizes={"n": n},
             notes=(NOTE, *self._look((n,))),

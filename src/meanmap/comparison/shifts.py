@@ -35,7 +35,7 @@ from meanmap.arrays import (
 from meanmap.progress import progress_bar
 from meanmap.statistics.tiles import (
     Family,
-    Sums,
+    ThreadSums,
     Tiles,
     add_row_sums,
     beside,
@@ -136,9 +136,9 @@ def shifted_sums(
     row_sums = [beside(np.zeros((len(family), n)), X) for family in families]
     squares = [beside(np.zeros(len(family)), X) for family in families]
     readers = [family.against(p) for family, p in zip(families, points, strict=True)]
-    read = _read_there if on_accelerator(X) else _read
+    read = _read_piece_there if on_accelerator(X) else _read_piece
 
-    work = list(_pieces(s, size, n))
+    work = list(_layer_pairs(s, size, n))
     with progress_bar(len(work), "Gram matrices", progress) as done:
         for first, second, moving in work:
             pieces = [
@@ -180,7 +180,7 @@ def _centred_sizes(squares: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.sqrt(np.maximum(centred, 0.0)) / n
 
 
-def _pieces(s: int, size: int, n: int) -> Iterator[tuple[slice, slice, bool | None]]:
+def _layer_pairs(s: int, size: int, n: int) -> Iterator[tuple[slice, slice, bool | None]]:
     """Layer against layer, the upper half; the rest against every layer and against itself.
 
     The third part says what shifts: both sides (True), the second one (False), neither (None).
@@ -196,7 +196,7 @@ def _pieces(s: int, size: int, n: int) -> Iterator[tuple[slice, slice, bool | No
         yield rest, rest, None
 
 
-def _read(
+def _read_piece(
     reader: Tiles,
     kernels: int,
     points: Points,
@@ -215,7 +215,7 @@ def _read(
     same = first == second
     kept = (width // 2 + 1 if same else width) if moving else height
     out = np.empty((kernels, height if moving else width, kept))
-    sums = Sums((kernels, width), (kernels,))
+    sums = ThreadSums((kernels, width), (kernels,))
     blocks = list(spans(height, max(1, TILE // width)))
 
     def share(thread: int, of: int) -> None:
@@ -245,7 +245,7 @@ def _read(
     return out
 
 
-def _read_there(
+def _read_piece_there(
     reader: Tiles,
     kernels: int,
     points: Points,
@@ -254,7 +254,7 @@ def _read_there(
     squares: Array,
     moving: bool | None,
 ) -> Array:
-    """`_read` on an accelerator: the piece is one tile, skewed by gathering."""
+    """`_read_piece` on an accelerator: the piece is one tile, skewed by gathering."""
     first, second = piece
     same = first == second
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,33 +10,33 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison import bins, blocks, nulls, ordering
-from meanmap.comparison.candidates import Candidates, optimized
+from meanmap.comparison.candidates import Candidates, optimize_kernel
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
+from meanmap.comparison.nulls import NullMethod, Outcome, Settings
 from meanmap.comparison.results import (
-    ALTERNATIVES,
     DIFFERENT,
     Draws,
-    Normal,
-    Null,
+    NormalNull,
     TestResult,
-    describe,
+    describe_null,
+    row_groups,
     tie_scale,
 )
-from meanmap.comparison.running import RunningTwoSampleTest, in_sums
+from meanmap.comparison.running import RunningTwoSampleTest, require_sums
 from meanmap.comparison.witness import Difference
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.spaces.space import fit_space_moments
 from meanmap.statistics import distance
 from meanmap.statistics.centring import Centred, near_origin
-from meanmap.statistics.gates import constant_notes, two_samples
-from meanmap.statistics.tiles import Family, gram_moments, memory_limit
+from meanmap.statistics.gates import constant_notes, read_two_samples
+from meanmap.statistics.tiles import Family, GramMoments, gram_moments
 from meanmap.streams.chunks import is_chunked
 
-NULLS = ("permutation", "full", "block", "wild", "gamma", "spectral", "normal")
 ALIKE = "the two samples are more alike than chance allows"
 
 
+@row_groups(False)
 def two_sample_test(
     X: Any,
     Y: Any,
@@ -125,113 +126,179 @@ def two_sample_test(
     True
     """
     if is_chunked(X, Y):
-        in_sums(null, ("permutation", "gamma"), kernel, alternative, (block_length, groups, n_bins))
+        require_sums(null, kernel, alternative, (block_length, groups, n_bins))
         return RunningTwoSampleTest(kernel, basis).partial_fit(X, Y).result()
-    checks.option(null, "null", NULLS)
-    checks.option(alternative, "alternative", ALTERNATIVES)
-    checks.option(combine, "combine", nulls.COMBINATIONS)
-    checks.option(estimator, "estimator", distance.ESTIMATORS)
-    nulls.one_sided(sequential, alternative)
-    draws = nulls.how_many(n_permutations)
-    rng = checks.random_generator(rng)
-    memory = memory_limit(max_memory)
-    averaged = estimator not in ("U", "V")
-    if averaged and null not in ("permutation", "normal"):
-        raise ValueError(
-            f'estimator="{estimator}" goes with null="permutation" (or "normal"), not {null!r}.'
-        )
-    unused = {"block_length": block_length, "groups": groups, "n_bins": n_bins}
-    if averaged:
-        nulls.refuse(unused | {"basis": basis}, f'estimator="{estimator}"')
-    elif null in ("normal", "gamma", "spectral"):
-        nulls.refuse(unused, f'null="{null}"')
-    if null == "normal" and estimator not in ("linear", "block"):
-        raise ValueError(
-            'null="normal" goes with estimator="linear" or "block", whose limit is normal; '
-            f'estimator={estimator!r} has another. Use null="permutation".'
-        )
-    simple = averaged or null in ("gamma", "spectral") or basis is not None or sequential
-    candidates = Candidates.of(kernel, X, simple, "X")
-    exact = not averaged and basis is None and null != "spectral"
-    stay = exact and candidates.rule != "optimized"
-    _, X, Y = two_samples(X, Y, candidates.kernels[0], stay=stay)
-    whole = null not in ("block", "wild") and groups is None
-    ordered = ordering.note_on_samples([("X", X), ("Y", Y)]) if whole else []
-    notes = [*ordered]
-    if candidates.rule == "optimized":
-        chosen, X, Y = optimized(X, Y, rng)
-        candidates = Candidates((chosen,))
-        notes.append("The kernel was chosen on the other half of the data.")
-    n, m, pooled = count(X), count(Y), concatenate([X, Y])
-    kernels = candidates.resolved(pooled, rng)
-    notes += constant_notes(pooled, kernels[0], "both samples")
-    # what is computed from; the points themselves are shown
-    (pooled,) = near_origin(kernels, pooled)
-
-    best = 0
-    found: Null
-    if averaged:
-        A, B = take(pooled, slice(0, n)), take(pooled, slice(n, None))
-        terms = distance.terms(kernels[0], A, B, estimator)
-        statistic, found, _ = nulls.simulated(Swaps(terms), draws, rng, combine, sequential)
-        if null == "normal":
-            found = _normal(terms.values.reshape(terms.blocks, -1).mean(axis=1), terms.rounding)
-    elif null in ("gamma", "spectral"):
-        estimator = "V"
-        statistic, found = _limit(null, kernels[0], pooled, (n, m), draws, basis, rng)
-    else:
-        length = None
-        if null in ("block", "wild") and groups is None:
-            kernel = kernels[0].plain
-            length, said = blocks.length_for_samples(block_length, kernel, X, Y)
-            notes += said
-        elif block_length is not None:
-            why = "groups=" if groups is not None else f"null={null!r}"
-            raise ValueError(f'block_length= goes with null="block" or "wild", not {why}.')
-        layout = _layout(null, n, m, n_bins, length, groups, rng)
-        source = _source(null, kernels, pooled, layout, estimator, basis, memory, progress)
-        source.handicaps = candidates.handicaps
-        statistic, found, best = nulls.simulated(source, draws, rng, combine, sequential)
-        notes += nulls.remarks(found, draws)
-    statistics = f"the strongest of {len(kernels)} MMDs ({combine})" if len(kernels) > 1 else "MMD"
-    pvalue = found.pvalue(statistic, alternative)
-    ordering.warn_if_significant(ordered, pvalue)
+    asked = Settings.read(
+        {**NULLS, **SWAP_NULLS}, distance.ESTIMATORS, null=null, n_permutations=n_permutations,
+        rng=rng, estimator=estimator, combine=combine, n_bins=n_bins, block_length=block_length,
+        groups=groups, basis=basis, alternative=alternative, sequential=sequential,
+        max_memory=max_memory, progress=progress,
+    )  # fmt: skip
+    method = _method_for_samples(asked)
+    samples = TwoSamples.read(X, Y, kernel, asked, method)
+    found = method.find(samples, asked)
+    pvalue = found.null.pvalue(found.statistic, alternative)
+    ordering.warn_if_significant(samples.ordered, pvalue)
+    many, best = len(samples.kernels), samples.kernels[found.best]
+    statistics = f"the strongest of {many} MMDs ({combine})" if many > 1 else "MMD"
+    estimate = f"{method.estimator or estimator} estimate"
     return TestResult(
-        statistic=statistic,
+        statistic=found.statistic,
         pvalue=pvalue,
-        null=found,
-        kernel=kernels[best],
-        method=f"Two-sample test by {statistics}, {estimator} estimate, {describe(found)}",
+        null=found.null,
+        kernel=best,
+        method=f"Two-sample test by {statistics}, {estimate}, {describe_null(found.null)}",
         hypothesis=DIFFERENT if alternative != "less" else ALIKE,
-        sizes={"n": n, "m": m},
-        notes=tuple(notes),
-        explanation=Difference(kernels[best].plain, X, Y),
+        sizes={"n": samples.n, "m": samples.m},
+        notes=(*samples.ordered, *samples.notes, *found.notes),
+        explanation=Difference(best.plain, samples.X, samples.Y),
     )
 
 
-def _layout(
-    null: str,
-    n: int,
-    m: int,
-    n_bins: int | None,
-    length: int | None,
-    groups: Any,
-    rng: np.random.Generator,
-) -> bins.Layout:
-    """Which points are exchanged together."""
-    if groups is not None:
-        if null not in ("permutation", "wild"):
-            raise ValueError(f'groups= goes with null="permutation" or "wild", not {null!r}.')
-        return bins.clusters(*_groups(groups, n, m))
-    if length is not None:
-        return bins.consecutive_bins(n, m, length)
-    if n_bins is not None:
-        checks.whole(n_bins, "n_bins", 2, "Each sample needs a bin; 512 are plenty.")
-    size = 1 if null == "full" else bins.bin_size(n, m, n_bins)
-    return bins.random_bins(n, m, size, rng)
+def _method_for_samples(asked: Settings) -> NullMethod:
+    """The null that was asked for, of those for the estimate that was."""
+    table = NULLS if asked.estimator in ("U", "V") else SWAP_NULLS
+    if table is SWAP_NULLS and asked.null not in table:
+        raise ValueError(
+            f'estimator="{asked.estimator}" goes with null="permutation" (or "normal"), not '
+            f"{asked.null!r}."
+        )
+    if asked.null == "normal" and asked.estimator not in ("linear", "block"):
+        raise ValueError(
+            'null="normal" goes with estimator="linear" or "block", whose limit is normal; '
+            f'estimator={asked.estimator!r} has another. Use null="permutation".'
+        )
+    return nulls.choose_method(asked, table)
 
 
-def _groups(groups: Any, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True, eq=False)
+class TwoSamples:
+    """Two checked samples, and kernels that were resolved on both together."""
+
+    X: Points
+    Y: Points
+    pooled: Points  # both, near the origin: what is computed from
+    kernels: list[Kernel]
+    handicaps: np.ndarray
+    ordered: list[str]  # what to say if the rows look ordered
+    notes: list[str]
+
+    @classmethod
+    def read(cls, X: Any, Y: Any, kernel: Any, asked: Settings, method: NullMethod) -> TwoSamples:
+        """The arguments of the test, checked once."""
+        single = not method.several or asked.basis is not None or asked.sequential
+        candidates = Candidates.of(kernel, X, single, "X")
+        stay = method.stays and asked.basis is None and candidates.rule != "optimized"
+        X, Y = read_two_samples(X, Y, candidates.kernels[0], stay=stay)
+        exchangeable = method.exchangeable and asked.groups is None
+        ordered = ordering.note_on_samples([("X", X), ("Y", Y)]) if exchangeable else []
+        notes = []
+        if candidates.rule == "optimized":
+            chosen, X, Y = optimize_kernel(X, Y, asked.rng)
+            candidates = Candidates((chosen,))
+            notes.append("The kernel was chosen on the other half of the data.")
+        pooled = concatenate([X, Y])
+        kernels = candidates.resolve(pooled, asked.rng)
+        notes += constant_notes(pooled, kernels[0], "both samples")
+        (pooled,) = near_origin(kernels, pooled)
+        return cls(X, Y, pooled, kernels, candidates.handicaps, ordered, notes)
+
+    @property
+    def n(self) -> int:
+        """Points of X."""
+        return count(self.X)
+
+    @property
+    def m(self) -> int:
+        """Points of Y."""
+        return count(self.Y)
+
+    def simulate(self, asked: Settings, source: nulls.Source) -> Outcome:
+        """The statistic of a source and draws of it."""
+        source.handicaps = self.handicaps
+        return nulls.simulate(source, asked.draws, asked.rng, asked.combine, asked.sequential)
+
+    def permutation_moments(self, basis: Basis | None) -> tuple[GramMoments, tuple[float, float]]:
+        """What the "V" estimate is made of, and its mean and variance under permutations."""
+        n, m, kernel, pooled = self.n, self.m, self.kernels[0], self.pooled
+        a = np.repeat([1 / n, -1 / m], [n, m])
+        kernel = Centred.of(kernel, pooled) if basis is None else kernel
+        sums = gram_moments(kernel, pooled, a, basis)
+        of_points = nulls.CentredMoments.of_sums(
+            n + m, sums.squares, sums.rows, sums.diagonal, sums.rounding
+        )
+        of_labels = nulls.CentredMoments.of_labels(n, m)
+        return sums, nulls.permutation_moments(of_points, of_labels)
+
+
+# --- exchanges of points, bins and blocks ---------------------------------------------------------
+
+
+def _exchange_points(samples: TwoSamples, asked: Settings) -> Outcome:
+    """Random bins change places, single points or whole clusters."""
+    n, m = samples.n, samples.m
+    if asked.groups is not None:
+        layout = bins.clusters(*_read_groups(asked.groups, n, m))
+    else:
+        size = 1 if asked.null == "full" else bins.bin_size(n, m, asked.n_bins)
+        layout = bins.random_bins(n, m, size, asked.rng)
+    return _exchange(samples, asked, layout, "permutation")
+
+
+def _exchange_blocks(samples: TwoSamples, asked: Settings) -> Outcome:
+    """Stretches of rows that follow each other change places."""
+    layout, notes = _cut_blocks(samples, asked)
+    found = _exchange(samples, asked, layout, "block permutation")
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _weigh_blocks(samples: TwoSamples, asked: Settings) -> Outcome:
+    """Stretches of rows, or clusters, get random weights."""
+    notes: list[str] = []
+    if asked.groups is None:
+        layout, notes = _cut_blocks(samples, asked)
+    elif asked.block_length is None:
+        layout = bins.clusters(*_read_groups(asked.groups, samples.n, samples.m))
+    else:
+        raise ValueError('block_length= goes with null="block" or "wild", not groups=.')
+    gram = _binned_gram(samples, asked, layout)
+    found = samples.simulate(asked, Multipliers(gram, layout, asked.estimator))
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _cut_blocks(samples: TwoSamples, asked: Settings) -> tuple[bins.Layout, list[str]]:
+    kernel = samples.kernels[0].plain
+    length, notes = blocks.length_for_samples(asked.block_length, kernel, samples.X, samples.Y)
+    return bins.consecutive_bins(samples.n, samples.m, length), notes
+
+
+def _exchange(samples: TwoSamples, asked: Settings, layout: bins.Layout, kind: str) -> Outcome:
+    source: nulls.Source
+    if asked.basis is None and layout.bins > bins.MOST:
+        source = StreamedExchange(
+            Family(samples.kernels), samples.pooled, layout, asked.estimator, kind, asked.memory,
+            asked.progress,
+        )  # fmt: skip
+    else:
+        gram = _binned_gram(samples, asked, layout)
+        source = Exchange(gram, layout, asked.estimator, kind)
+    return samples.simulate(asked, source)
+
+
+def _binned_gram(samples: TwoSamples, asked: Settings, layout: bins.Layout) -> bins.BinnedGram:
+    """Sums between every two bins, exact or in coordinates."""
+    if asked.basis is None:
+        family = Family(samples.kernels)
+        gram = bins.BinnedGram.of(family, samples.pooled, layout, asked.progress)
+    else:
+        kernel, N = samples.kernels[0], samples.n + samples.m
+        weights, ones = np.full(N, 1 / N), np.ones((N, 1))
+        space, _, _ = fit_space_moments(kernel, asked.basis, samples.pooled, weights, ones)
+        gram = bins.BinnedGram.in_coordinates(space, samples.pooled, layout)
+    return gram.centred(layout)
+
+
+def _read_groups(groups: Any, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     """The groups of X's rows and of Y's."""
     if isinstance(groups, tuple) and len(groups) == 2:
         of_x, of_y = (checks.labels(part, "groups") for part in groups)
@@ -246,67 +313,72 @@ def _groups(groups: Any, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     return of_x, of_y
 
 
-def _source(
-    null: str,
-    kernels: list[Kernel],
-    pooled: Points,
-    layout: bins.Layout,
-    estimator: str,
-    basis: Basis | None,
-    memory: int,
-    progress: bool,
-) -> nulls.Source:
-    """Where the permuted statistics come from."""
-    family = Family(kernels)
-    kind = "block permutation" if null == "block" else "permutation"
-    if basis is not None:
-        n = count(pooled)
-        weights, ones = np.full(n, 1 / n), np.ones((n, 1))
-        space, _, _ = fit_space_moments(kernels[0], basis, pooled, weights, ones)
-        gram = bins.BinnedGram.in_coordinates(space, pooled, layout).centred(layout)
-    elif layout.bins > bins.MOST and null != "wild":
-        return StreamedExchange(family, pooled, layout, estimator, kind, memory, progress)
-    else:
-        gram = bins.BinnedGram.of(family, pooled, layout, progress).centred(layout)
-    if null == "wild":
-        return Multipliers(gram, layout, estimator)
-    return Exchange(gram, layout, estimator, kind)
+# --- limits ---------------------------------------------------------------------------------------
 
 
-def _normal(values: np.ndarray, rounding: float) -> Normal:
-    """The normal limit of a mean of independent values, each exact to `rounding`."""
+def _mmd_gamma(samples: TwoSamples, asked: Settings) -> Outcome:
+    """A gamma distribution of the moments over all permutations."""
+    sums, moments = samples.permutation_moments(asked.basis)
+    null = nulls.gamma_null(moments, _tie_scale(sums))
+    return Outcome(max(sums.quadratic, 0.0), null)
+
+
+def _mmd_spectral(samples: TwoSamples, asked: Settings) -> Outcome:
+    """Draws of weighted chi-squares."""
+    sums, (mean, _) = samples.permutation_moments(asked.basis)
+    weights = nulls.eigenvalues(samples.kernels[0], samples.pooled, asked.basis)
+    draws = nulls.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
+    return Outcome(max(sums.quadratic, 0.0), Draws("spectral", draws, _tie_scale(sums)))
+
+
+def _tie_scale(sums: GramMoments) -> float:
+    return tie_scale(float(np.mean(sums.diagonal)) / len(sums.diagonal), sums.rounding)
+
+
+# --- estimates of some pairs ----------------------------------------------------------------------
+
+
+def _swap_pairs(samples: TwoSamples, asked: Settings) -> Outcome:
+    """Every xᵢ changes places with yᵢ, or not."""
+    return samples.simulate(asked, Swaps(_terms(samples, asked)))
+
+
+def _normal_limit(samples: TwoSamples, asked: Settings) -> Outcome:
+    """The normal limit of a mean of independent values, each exact to its rounding."""
+    terms = _terms(samples, asked)
+    values = terms.values.reshape(terms.blocks, -1).mean(axis=1)
     if len(values) < 2:
         raise ValueError(
             'null="normal": there is a single term here and so no spread to judge it by; it needs '
             'more points. Use null="permutation".'
         )
     variance = float(np.var(values, ddof=1))
-    return Normal("normal", 0.0, variance / len(values) if variance > rounding**2 else 0.0)
+    spread = variance / len(values) if variance > terms.rounding**2 else 0.0
+    return Outcome(float(terms.values.mean()), NormalNull("normal", 0.0, spread))
 
 
-def _limit(
-    null: str,
-    kernel: Kernel,
-    pooled: Points,
-    sizes: tuple[int, int],
-    draws: int,
-    basis: Basis | None,
-    rng: np.random.Generator,
-) -> tuple[float, Null]:
-    """The V estimate and an approximate null: a gamma distribution, or weighted chi-squares."""
-    n, m = sizes
-    N = n + m
-    a = np.repeat([1 / n, -1 / m], [n, m])
-    sums = gram_moments(Centred.of(kernel, pooled) if basis is None else kernel, pooled, a, basis)
-    mean, variance = nulls.permutation_moments(
-        nulls.CentredMoments.of_sums(N, sums.squares, sums.rows, sums.diagonal, sums.rounding),
-        nulls.CentredMoments.of_labels(n, m),
-    )
-    scale = tie_scale(float(np.mean(sums.diagonal)) / N, sums.rounding)
-    statistic = max(sums.quadratic, 0.0)
-    if null == "gamma":
-        return statistic, nulls.gamma_null((mean, variance), scale)
-    weights = nulls.eigenvalues(kernel, pooled, basis)
-    return statistic, Draws(
-        "spectral", nulls.weighted_chi_squares(weights, mean, draws, rng), scale
-    )
+def _terms(samples: TwoSamples, asked: Settings) -> distance.Terms:
+    A = take(samples.pooled, slice(0, samples.n))
+    B = take(samples.pooled, slice(samples.n, None))
+    return distance.pair_terms(samples.kernels[0], A, B, asked.estimator)
+
+
+ROWS = ("n_bins", "groups", "basis")
+#: For the estimates over all pairs.
+NULLS = {
+    "permutation": NullMethod(_exchange_points, takes=ROWS),
+    "full": NullMethod(_exchange_points, takes=("n_bins", "basis")),
+    "block": NullMethod(
+        _exchange_blocks, takes=("n_bins", "block_length", "basis"), exchangeable=False
+    ),
+    "wild": NullMethod(_weigh_blocks, takes=(*ROWS, "block_length"), exchangeable=False),
+    "gamma": NullMethod(_mmd_gamma, estimator="V", takes=("basis",), several=False),
+    "spectral": NullMethod(
+        _mmd_spectral, estimator="V", takes=("basis",), several=False, stays=False
+    ),
+}
+#: For those over some of them.
+SWAP_NULLS = {
+    "permutation": NullMethod(_swap_pairs, several=False, stays=False),
+    "normal": NullMethod(_normal_limit, several=False, stays=False),
+}

@@ -12,11 +12,27 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, Points, asarray, namespace, one_blas_thread, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    asarray,
+    count,
+    float_like,
+    namespace,
+    one_blas_thread,
+    take,
+    to_numpy,
+)
 from meanmap.conditional import calculus
-from meanmap.conditional.fitting import SMALL, centering, check_regularization, fit_pairs
+from meanmap.conditional.fitting import (
+    SMALL,
+    FittedConditional,
+    centering,
+    check_regularization,
+    fit_pairs,
+)
 from meanmap.conditional.operator import ConditionalOperator, Side
-from meanmap.conditional.pairs import read_pairs
+from meanmap.conditional.pairs import Pairs, read_pairs
 from meanmap.conditional.selection import (
     SCHEDULES,
     LeaveOneOut,
@@ -113,15 +129,28 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         regularization = check_regularization(self.regularization)
         pairs = read_pairs(X, Y, self.kernel_x, self.kernel_y, self.basis, sample_weight)
         fitted = fit_pairs(pairs, regularization, self.centered)
+        return self._keep(fitted, X, pairs.flat, raw_total(sample_weight, pairs.given))
+
+    def fit_checked(self, x: Points, y: Points, weights: Array | None = None) -> Self:
+        """`fit` to points that passed the gates of both kernels, which are named.
+
+        For models and searches that hold such points: nothing is checked again.
+        """
+        w = checks.weights(None, x, float_like(x)) if weights is None else weights
+        bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
+        pairs = Pairs(x, y, self.kernel_x, self.kernel_y, bases, w, False, count(x))
+        return self._keep(fit_pairs(pairs, self.regularization, self.centered), x, False, count(x))
+
+    def _keep(self, fitted: FittedConditional, X: Any, flat: bool, total: float) -> Self:
         # nothing is set before everything has worked
-        if not isinstance(pairs.x, tuple) and pairs.x.ndim == 2:
+        if not isinstance(fitted.x.points, tuple) and fitted.x.points.ndim == 2:
             remember_columns(self, X)
         self.space_x_, self.space_y_ = fitted.x.space, fitted.y.space
         self.kernel_x_, self.kernel_y_ = self.space_x_.kernel_, self.space_y_.kernel_
         self.weights_ = fitted.weights
         self.regularization_ = fitted.regularization
         self.leave_one_out_ = fitted.errors
-        self._flat, self._raw_total = pairs.flat, raw_total(sample_weight, pairs.given)
+        self._flat, self._raw_total = flat, total
         self._sides = fitted.x, fitted.y
         self._operator: ConditionalOperator | None = fitted.operator
         self._reverse: tuple[Spectrum, LeaveOneOut] | None = None

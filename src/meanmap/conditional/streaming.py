@@ -37,7 +37,7 @@ class StreamedOperator(ConditionalOperator):
     Where they are gone its atoms span the target's space; the means come from sums of their own.
     """
 
-    def __init__(self, *arguments: Any, sums: ConditionalSums, **options: Any) -> None:
+    def __init__(self, *arguments: Any, sums: OperatorSums, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._sums = sums
 
@@ -65,7 +65,7 @@ class StreamedOperator(ConditionalOperator):
 
 
 @dataclass(frozen=True)
-class ConditionalSums:
+class OperatorSums:
     """Sums over rows, over the total weight, as a conditional uses them."""
 
     x: Array  # μ = Σ w ψ(x)
@@ -82,7 +82,7 @@ class ConditionalSums:
         moments: list[Array],
         middles: Sequence[Array],
         centered: bool | None,
-    ) -> ConditionalSums:
+    ) -> OperatorSums:
         """From sums of y itself, which are taken about its mean unless nothing is centred."""
         mu, nu = means
         xp = namespace(cross)
@@ -125,7 +125,7 @@ def fit_large(
         Deferred(space, pairs.x, bool(centered)),
         w,
         solved.inverse,
-        sums=ConditionalSums.of((mu, nu), cross, moments, middles, centered),
+        sums=OperatorSums.of((mu, nu), cross, moments, middles, centered),
         regularization=solved.regularization,
         rest=w if centered is None else None,
     )
@@ -186,7 +186,7 @@ class ConditionalStream:
         seen = self.seen.sums
         xp, total = namespace(seen.xx), seen.total
         mu, nu = seen.x / total, seen.y / total
-        sums = ConditionalSums.of(
+        sums = OperatorSums.of(
             (mu, nu),
             seen.yx / total,
             [m[:, :-1] / total for m in seen.moments],

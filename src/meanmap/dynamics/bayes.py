@@ -356,4 +356,4 @@ def conditional_of(
     """P(o|s) as a model by itself."""
     kernels = spaces[0].kernel_, spaces[1].kernel_
     model = ConditionalEmbedding(*kernels, regularization, spaces, centered=False)
-    return model.fit(states, observations)
+    return model.fit_checked(states, observations)

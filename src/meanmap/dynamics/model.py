@@ -18,7 +18,7 @@ from meanmap.arrays import (
     threads,
     warn,
 )
-from meanmap.conditional.trust import FAR
+from meanmap.conditional.operator import FAR
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.sequences import ControlGate, Steps

@@ -23,13 +23,12 @@ from meanmap.arrays import (
     warn,
 )
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.operator import as_embedding
-from meanmap.conditional.trust import FAR
+from meanmap.conditional.operator import FAR, as_embedding
 from meanmap.embeddings import FactoredWeights
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.protocol import ALL
 from meanmap.linalg import ConflictWarning
-from meanmap.rules import CONFLICT, PriorOnSample, Squared, answer_weights, normalize_weights
+from meanmap.rules import CONFLICT, PriorOnSample, SquaredMethod, answer_weights, normalize_weights
 from meanmap.spaces import PivotedCholesky, Space
 
 STEADY = 0.1  # a conditional whose weights sum to one within this on the sample determines mass
@@ -202,7 +201,7 @@ class Motion:
             space = Space(pair, PivotedCholesky()).fit(before)
         model = ConditionalEmbedding(
             space.kernel_, sample.kernel, regularization, (space, sample.space), centered
-        ).fit(before, after)
+        ).fit_checked(before, after)
         control = None
         if controls is not None:
             control = Control.of(space, sample, space.kernel_.kernels[1], controls[0])
@@ -307,7 +306,9 @@ class Motion:
         on the states before are `u ∘ Ψ' (C² + δI)⁻¹ C m'` (kernel Bayes' rule, squared).
         """
         xp, before = namespace(u), self._before
-        weights = normalize_weights(Squared().weights(self._after, u, delta, later.coordinates), u)
+        weights = normalize_weights(
+            SquaredMethod().weights(self._after, u, delta, later.coordinates), u
+        )
         shape = (weights.shape[0], self.sample.psi.shape[0])
         out = xp.zeros(shape, dtype=weights.dtype, device=device(weights))
         return Belief(weights @ before, assign(out, (slice(None), self.first), weights))

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, float_like, to_numpy
+from meanmap.arrays import Array, Points, asarray, float_like, in_one_precision, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.fitting import FittedConditional, fit_pairs
+from meanmap.conditional.pairs import Pairs
 from meanmap.graphical.latent import hidden_node
 from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.messages import Network, Node
@@ -105,8 +107,10 @@ class Learner:
     def edge(
         self, s: Node, t: Node, points: tuple[Points, Points], weights: np.ndarray
     ) -> ConditionalEmbedding:
-        """P(t | s) from paired points."""
-        return fit_edge(s.space, t.space, self.regularization, points, weights)
+        """P(t | s) from paired points, as an estimator that can be asked by itself."""
+        kernels, spaces = (s.space.kernel_, t.space.kernel_), (s.space, t.space)
+        model = ConditionalEmbedding(*kernels, self.regularization, spaces, centered=False)
+        return model.fit_checked(*weigh_pairs(points, weights))
 
     def independent(
         self,
@@ -125,7 +129,8 @@ class Learner:
         node = nodes[family]
         both = rows_in_both(found[family], found[child])
         points = found[family].at(both), found[child].at(both)
-        lam = self.edge(node, nodes[child], points, weights[both]).regularization_
+        spaces = node.space, nodes[child].space
+        lam = fit_edge(*spaces, self.regularization, points, weights[both]).regularization
         values = None
         for parent, part in zip(self.layout.parents(child), node.points, strict=True):
             one = nodes[parent]
@@ -144,10 +149,22 @@ def fit_edge(
     regularization: float | str,
     points: tuple[Points, Points],
     weights: np.ndarray,
-) -> ConditionalEmbedding:
-    """P(t | s) between two spaces, from paired points (those of s first)."""
-    model = ConditionalEmbedding(s.kernel_, t.kernel_, regularization, (s, t), centered=False)
-    return model.fit(*points, weights)
+) -> FittedConditional:
+    """P(t | s) between two spaces, from paired points that were checked (those of s first)."""
+    x, y, w = weigh_pairs(points, weights)
+    pairs = Pairs(x, y, s.kernel_, t.kernel_, (s, t), w, flat=False, given=len(weights))
+    found = fit_pairs(pairs, regularization, centered=False)
+    if found.errors is not None:
+        found.errors.warn_at_edge()
+    return found
+
+
+def weigh_pairs(points: tuple[Points, Points], weights: np.ndarray) -> tuple[Points, Points, Array]:
+    """Pairs of points with weights that sum to one; rows of weight zero are left out."""
+    x, y = in_one_precision(*points)
+    if not weights.all():
+        x, y = (take(part, weights > 0) for part in (x, y))
+    return x, y, asarray(weights[weights > 0] / weights.sum(), float_like(x))
 
 
 def reweight_node(node: Node, m: Array, regularization: float) -> Node:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import is_array, one_blas_thread, to_numpy, warn
+from meanmap.conditional.fitting import check_regularization
 from meanmap.graphical.beliefs import Beliefs
 from meanmap.graphical.field import RandomField, field_of
 from meanmap.graphical.fitting import LEAST
@@ -249,7 +250,8 @@ class BeliefPropagation(BaseEstimator):
         """λ of a template."""
         given = self.regularization
         if not isinstance(given, Mapping):
-            return lambda template: given
+            whole = check_regularization(given)
+            return lambda template: whole
         named = [which[0] if word == "template" else which for word, which in field.keys]
         unknown = [key for key in given if key not in named]
         if unknown:
@@ -257,7 +259,8 @@ class BeliefPropagation(BaseEstimator):
                 f"regularization: there is no template {first_names(unknown)}; there are "
                 f"{first_names(named)}."
             )
-        return lambda template: given.get(named[template], "auto")
+        checked = {key: check_regularization(value) for key, value in given.items()}
+        return lambda template: checked.get(named[template], "auto")
 
     def _powers(self, wiring: Wiring, field: RandomField) -> list[np.ndarray] | None:
         """The powers of messages, None where all are 1."""

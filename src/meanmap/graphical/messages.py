@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy, warn
-from meanmap.conditional.operator import ConditionalOperator
-from meanmap.conditional.trust import ALONE, OUTSIDE
+from meanmap.conditional.operator import ALONE, OUTSIDE, ConditionalOperator
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.layout import TreeLayout
 from meanmap.linalg import ConflictWarning, Spectrum

@@ -20,6 +20,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.fitting import check_regularization
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.frames import in_order
@@ -142,9 +143,8 @@ class KernelGraphicalModel(BaseEstimator):
             states = latent.responsibilities(table, kernels, views, k, weights)
             table, weights = latent.fill_in_states(table, name, states, weights)
             kernels[name] = Delta()
-        network, edges = Learner(layout, self.regularization, self.basis).learn(
-            table, kernels, weights
-        )
+        learner = Learner(layout, check_regularization(self.regularization), self.basis)
+        network, edges = learner.learn(table, kernels, weights)
         # nothing is set before everything has worked
         self.graph_, self.nodes_, self.edges_ = graph, layout.variables, edges
         self.states_ = states

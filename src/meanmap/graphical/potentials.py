@@ -29,7 +29,7 @@ from meanmap.arrays import (
     to_numpy,
     warn,
 )
-from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.fitting import FittedConditional
 from meanmap.frames import column_names, in_order
 from meanmap.graphical.field import RandomField
 from meanmap.graphical.fitting import MANY, fit_edge, fit_node
@@ -238,7 +238,7 @@ class FieldLearner:
         ends = self.field.ends(2 * template)
         lam = self.regularization(template)
 
-        def fitted(some: np.ndarray, t: int) -> ConditionalEmbedding:
+        def fit(some: np.ndarray, t: int) -> FittedConditional:
             """P(t | s) from some of the pairs, t and s being 0 and 1 or the other way round."""
             s = 1 - t
             w = weights[values[ends[t]].rows[pairs[t][some]] % len(weights)]
@@ -246,18 +246,18 @@ class FieldLearner:
             return fit_edge(nodes[ends[s]].space, nodes[ends[t]].space, lam, (x, y), w)
 
         every = np.arange(len(pairs[0]))
-        whole = [fitted(self.some(len(every)), t) for t in (0, 1)]
+        whole = [fit(self.some(len(every)), t) for t in (0, 1)]
         found = []
         for t, model in enumerate(whole):
             cells = chosen[ends[t]]
             at = np.asarray(np.searchsorted(cells, pairs[t]))
             at = np.minimum(at, len(cells) - 1)
             mine = np.flatnonzero(cells[at] == pairs[t])
-            direct = whole[1 - t].operator_.inverse @ model.operator_.matrix
+            direct = whole[1 - t].operator.inverse @ model.operator.matrix
             if len(mine) < len(every) or len(every) > MOST:
-                model = fitted(mine, t)
-            spread = sum_cells(model.operator_.row_images, at[mine], len(cells))
-            found.append(Link(spread, direct, model.regularization_))
+                model = fit(mine, t)
+            spread = sum_cells(model.operator.row_images, at[mine], len(cells))
+            found.append(Link(spread, direct, model.regularization))
         return found
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from operator import iadd, imul
 from typing import Any, Self
 
 import numpy as np
@@ -60,6 +62,15 @@ def _combine(name: str, of: Callable[[Iterable[Any]], Any]) -> Any:
     )
 
 
+def _feature_maps(
+    kernels: Sequence[Kernel], points: Sequence[Points]
+) -> tuple[FeatureMap, ...] | None:
+    """The finite features of all kernels, each on its points, or None if one has none."""
+    maps = [kernel.feature_map(part) for kernel, part in zip(kernels, points, strict=True)]
+    found = tuple(part for part in maps if part is not None)
+    return found if len(found) == len(maps) else None
+
+
 class Constant(Kernel):
     """The same number for every pair of points, on any domain.
 
@@ -70,6 +81,8 @@ class Constant(Kernel):
     array([[7.]])
     """
 
+    smooth = translates = True
+
     def __init__(self, value: float = 1.0) -> None:
         self.value = value
 
@@ -78,8 +91,6 @@ class Constant(Kernel):
             return tuple(self.read_points(part, f"{name}[{i}]") for i, part in enumerate(points))
         return checks.any_points(points, name)
 
-    translates = True
-
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
         remedy = "Use kernel + 1, for example."
         return self.replace(value=checks.positive(self.value, "a constant kernel's value", remedy))
@@ -87,16 +98,10 @@ class Constant(Kernel):
     def against(self, B: Points) -> Comparison:
         like, indices = float_like(B), np.arange(count(B))
 
-        def compare(A: Points, columns: Any, out: Any) -> Array:
-            shape = (count(A), len(indices[columns]))
-            return full(shape, self.value, like)
-
-        return compare
+        return lambda A, columns, out: full((count(A), len(indices[columns])), self.value, like)
 
     def squared_norms(self, A: Points) -> Array:
         return full(count(A), self.value, float_like(A))
-
-    smooth = True
 
     def gradients(self, A: Points, B: Points) -> Array:
         return full((A.shape[0], *B.shape), 0.0, A)
@@ -111,15 +116,30 @@ class Constant(Kernel):
 class Composite(Kernel):
     """A kernel made of others on the same points, one of which, `lead`, says what these are."""
 
-    lead: Kernel
+    part_names: tuple[str, ...]  # of the parameters that are kernels
     domain = _forward("domain", "lead")
     names = _forward("names", "lead")
     point_kernel = _forward("point_kernel", "lead")
     bounded = _combine("bounded", all)
 
+    @property
+    def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernels that this one is made of."""
+        return tuple(getattr(self, name) for name in self.part_names)
+
     def with_parts(self, *parts: Kernel) -> Self:
         """The same kernel made of other parts."""
-        raise TypeError(f"{type(self).__name__} does not say how it is made of its parts.")
+        return self.replace(**dict(zip(self.part_names, parts, strict=True)))
+
+    @property
+    def varying(self) -> tuple[Kernel, ...]:
+        """The parts that are not constant."""
+        return tuple(part for part in self.parts if not isinstance(part, Constant))
+
+    @property
+    def lead(self) -> Kernel:
+        """The part that says what points are: a constant takes any."""
+        return (*self.varying, self.parts[-1])[0]
 
     def bind(self, points: Any, name: str = "points") -> Kernel:
         bound = [part.bind(points, name) for part in self.parts]
@@ -151,24 +171,20 @@ class Composite(Kernel):
 class Pair(Composite):
     """Two kernels on the same points."""
 
+    part_names = "left", "right"
+    join: Callable[[Array, Array], Array]  # values of both, in place
     smooth = _combine("smooth", all)
 
     def __init__(self, left: Kernel, right: Kernel) -> None:
         self.left = left
         self.right = right
 
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        """Both kernels."""
-        return self.left, self.right
+    def against(self, B: Points) -> Comparison:
+        left, right = self.left.against(B), self.right.against(B)
+        return lambda A, columns, out: self.join(left(A, columns, out), right(A, columns, None))
 
-    def with_parts(self, *parts: Kernel) -> Self:
-        return type(self)(*parts)
-
-    @property
-    def lead(self) -> Kernel:  # type: ignore[override]
-        """The side that says what points are: a constant takes any."""
-        return self.right if isinstance(self.left, Constant) else self.left
+    def squared_norms(self, A: Points) -> Array:
+        return self.join(self.left.squared_norms(A) + 0, self.right.squared_norms(A))
 
 
 class Sum(Pair):
@@ -181,18 +197,9 @@ class Sum(Pair):
     Gaussian(bandwidth=1.0) + Laplace(bandwidth=2.0)
     """
 
-    def against(self, B: Points) -> Comparison:
-        left, right = self.left.against(B), self.right.against(B)
-
-        def compare(A: Points, columns: Any, out: Any) -> Array:
-            total = left(A, columns, out)
-            total += right(A, columns, None)
-            return total
-
-        return compare
+    join = staticmethod(iadd)
 
     # the space of a sum contains both spaces, and distances between embeddings add up
-
     translates = _combine("translates", all)
     characteristic = _combine("characteristic", _first)
     universal = _combine("universal", _first)
@@ -200,14 +207,10 @@ class Sum(Pair):
     @property
     def core(self) -> Kernel:
         """The kernel without factors and constants, which move no optimum."""
-        constant = any(isinstance(part, Constant) for part in self.parts)
-        return self.lead.core if constant else self
+        return self.lead.core if len(self.varying) == 1 else self
 
     def __repr__(self) -> str:
         return f"{_term(self.left)} + {_term(self.right)}"
-
-    def squared_norms(self, A: Points) -> Array:
-        return self.left.squared_norms(A) + self.right.squared_norms(A)
 
     def gradients(self, A: Points, B: Points) -> Array:
         return self.left.gradients(A, B) + self.right.gradients(A, B)
@@ -217,8 +220,8 @@ class Sum(Pair):
         return lambda A, S, columns: left(A, S, columns) + right(A, S, columns)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        maps = self.left.feature_map(points), self.right.feature_map(points)
-        return None if maps[0] is None or maps[1] is None else Stacked((maps[0], maps[1]))
+        maps = _feature_maps(self.parts, (points, points))
+        return None if maps is None else Stacked(maps)
 
 
 class Product(Pair):
@@ -232,15 +235,7 @@ class Product(Pair):
     array([[1.]])
     """
 
-    def against(self, B: Points) -> Comparison:
-        left, right = self.left.against(B), self.right.against(B)
-
-        def compare(A: Points, columns: Any, out: Any) -> Array:
-            product = left(A, columns, out)
-            product *= right(A, columns, None)
-            return product
-
-        return compare
+    join = staticmethod(imul)
 
     # the tensor product of universal kernels is universal, and stays so on the pairs (x, x); that
     # of characteristic ones need not be characteristic (Szabó and Sriperumbudur 2018)
@@ -248,22 +243,16 @@ class Product(Pair):
     @property
     def characteristic(self) -> str | None:  # type: ignore[override]
         """Where embeddings determine distributions: where both kernels are universal."""
-        if isinstance(self.left, Constant) or isinstance(self.right, Constant):
-            return self.lead.characteristic
-        return self.lead.characteristic if self.universal else None
+        alone = len(self.varying) == 1
+        return self.lead.characteristic if alone or self.universal else None
 
     @property
     def universal(self) -> str | None:  # type: ignore[override]
         """Where the space is dense in the continuous functions: where both kernels' are."""
-        if isinstance(self.left, Constant) or isinstance(self.right, Constant):
-            return self.lead.universal
-        return self.left.universal if self.right.universal else None
+        return self.lead.universal if all(part.universal for part in self.varying) else None
 
     def __repr__(self) -> str:
         return f"{_factor(self.left)} * {_factor(self.right)}"
-
-    def squared_norms(self, A: Points) -> Array:
-        return self.left.squared_norms(A) * self.right.squared_norms(A)
 
     def gradients(self, A: Points, B: Points) -> Array:
         left, right = (part.gram_matrix(A, B)[:, :, None] for part in self.parts)
@@ -293,29 +282,17 @@ class Product(Pair):
         return compare
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        maps = self.left.feature_map(points), self.right.feature_map(points)
-        return None if maps[0] is None or maps[1] is None else Crossed((maps[0], maps[1]), False)
+        maps = _feature_maps(self.parts, (points, points))
+        return None if maps is None else Crossed(maps, False)
 
 
 class Around(Composite):
     """A kernel made of one other, on the same points."""
 
     kernel: Kernel
+    part_names = ("kernel",)
     characteristic = _forward("characteristic", "kernel")
     universal = _forward("universal", "kernel")
-
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        """The kernel within."""
-        return (self.kernel,)
-
-    @property
-    def lead(self) -> Kernel:  # type: ignore[override]
-        """The kernel within."""
-        return self.kernel
-
-    def with_parts(self, *parts: Kernel) -> Self:
-        return self.replace(kernel=parts[0])
 
 
 class Scaled(Around):
@@ -426,7 +403,7 @@ class TensorProduct(Kernel):
     bounded = _combine("bounded", all)
 
     @property
-    def parts(self) -> tuple[Kernel, ...]:
+    def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
         """The kernels of the variables."""
         return self.kernels
 
@@ -518,16 +495,11 @@ class TensorProduct(Kernel):
         return compare
 
     def squared_norms(self, A: Points) -> Array:
-        product = self.kernels[0].squared_norms(A[0])
-        for kernel, part in zip(self.kernels[1:], A[1:], strict=True):
-            product = product * kernel.squared_norms(part)
-        return product
+        return prod(k.squared_norms(part) for k, part in zip(self.kernels, A, strict=True))
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        pairs = zip(self.kernels, points, strict=True)
-        maps = [kernel.feature_map(part) for kernel, part in pairs]
-        found = tuple(m for m in maps if m is not None)
-        return Crossed(found, True) if len(found) == len(maps) else None
+        maps = _feature_maps(self.kernels, points)
+        return None if maps is None else Crossed(maps, True)
 
 
 # --- columns by name, of points that have passed a gate -------------------------------------------

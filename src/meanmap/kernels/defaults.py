@@ -11,9 +11,9 @@ from meanmap import checks
 from meanmap.arrays import Points, is_array, is_floating
 from meanmap.frames import is_frame
 from meanmap.kernels.algebra import TensorProduct
-from meanmap.kernels.custom import Function, ScikitLearn, is_scikit_learn
 from meanmap.kernels.discrete import Delta
 from meanmap.kernels.domains.columns import Columns, all_numbers
+from meanmap.kernels.domains.custom import Function, ScikitLearn, is_scikit_learn
 from meanmap.kernels.domains.matrices import Trace
 from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.vectors import Gaussian

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from inspect import signature
 from typing import Any, Self
 
@@ -164,7 +163,7 @@ class Kernel(BaseEstimator):
 
     def resolve(self, points: Points, weights: Array | None = None) -> Kernel:
         """A copy with every parameter a valid number, chosen on the points where asked to."""
-        return copy(self)
+        return self.replace()
 
     # --- what some kernels can do -------------------------------------------------------------
 
@@ -213,25 +212,17 @@ class Kernel(BaseEstimator):
         """Whether points are vectors, rows of a 2-D array of numbers."""
         return self.domain == "vectors"
 
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        """The kernels that this one is made of."""
-        return ()
+    #: The kernels that this one is made of.
+    parts: tuple[Kernel, ...] = ()
 
-    @property
-    def factors(self) -> tuple[Kernel, ...]:
-        """The kernels of a product over variables, whose points are tuples; else none."""
-        return ()
+    #: The kernels of a product over variables, whose points are tuples; else none.
+    factors: tuple[Kernel, ...] = ()
 
-    @property
-    def point_kernel(self) -> Kernel | None:
-        """The kernel between the points of a bag; None where points are not bags."""
-        return None
+    #: The kernel between the points of a bag; None where points are not bags.
+    point_kernel: Kernel | None = None
 
-    @property
-    def between_embeddings(self) -> Kernel | None:
-        """The kernel that compares embeddings of bags, as vectors in some coordinates, or None."""
-        return None
+    #: The kernel that compares embeddings of bags, as vectors in some coordinates, or None.
+    between_embeddings: Kernel | None = None
 
     @property
     def core(self) -> Kernel:
@@ -247,9 +238,8 @@ class Kernel(BaseEstimator):
 
     def replace(self, **parameters: Any) -> Self:
         """A copy with other values of some parameters."""
-        kernel = copy(self)
-        for name, value in parameters.items():
-            setattr(kernel, name, value)
+        kernel = object.__new__(type(self))  # a third of the time of `copy`
+        kernel.__dict__.update(self.__dict__, **parameters)
         return kernel
 
     def require_numbers(self) -> None:

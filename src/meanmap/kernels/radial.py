@@ -154,15 +154,16 @@ class Radial(VectorKernel):
 
     def slopes(self, B: Points) -> Comparison:
         """Like `against`, for the slope of the profile."""
-        return self._distances(B, lambda squared: self.slope(at_least(squared, 0.0)))
+        return self._distances(B, self.slope)
 
     def gradients(self, A: Points, B: Points) -> Array:
         slope = self.slopes(B)(A, ALL, None)
         return slope[:, :, None] * self.scaled(self.scaled(B)[None, :, :] - self.scaled(A)[:, None])
 
     def _tiles(self, B: Points) -> Comparison:
-        # rounding may leave a square below 0
-        return self._distances(B, lambda squared: self.profile(at_least(squared, 0.0)))
+        return self._distances(B, self.profile)
+
+    _exact = False  # whether squares are never below 0, or the profile takes those that are
 
     def _distances(
         self, B: Points, then: Callable[[Array], Array] | None = None, times: float = 1.0
@@ -186,6 +187,8 @@ class Radial(VectorKernel):
             if bar is not None:
                 near = found < times * bar if times > 0 else found > times * bar
                 found = _measure_again(found, near, a, right, columns, times)
+            if not self._exact:
+                found = at_least(found, 0.0)  # where rounding left a square below
             return found if then is None else then(found)
 
         return compare
@@ -217,7 +220,7 @@ class Radial(VectorKernel):
         right = xp.concat([t.T, b.T, xp.ones_like(tb), tb], axis=0)
 
         def compare(A: Points, S: Array, columns: Any) -> Array:
-            squared = at_least(distances(A, columns, None), 0.0)
+            squared = distances(A, columns, None)
             f, slope, curvature = self.jet(squared)
             spread = squared if spreads is distances else spreads(A, columns, None)
             a, s = A / each**2 - centre, S - middle
@@ -275,9 +278,20 @@ class Rough(Radial):
     their distance: near pairs are measured again, coordinate by coordinate. The gradient is taken
     to be 0 at equal points. A subclass that is differentiable there all the same says
     `smooth = True`, and writes `slope` and `curvature`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import Rough
+    >>> class RootExponential(Rough):
+    ...     def profile(self, squared):
+    ...         return np.exp(-(squared**0.25))
+    >>> RootExponential(1.0)([[0.0], [1.0], [4.0]])[0].round(3)
+    array([1.   , 0.368, 0.135])
     """
 
     smooth = False
+    _exact = True
 
     def slope(self, squared: Array) -> Array:
         if self.smooth:

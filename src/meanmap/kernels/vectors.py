@@ -38,6 +38,7 @@ class Gaussian(Radial):
     power = 2.0
     spectral_freedom = math.inf
     fused_profile = "gaussian"
+    _exact = True
 
     def profile(self, squared: Array) -> Array:
         squared *= -0.5
@@ -46,7 +47,7 @@ class Gaussian(Radial):
     slope = curvature = profile
 
     def jet(self, squared: Array) -> tuple[Array, Array, Array]:
-        k = self.profile(squared + 0)
+        k = apply("exp", squared * -0.5)
         return k, k, k
 
     def _tiles(self, B: Points) -> Comparison:
@@ -170,6 +171,7 @@ class RationalQuadratic(Radial):
     """
 
     characteristic = universal = "R^d"
+    _exact = True
 
     def __init__(self, alpha: float = 1.0, bandwidth: Any = "median") -> None:
         self.alpha = alpha

@@ -135,7 +135,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             part = table
         mean, deviation = column_moments(table)
         scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.inf)
-        problem = Problem((part - mean) / scale, points, kernel, self)
+        problem = ReductionProblem((part - mean) / scale, points, kernel, self)
         B, steps = (problem.gradients(), 1) if self.method == "gradient" else problem.search(rng)
         objective, _ = problem.trace(B, *(settings := problem.settings(B)))
         validate_data(self, X=X, reset=True, skip_check_array=True)
@@ -174,7 +174,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 
 @dataclass
-class Problem:
+class ReductionProblem:
     """Rows of unit deviation, and targets as coordinates that are centred."""
 
     X: np.ndarray

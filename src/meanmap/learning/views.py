@@ -15,8 +15,7 @@ from meanmap.conditional.pairs import read_pairs
 from meanmap.conditional.selection import search_size
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
-from meanmap.learning.components import signs
-from meanmap.linalg import Spectrum
+from meanmap.linalg import Spectrum, column_signs
 from meanmap.spaces import Basis
 from meanmap.spaces.space import fit_space
 
@@ -108,11 +107,11 @@ class KernelCCA(TransformerMixin, BaseEstimator):
         views = (View(kernel_x, points_x, bases[0]), View(kernel_y, points_y, bases[1]))
         tried = None
         if given == "auto":
-            tried = held_out(views, w, most)
+            tried = held_out_correlations(views, w, most)
             given = float(tried[int(np.argmax(tried[:, 1])), 0])
         (space_x, psi_x), (space_y, psi_y) = (view.coordinates(w) for view in views)
         found = Operators.of(psi_x, psi_y, w).correlated(given, most)
-        sign = signs((psi_x - found.mean_x) @ found.x)
+        sign = column_signs((psi_x - found.mean_x) @ found.x)
         if getattr(points_x, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.space_x_, self.space_y_, self._flat = space_x, space_y, flat
@@ -233,7 +232,7 @@ class Operators:
         return Correlated(self.mean_x, self.mean_y, f, g, s[:most])
 
 
-def held_out(views: tuple[View, View], w: Array, most: int) -> np.ndarray:
+def held_out_correlations(views: tuple[View, View], w: Array, most: int) -> np.ndarray:
     """λ, and the mean correlation on rows held out: a table of two columns."""
     n = count(views[0].points)
     # random folds from a fixed seed, for rows may be sorted

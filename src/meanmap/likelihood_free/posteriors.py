@@ -10,8 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from meanmap import checks
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.fitting import fit_pairs
 from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.pairs import Pairs
 from meanmap.conditional.selection import LeaveOneOut, search_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian, Kernel, as_kernel
@@ -59,18 +62,21 @@ class PosteriorModel:
         coarse = PivotedCholesky(TOLERANCE, LANDMARKS)
         standard = kernel_x is None
         on_theta = standard_kernel(theta, weights, 1.0) if standard else as_kernel(kernel_x, theta)
+        y = on_theta.check(theta, "theta")
         with quiet():
             if kernel_y is None:
-                on_outputs = choose_kernel(outputs, theta, weights, on_theta, coarse)
+                x = checks.vectors(outputs, "outputs")
+                on_outputs = choose_kernel(x, y, weights, on_theta, coarse)
             else:
                 on_outputs = as_kernel(kernel_y, outputs)
+                x = on_outputs.check(outputs, "outputs")
             basis: Any = coarse
             if len(theta) > LARGE:
                 basis = (Nystroem(LANDMARKS, random_state=0), coarse)
             model = ConditionalEmbedding(
                 on_outputs, on_theta, regularization, basis, centered=False
             )
-            model.fit(outputs, theta, weights)
+            model.fit_checked(x, y, weights / weights.sum())
             ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
             regression = Regression.of(model.operator_, theta, outputs, weights, support, ends)
         return cls(model, model.operator_, regression, support, standard)
@@ -90,13 +96,14 @@ class PosteriorModel:
 
         Answers come in the kind of array that was `asked` with.
         """
-        given = y[0] if single else y
         with quiet():
-            shape = self.regression(y)
+            features = self.regression.features(y)
+            shape = self.regression.shapes(y, features)
             if self.operator is self.model.operator_:
-                return Posterior.of(self.operator.given(given), names, shape, asked)
+                answer = self.operator.answer(features[0] if single else features)
+                return Posterior.of(answer, names, shape, asked)
         # Bayes' rule has a mean of its own, and something to say where prior and y conflict
-        answer = self.operator.given(given)
+        answer = self.operator.given(y[0] if single else y)
         centre = self.regression.centre
         sums = np.atleast_2d(answer.expect(lambda theta: centre_parameters(theta, centre)))
         means = self.regression.mean_of(sums)
@@ -127,8 +134,8 @@ class PosteriorModel:
                 width = standard_kernel(draws, None, 1.0).bandwidth
                 kernel = Gaussian(tuple(map(min, zip(kernel.bandwidth, width, strict=True))))
                 basis = (PivotedCholesky(TOLERANCE, LANDMARKS), space_y)
-            forward = ConditionalEmbedding(kernel, basis=basis, centered=False)
-            forward.fit(theta, outputs, weights)
+            forward = ConditionalEmbedding(kernel, space_y.kernel_, basis=basis, centered=False)
+            forward.fit_checked(theta, outputs, weights)
             embedded = prior if isinstance(prior, Embedding) else embed(draws, kernel=kernel)
             operator = forward.posterior(embedded, method, regularization)
             # positive weights that make the simulations those of the other prior
@@ -154,12 +161,12 @@ def choose_kernel(
     """The kernel on outputs with the least leave-one-out error of the parameters' embedding."""
     bases = (basis, PivotedCholesky(*ROUGH))
     some = np.linspace(0, len(theta) - 1, search_size(len(theta))).astype(int)
+    x, y, w = outputs[some], theta[some], weights[some] / weights[some].sum()
     best: tuple[float, Kernel] | None = None
     for factor in FACTORS:
         kernel = standard_kernel(outputs, weights, factor)
-        model = ConditionalEmbedding(kernel, on_theta, basis=bases, centered=False)
-        model.fit(outputs[some], theta[some], weights[some])
-        error = cast(LeaveOneOut, model.leave_one_out_).least
+        pairs = Pairs(x, y, kernel, on_theta, bases, w, flat=False, given=len(some))
+        error = cast(LeaveOneOut, fit_pairs(pairs, centered=False).errors).least
         if best is None or error < best[0]:
             best = error, kernel
     assert best is not None

@@ -15,7 +15,6 @@ bounded prior are moved on a logarithmic or logistic scale. How local κ is, hel
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,7 +24,7 @@ from scipy.spatial import cKDTree
 from scipy.special import expit, logit
 
 from meanmap.arrays import to_numpy
-from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.operator import ConditionalOperator, Functional
 from meanmap.decoding import sampling
 
 SHARES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the simulations, that are near an observation
@@ -177,7 +176,7 @@ class Residuals:
 class Regression:
     """The conditional mean and scale of the parameters as functions of the output."""
 
-    answer: Callable[[Any], Any]  # y (b, p) -> sums Σv over centred θ, centred u and ones, log s
+    answer: Functional  # of y: sums Σv over centred θ, centred u and ones, log s
     centre: np.ndarray  # the prior's mean, and that on the scale
     centre_u: np.ndarray
     residuals: Residuals
@@ -215,8 +214,20 @@ class Regression:
 
     def __call__(self, y: np.ndarray) -> Shape:
         """The shapes of the posteriors at observations (b, p)."""
+        return self.shapes(y, self.features(y))
+
+    def features(self, y: np.ndarray) -> Any:
+        """Observations (b, p) as the operator wants them."""
+        operator = self.answer.operator
+        source = operator.source
+        return operator.features(source.kernel_.check(y, "y", source.example_))
+
+    def shapes(self, y: np.ndarray, features: Any) -> Shape:
+        """The shapes of the posteriors at observations (b, p), also given as features."""
         d = len(self.centre)
-        sums, on_scale, log_scales = np.split(to_numpy(self.answer(y)), [d, 2 * d + 1], axis=1)
+        sums, on_scale, log_scales = np.split(
+            to_numpy(self.answer.of(features)), [d, 2 * d + 1], axis=1
+        )
         mass = on_scale[:, -1:]
         means = mean_from_sums(np.hstack([sums, mass]), self.centre, ENOUGH)
         centres = mean_from_sums(on_scale, self.centre_u, LEAST)

@@ -10,14 +10,14 @@ from html import escape
 import meanmap
 from meanmap.experiments.results import Cell, Figure, Outcome, Table, shown
 from meanmap.report import html, interactive, pictures
-from meanmap.report.answers import Answer, Source
+from meanmap.report.answers import Answer, DataSource
 
 MANY = 12  # columns of a table of which more are folded away
 MOST_ROWS = 1000  # of a table in a page
 MOST_JSON = 200_000  # characters
 
 
-def page(answers: Sequence[Answer], title: str) -> str:
+def answers_page(answers: Sequence[Answer], title: str) -> str:
     """One self-contained page of answers, each with its table, figures, settings and data.
 
     Examples
@@ -36,28 +36,30 @@ def page(answers: Sequence[Answer], title: str) -> str:
     for i, answer in enumerate(answers, start=1):
         if not alone or answer.title != title:
             parts.append(html.heading(answer.title, 2, f"answer-{i}"))
-        parts += answered(answer, i, 2 if alone and answer.title == title else 3)
-    return html.page(title, [*parts, footer()], interactive=True)
+        parts += answer_parts(answer, i, 2 if alone and answer.title == title else 3)
+    return html.html_page(title, [*parts, footer()], interactive=True)
 
 
-def answered(answer: Answer, number: int, level: int) -> list[str]:
+def answer_parts(answer: Answer, number: int, level: int) -> list[str]:
     """All that there is to say of an answer, under headings of a level."""
     parts = [html.paragraph(answer.headline, lead=True)]
     for i, picture in enumerate(answer.pictures, start=1):
-        drawn = pictures.figure(picture)
+        drawn = pictures.draw_picture(picture)
         if drawn is not None:
-            parts.append(interactive.figure(drawn, picture.description, f"a{number}-{i}"))
+            parts.append(
+                interactive.interactive_figure(drawn, picture.description, f"a{number}-{i}")
+            )
     if answer.rows:
         parts.append(html.heading("Numbers", level))
         rows = answer.rows[:MOST_ROWS]
-        parts.append(html.table(answer.header, rows, numbers=numeric(rows)))
+        parts.append(html.html_table(answer.header, rows, numbers=number_columns(rows)))
         left = len(answer.rows) - len(rows)
         if left:
-            parts.append(html.paragraph(f"… and {counted(left, 'row')} more.", quiet=True))
+            parts.append(html.paragraph(f"… and {count_words(left, 'row')} more.", quiet=True))
     if answer.settings:
-        parts += [html.heading("Settings", level), html.pairs(answer.settings)]
+        parts += [html.heading("Settings", level), html.html_pairs(answer.settings)]
     if answer.sources:
-        parts += [html.heading("Data", level), *map(described, answer.sources)]
+        parts += [html.heading("Data", level), *map(source_words, answer.sources)]
     if answer.command:
         parts += [html.heading("Run it again", level), html.command(answer.command)]
     if answer.values:
@@ -67,23 +69,23 @@ def answered(answer: Answer, number: int, level: int) -> list[str]:
     return parts
 
 
-def described(source: Source) -> str:
+def source_words(source: DataSource) -> str:
     """A table that was read: its shape, and what its columns were taken for."""
     columns, rows = len(source.columns), source.rows
-    words = f"{source.name}: {counted(rows, 'row')}, {counted(columns, 'column')}"
+    words = f"{source.name}: {count_words(rows, 'row')}, {count_words(columns, 'column')}"
     if not columns:
         return html.paragraph(words)
     kinds = [(str(name), str(kind)) for name, kind in source.columns.items()]
     if columns <= MANY:
-        return html.table(("column", "taken for"), kinds, words)
-    return html.details(words, [html.table(("column", "taken for"), kinds)])
+        return html.html_table(("column", "taken for"), kinds, words)
+    return html.details(words, [html.html_table(("column", "taken for"), kinds)])
 
 
-def counted(number: int, noun: str) -> str:
+def count_words(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def numeric(rows: Sequence[Sequence[str]]) -> list[int]:
+def number_columns(rows: Sequence[Sequence[str]]) -> list[int]:
     """The columns that hold numbers, or nothing."""
     width = min(map(len, rows), default=0)
     columns = ([str(row[j]).strip() for row in rows] for j in range(width))
@@ -129,7 +131,7 @@ def experiments_page(outcomes: Sequence[Outcome], left_out: Mapping[str, str] = 
         parts.append(f'<section data-standing="{standing(outcome)}">')
         parts += experiment(outcome)
         parts.append("</section>")
-    return html.page(title, [*parts, footer()], interactive=True)
+    return html.html_page(title, [*parts, footer()], interactive=True)
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
@@ -159,7 +161,7 @@ NOT_PRESSED = ' aria-pressed="false"'
 
 
 def summary_row(outcome: Outcome) -> str:
-    published, ours, share = headline(outcome)
+    published, ours, share = published_and_ours(outcome)
     kind = standing(outcome)
     style = {"holds": "good", "fails": "bad", "figures": "neither"}[kind]
     name = escape(outcome.name)
@@ -171,7 +173,7 @@ def summary_row(outcome: Outcome) -> str:
     )
 
 
-def headline(outcome: Outcome) -> tuple[str, str, str]:
+def published_and_ours(outcome: Outcome) -> tuple[str, str, str]:
     """The published figure, ours and their ratio; the paper's words where it has no figure."""
     for table in outcome.tables:
         for row, figure in zip(table.rows, table.published, strict=False):
@@ -199,11 +201,11 @@ def ratio(ours: Cell, published: Cell) -> str:
 
 def standing(outcome: Outcome) -> str:
     """Whether everything that was claimed holds, by the words of the verdict."""
-    said = [judged(line) for line in outcome.verdict]
+    said = [line_class(line) for line in outcome.verdict]
     return "fails" if "fails" in said else "holds" if "holds" in said else "figures"
 
 
-def judged(line: str) -> str:
+def line_class(line: str) -> str:
     if line.startswith("Published:"):
         return "figures"
     return "fails" if AGAINST.search(line) else "holds" if FOR.search(line) else "figures"
@@ -218,18 +220,18 @@ def experiment(outcome: Outcome) -> list[str]:
         parts += [html.heading("Verdict", 3), f'<ul class="verdict">\n{items}\n</ul>']
     drawn = pictures.outcome(outcome)
     if drawn is not None:
-        words = f"{outcome.title}: {pictures.in_words(drawn)}"
-        parts.append(interactive.figure(drawn, words, f"e-{outcome.name}"))
+        words = f"{outcome.title}: {pictures.figure_in_words(drawn)}"
+        parts.append(interactive.interactive_figure(drawn, words, f"e-{outcome.name}"))
     parts.append(html.heading("Numbers", 3))
     parts += map(figures, outcome.tables)
     if outcome.settings:
-        parts.append(html.details("Settings", [html.pairs(outcome.settings)]))
-    parts += [html.heading("Run it again", 3), html.command(again(outcome))]
+        parts.append(html.details("Settings", [html.html_pairs(outcome.settings)]))
+    parts += [html.heading("Run it again", 3), html.command(reproduce_command(outcome))]
     return parts
 
 
 def verdict_line(line: str) -> str:
-    kind = judged(line)
+    kind = line_class(line)
     if kind == "figures":
         return escape(line)
     style, mark = ("good", "✓") if kind == "holds" else ("bad", "✗")
@@ -244,10 +246,10 @@ def figures(table: Table) -> str:
         headings.append("ours over published")
         for row, words, figure in zip(table.rows, cells, table.published, strict=True):
             words.append(ratio(own(row), figure))
-    return html.table(headings, cells, table.title, range(1, len(headings)))
+    return html.html_table(headings, cells, table.title, range(1, len(headings)))
 
 
-def again(outcome: Outcome) -> str:
+def reproduce_command(outcome: Outcome) -> str:
     words = ["meanmap reproduce", outcome.name]
     words += ["--quick"] if outcome.quick else []
     words += [f"--seed {outcome.seed}"] if outcome.seed else []

@@ -28,7 +28,7 @@ from meanmap.arrays import (
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, same_value
-from meanmap.linalg import symmetrized
+from meanmap.linalg import symmetric_part
 from meanmap.spaces.bases import Basis, Coordinates
 from meanmap.spaces.cholesky import ROUNDING, Pivots, fit_pivots, span_landmarks
 
@@ -194,7 +194,7 @@ def leverage(
     compare = kernel.against(S)
     gram = compare(S, ALL, None)
     # drawn by weight, each point of the sketch stands for 1/m of the mass
-    values, vectors = np.linalg.eigh(symmetrized(to_numpy(gram).astype(np.float64)) / m)
+    values, vectors = np.linalg.eigh(symmetric_part(to_numpy(gram).astype(np.float64)) / m)
     values = np.maximum(values, 0.0)
     s = max(1, int(m / (4 * np.log(max(m, 2)))))
     ridge = max(values[:-s].sum() / s, np.finfo(float).eps * values.sum(), 1e-300)

@@ -138,7 +138,7 @@ class Centred(Around):
         return xp.where(values > self.rounding, values, xp.zeros_like(values))
 
 
-def centred(kernel: Kernel, points: Points) -> Kernel:
+def center_kernel(kernel: Kernel, points: Points) -> Kernel:
     """The kernel about the mean of the points; itself where its numbers are small already."""
     found = Centred.of(kernel, points)
     return kernel if found.references is None else found

@@ -14,7 +14,7 @@ from meanmap.decoding import sampling
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import Spectrum
-from meanmap.statistics.centring import centred
+from meanmap.statistics.centring import center_kernel
 from meanmap.statistics.thinning import thin_sample
 from meanmap.statistics.tiles import gram_sums, on_host
 
@@ -58,7 +58,7 @@ class Compression:
     def mmd(self) -> float:
         w, v = self.sample_weights, to_numpy(self.weights)
         points = on_host(self.points)
-        kernel = centred(self.kernel, self.sample)  # the same distance, of smaller embeddings
+        kernel = center_kernel(self.kernel, self.sample)  # the same distance, of smaller embeddings
         # few points' sums as a weighted Gram matrix; the sample's own never stored
         if np.ptp(w) == 0:
             own = gram_sums(kernel, self.sample) / len(w) ** 2
@@ -186,13 +186,15 @@ def compress(
         index = np.sort(index)
         v = np.full(m, 1 / m)
         if reweight:
-            v = _reweighted(kernel, sample, w, index)
+            v = _nearest_weights(kernel, sample, w, index)
     chosen = take(checked, index)
     parts = in_kind(index, chosen), in_kind(v, chosen)
     return Compression(chosen, *parts, kernel, method, sample, w)
 
 
-def _reweighted(kernel: Kernel, sample: Points, w: np.ndarray, index: np.ndarray) -> np.ndarray:
+def _nearest_weights(
+    kernel: Kernel, sample: Points, w: np.ndarray, index: np.ndarray
+) -> np.ndarray:
     """The nearest probability on the points chosen, in coordinates of their span."""
     once, back, times = np.unique(index, return_inverse=True, return_counts=True)
     few = take(sample, once)

@@ -11,8 +11,8 @@ from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
-from meanmap.statistics.centring import centred
-from meanmap.statistics.gates import paired_samples
+from meanmap.statistics.centring import center_kernel
+from meanmap.statistics.gates import pair_samples, read_paired_samples
 
 LEAST = 2  # points without which a conditional distribution cannot be told
 
@@ -62,11 +62,11 @@ def conditional_mmd(
     >>> bool(low > 1.0 > 0.05 > high)  # they differ for negative x
     True
     """
-    pairs = paired_conditionals(X1, Y1, X2, Y2, kernel_x, kernel_y)
+    pairs = read_paired_conditionals(X1, Y1, X2, Y2, kernel_x, kernel_y)
     (kernel_x, kernel_y), (X1, Y1), (X2, Y2) = pairs
     bases = basis if isinstance(basis, tuple) else (basis, basis)
     if bases[1] is None:  # the same difference, of smaller embeddings
-        kernel_y = centred(kernel_y, concatenate([Y1, Y2]))
+        kernel_y = center_kernel(kernel_y, concatenate([Y1, Y2]))
     spaces = (
         shared_space(kernel_x, (X1, X2), bases[0]),
         shared_space(kernel_y, (Y1, Y2), bases[1]),
@@ -88,14 +88,13 @@ def conditional_mmd(
     return float(values(points)[0]) if single else in_kind(values(points), at)
 
 
-def paired_conditionals(
+def read_paired_conditionals(
     X1: Any, Y1: Any, X2: Any, Y2: Any, kernel_x: Any, kernel_y: Any, least: int = LEAST
 ) -> tuple[tuple[Kernel, Kernel], tuple[Points, Points], tuple[Points, Points]]:
     """Two samples of pairs, and kernels on X and on Y resolved on both samples together."""
-    (kx, ky), (X1, Y1) = paired_samples([("X1", X1, kernel_x), ("Y1", Y1, kernel_y)], least)
-    named = [("X2", X2, kx), ("Y2", Y2, ky)]
-    _, (X2, Y2) = paired_samples(named, least)
-    X2, Y2 = kx.check(X2, "X2", X1, "X1"), ky.check(Y2, "Y2", Y1, "Y1")
+    (kx, ky), (X1, Y1) = read_paired_samples([("X1", X1, kernel_x), ("Y1", Y1, kernel_y)], least)
+    second = [kx.check(X2, "X2", X1, "X1"), ky.check(Y2, "Y2", Y1, "Y1")]
+    X2, Y2 = pair_samples(["X2", "Y2"], second, least)
     kernels = kx.resolve(concatenate([X1, X2])), ky.resolve(concatenate([Y1, Y2]))
     return kernels, (X1, Y1), (X2, Y2)
 
@@ -151,11 +150,11 @@ def hscic(
     True
     """
     named = [("X", X, kernel_x), ("Y", Y, kernel_y), ("Z", Z, kernel_z)]
-    (kx, ky, kz), (X, Y, Z) = paired_samples(named, LEAST)
+    (kx, ky, kz), (X, Y, Z) = read_paired_samples(named, LEAST)
     kx, ky, kz = kx.resolve(X), ky.resolve(Y), kz.resolve(Z)
-    bases = three(basis)
+    bases = basis_triple(basis)
     kx, ky = (
-        centred(k, points) if one is None else k
+        center_kernel(k, points) if one is None else k
         for k, points, one in zip((kx, ky), (X, Y), bases[:2], strict=True)
     )
     joint = TensorProduct(kx, ky)
@@ -171,7 +170,7 @@ def hscic(
     return float(values[0]) if single else in_kind(values, at)
 
 
-def three(basis: Any) -> tuple[Any, Any, Any]:
+def basis_triple(basis: Any) -> tuple[Any, Any, Any]:
     """A basis for each of three variables."""
     bases = basis if isinstance(basis, tuple) else (basis,) * 3
     if len(bases) != 3:

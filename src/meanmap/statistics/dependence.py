@@ -14,12 +14,12 @@ from meanmap.spaces import Basis, Space
 from meanmap.spaces.space import fit_space
 from meanmap.statistics import moments
 from meanmap.statistics.centring import Centred
-from meanmap.statistics.gates import enough, paired_samples
+from meanmap.statistics.gates import read_paired_samples, require_points
 from meanmap.statistics.joint import JointGrams
 from meanmap.statistics.moments import ROUNDING
 from meanmap.statistics.tiles import (
     Buffers,
-    Sums,
+    ThreadSums,
     about_mean,
     add_row_sums,
     diagonal_of,
@@ -79,14 +79,16 @@ def hsic(
     """
     checks.option(estimator, "estimator", ESTIMATORS)
     least = 4 if estimator == "U" else 2
-    bases = both(basis)
+    bases = basis_pair(basis)
     if is_chunked(X, Y):
-        _, found = moments.pairs(X, Y, (kernel_x, kernel_y), bases)
-        enough(found.x.n, "X and Y", least)
+        _, found = moments.sum_pairs(X, Y, (kernel_x, kernel_y), bases)
+        require_points(found.x.n, "X and Y", least)
         return moments.hsic_of(found, estimator)
-    given = [moments.known_kernel(*pair) for pair in zip((kernel_x, kernel_y), bases, strict=True)]
+    given = [
+        moments.kernel_of_space(*pair) for pair in zip((kernel_x, kernel_y), bases, strict=True)
+    ]
     named = [("X", X, given[0]), ("Y", Y, given[1])]
-    kernels, (X, Y) = paired_samples(named, least, stay=basis is None)
+    kernels, (X, Y) = read_paired_samples(named, least, stay=basis is None)
     kx, ky = kernels[0].resolve(X), kernels[1].resolve(Y)
     sums = hsic_sums(kx, ky, X, Y) if basis is None else coordinate_sums(kx, ky, X, Y, basis)
     return sums.estimate(estimator)
@@ -156,7 +158,7 @@ def _exact_sums(kx: Centred, ky: Centred, X: Points, Y: Points, side: int) -> Hs
     n = count(X)
     compare_x, compare_y = kx.against(X), ky.against(Y)
     room_x, room_y = Buffers(X), Buffers(Y)
-    sums = Sums((1,), (1,), (1,), (n,), (n,), like=X)
+    sums = ThreadSums((1,), (1,), (1,), (n,), (n,), like=X)
 
     def work(thread: int, rows: slice, columns: slice) -> None:
         xy, xx, yy, rows_x, rows_y = sums.of(thread)
@@ -199,7 +201,7 @@ def centred_coordinates(
     return about_mean(psi)
 
 
-def both(basis: Any) -> tuple[OneBasis, OneBasis]:
+def basis_pair(basis: Any) -> tuple[OneBasis, OneBasis]:
     """A basis for each of two variables."""
     if isinstance(basis, tuple):
         if len(basis) != 2:
@@ -216,7 +218,7 @@ def coordinate_sums(
     basis: Any,
 ) -> HsicSums:
     """The same sums from coordinates, in O(n(r_x² + r_y²))."""
-    basis_x, basis_y = both(basis)
+    basis_x, basis_y = basis_pair(basis)
     A, rounding_x = centred_coordinates(kx, X, basis_x)
     B, rounding_y = centred_coordinates(ky, Y, basis_y)
     return HsicSums(
@@ -257,12 +259,12 @@ def joint_hsic(*variables: Any, kernels: Any = None) -> float:
     >>> hsic(a.astype(str), c.astype(str), estimator="V") < 0.01
     True
     """
-    chosen, samples = several_samples(variables, kernels)
+    chosen, samples = read_several_samples(variables, kernels)
     resolved = [kernel.resolve(points) for kernel, points in zip(chosen, samples, strict=True)]
     return JointGrams(resolved, samples, memory_limit(None)).value()
 
 
-def several_samples(variables: Any, kernels: Any) -> tuple[list[Kernel], list[Points]]:
+def read_several_samples(variables: Any, kernels: Any) -> tuple[list[Kernel], list[Points]]:
     """Two or more variables of one length, each with its kernel."""
     if len(variables) < 2:
         raise ValueError(
@@ -280,4 +282,4 @@ def several_samples(variables: Any, kernels: Any) -> tuple[list[Kernel], list[Po
         (f"variable {i + 1}", points, kernel)
         for i, (points, kernel) in enumerate(zip(variables, kernels, strict=True))
     ]
-    return paired_samples(named, 2)
+    return read_paired_samples(named, 2)

@@ -9,12 +9,12 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, epsilon, float_like, spans, take
-from meanmap.kernels import Kernel
+from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces import Basis, Space
 from meanmap.spaces.space import fit_space
 from meanmap.statistics import moments
 from meanmap.statistics.centring import near_origin
-from meanmap.statistics.gates import enough, resolved, two_samples
+from meanmap.statistics.gates import read_two_samples, require_points
 from meanmap.statistics.tiles import ROUNDINGS, diagonal_of, gram_sums
 from meanmap.streams.chunks import is_chunked
 
@@ -81,9 +81,9 @@ def mmd(
     least = 1 if estimator == "V" else 2
     if is_chunked(X, Y):
         return _of_chunks(X, Y, kernel, estimator, basis, least)
-    kernel = moments.known_kernel(kernel, basis)
-    kernel, X, Y = two_samples(X, Y, kernel, least, stay=exact)
-    kernel = resolved(kernel, X, Y)
+    kernel = as_kernel(moments.kernel_of_space(kernel, basis), X, "X")
+    X, Y = read_two_samples(X, Y, kernel, least, stay=exact)
+    kernel = kernel.resolve(concatenate([X, Y]))  # on both, so that exchanges change nothing
     if basis is None:
         X, Y = near_origin([kernel], X, Y)
     if estimator in ("U", "V"):
@@ -91,7 +91,7 @@ def mmd(
         return float(from_sums(*sums, count(X), count(Y), estimator))
     if basis is not None:
         raise ValueError(f'estimator="{estimator}" has no form in coordinates; leave out basis=.')
-    return float(np.mean(terms(kernel, X, Y, estimator, size).values))
+    return float(np.mean(pair_terms(kernel, X, Y, estimator, size).values))
 
 
 def from_sums(xx: Any, yy: Any, xy: Any, dx: Any, dy: Any, n: Any, m: Any, estimator: str) -> Any:
@@ -115,9 +115,9 @@ def _of_chunks(X: Any, Y: Any, kernel: Any, estimator: str, basis: Any, least: i
             f'estimator="{estimator}" takes rows two by two, which rows in chunks are not read by. '
             'Use "U" or "V", which are sums over rows, or call .compute() on a sample of the rows.'
         )
-    _, sums = moments.two_samples(X, Y, kernel, basis)
+    _, sums = moments.sum_two_samples(X, Y, kernel, basis)
     for name, part in zip(("X", "Y"), sums, strict=True):
-        enough(part.n, name, least)
+        require_points(part.n, name, least)
     return moments.mmd_of(*sums, estimator)
 
 
@@ -145,7 +145,9 @@ class Terms:
     rounding: float  # what a value may be off by
 
 
-def terms(kernel: Kernel, X: Points, Y: Points, estimator: str, size: int | None = None) -> Terms:
+def pair_terms(
+    kernel: Kernel, X: Points, Y: Points, estimator: str, size: int | None = None
+) -> Terms:
     """The pairs of the linear, block and incomplete estimates.
 
     Neighbours; all pairs within a block (Zaremba et al. 2013); the first subdiagonals (Schrab et

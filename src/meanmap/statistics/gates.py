@@ -7,59 +7,56 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, on_accelerator, to_numpy
+from meanmap.arrays import Points, count, on_accelerator, to_numpy
 from meanmap.frames import list_names
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.statistics.tiles import on_host
 
 
-def two_samples(
-    X: Any, Y: Any, kernel: Any, least: int = 2, stay: bool = False
-) -> tuple[Kernel, Points, Points]:
-    """The kernel as given, and two samples of its domain with at least `least` points each.
+def read_two_samples(
+    X: Any, Y: Any, kernel: Kernel, least: int = 2, stay: bool = False
+) -> tuple[Points, Points]:
+    """Two samples of the kernel's domain with at least `least` points each.
 
     Those of an accelerator come to the host unless they may `stay`.
     """
-    kernel = as_kernel(kernel, X, "X")
     X = kernel.check(X, "X")
-    X, Y = settled([X, kernel.check(Y, "Y", X, "X")], stay)
+    X, Y = on_one_device([X, kernel.check(Y, "Y", X, "X")], stay)
     for name, points in (("X", X), ("Y", Y)):
-        enough(count(points), name, least)
-    return kernel, X, Y
+        require_points(count(points), name, least)
+    return X, Y
 
 
-def settled(samples: list[Points], stay: bool) -> list[Points]:
-    """The samples on the host, or all where they are on an accelerator."""
+def on_one_device(samples: list[Points], stay: bool) -> list[Points]:
+    """The samples on the host, or where they are if they may `stay` on an accelerator."""
     if stay and all(on_accelerator(points) for points in samples):
         return samples
     return [on_host(points) for points in samples]
 
 
-def resolved(kernel: Kernel, X: Points, Y: Points) -> Kernel:
-    """The kernel resolved on both samples together, so that exchanging points changes nothing."""
-    return kernel.resolve(concatenate([X, Y]))
-
-
-def paired_samples(
+def read_paired_samples(
     named: list[tuple[str, Any, Any]], least: int, stay: bool = False
 ) -> tuple[list[Kernel], list[Points]]:
     """For (name, points, kernel) a variable: the kernels, and samples of one length.
 
     Those of an accelerator come to the host unless they may `stay` and all live there.
     """
-    kernels, samples = [], []
-    for name, points, kernel in named:
-        kernel = as_kernel(kernel, points, name)
-        kernels.append(kernel)
-        samples.append(kernel.check(points, name))
-    samples = settled(samples, stay)
-    names = [name for name, _, _ in named]
+    kernels = [as_kernel(kernel, points, name) for name, points, kernel in named]
+    checked = [k.check(points, name) for k, (name, points, _) in zip(kernels, named, strict=True)]
+    return kernels, pair_samples([name for name, _, _ in named], checked, least, stay)
+
+
+def pair_samples(
+    names: list[str], checked: list[Points], least: int, stay: bool = False
+) -> list[Points]:
+    """Checked samples on one device, if they are of one length and large enough."""
+    samples = on_one_device(checked, stay)
     n = checks.same_length(list(zip(names, samples, strict=True)))
-    enough(n, " and ".join([", ".join(names[:-1]), names[-1]]), least)
-    return kernels, samples
+    require_points(n, " and ".join([", ".join(names[:-1]), names[-1]]), least)
+    return samples
 
 
-def enough(n: int, name: str, least: int) -> None:
+def require_points(n: int, name: str, least: int) -> None:
     """Refuse a sample that is too small to say anything."""
     if n < least:
         raise ValueError(

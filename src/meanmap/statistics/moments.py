@@ -12,7 +12,7 @@ from meanmap.arrays import Points, concatenate, count, spans, take, to_numpy
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.spaces.space import fit_space
-from meanmap.statistics.centring import centred
+from meanmap.statistics.centring import center_kernel
 from meanmap.statistics.tiles import ROUNDINGS, on_host
 from meanmap.streams.chunks import SAMPLE, Chunks, is_chunked
 from meanmap.streams.sums import BLOCK
@@ -34,7 +34,7 @@ class Moments:
     @classmethod
     def of(cls, psi: np.ndarray) -> Moments:
         """Of rows of coordinates."""
-        sizes = squares(psi)
+        sizes = squared_lengths(psi)
         return cls(len(psi), psi.sum(axis=0), psi.T @ psi, sizes @ psi, float(sizes @ sizes))
 
     @classmethod
@@ -89,7 +89,7 @@ class Paired:
     @classmethod
     def of(cls, psi: np.ndarray, phi: np.ndarray) -> Paired:
         """Of rows of coordinates."""
-        x, y = squares(psi), squares(phi)
+        x, y = squared_lengths(psi), squared_lengths(phi)
         moments = Moments.of(psi), Moments.of(phi)
         return cls(*moments, psi.T @ phi, y @ psi, x @ phi, float(x @ y))
 
@@ -114,7 +114,7 @@ class Paired:
         )
 
 
-def squares(psi: np.ndarray) -> np.ndarray:
+def squared_lengths(psi: np.ndarray) -> np.ndarray:
     """‖ψ‖² of every row."""
     return np.einsum("ij,ij->i", psi, psi)
 
@@ -136,7 +136,7 @@ def hsic_of(sums: Paired, estimator: str) -> float:
     checks.option(estimator, "estimator", ("U", "V", "normalized"))
     n, x, y = sums.x.n, sums.x, sums.y
     if estimator == "U":
-        return _unbiased(sums)
+        return _unbiased_hsic(sums)
     difference = sums.cross / n - np.outer(x.mean, y.mean)
     value = float(np.sum(difference * difference))
     if estimator == "V":
@@ -148,7 +148,7 @@ def hsic_of(sums: Paired, estimator: str) -> float:
     return value * n**2 / (size_x * size_y)
 
 
-def _unbiased(sums: Paired) -> float:
+def _unbiased_hsic(sums: Paired) -> float:
     """Song et al. (2012, eq. 5), every sum over rows multiplied out."""
     n, a, b = sums.x.n, sums.x.first, sums.y.first
     # K and L without their diagonals: Σ KL, Σ K, Σ L, and Σᵢ (Σⱼ Kᵢⱼ)(Σⱼ Lᵢⱼ)
@@ -162,25 +162,27 @@ def _unbiased(sums: Paired) -> float:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def fitted(kernel: Kernel, basis: Any, points: Points) -> Space:
+def fit_coordinates(kernel: Kernel, basis: Any, points: Points) -> Space:
     """Coordinates fitted to a sample, or those that were given, of the same kernel."""
     if basis is None:  # distances are the same, and the tolerance is not spent on what is constant
-        kernel, basis = centred(kernel, points), PivotedCholesky(1e-6, max_rank=RANK)
+        kernel, basis = center_kernel(kernel, points), PivotedCholesky(1e-6, max_rank=RANK)
     return fit_space(kernel, basis, points)[0]
 
 
-def known_kernel(kernel: Any, basis: Any) -> Any:
+def kernel_of_space(kernel: Any, basis: Any) -> Any:
     """The kernel as given, or that of a space that was given."""
     return basis.kernel_ if kernel is None and hasattr(basis, "kernel_") else kernel
 
 
-def two_samples(X: Any, Y: Any, kernel: Any, basis: Any) -> tuple[Space, tuple[Moments, Moments]]:
+def sum_two_samples(
+    X: Any, Y: Any, kernel: Any, basis: Any
+) -> tuple[Space, tuple[Moments, Moments]]:
     """A space fitted to rows of both samples, or to a part of those in chunks, and their sums."""
     rows = [Chunks.of(rows=v).sample(SAMPLE // 2)[0] if is_chunked(v) else v for v in (X, Y)]
-    kernel = as_kernel(known_kernel(kernel, basis), rows[0], "X")
+    kernel = as_kernel(kernel_of_space(kernel, basis), rows[0], "X")
     first = on_host(kernel.check(rows[0], "X"))
     pooled = concatenate([first, on_host(kernel.check(rows[1], "Y", first, "X"))])
-    space = fitted(kernel.resolve(pooled), basis, pooled)
+    space = fit_coordinates(kernel.resolve(pooled), basis, pooled)
     return space, (moments_of(space, X), moments_of(space, Y))
 
 
@@ -195,16 +197,16 @@ def _of_chunk(number: int, rows: tuple[Any, ...], space: Space) -> Moments:
     return Moments.over(space, on_host(space.kernel_.check(rows[0], "rows", space.example_)))
 
 
-def pairs(
+def sum_pairs(
     X: Any, Y: Any, kernels: tuple[Any, Any], bases: tuple[Any, Any]
 ) -> tuple[tuple[Space, Space], Paired]:
     """The same of paired rows: two spaces and one set of sums."""
     rows = Chunks.of(X=X, Y=Y).sample() if is_chunked(X, Y) else (X, Y)
     spaces = []
     for given, basis, part, name in zip(kernels, bases, rows, ("X", "Y"), strict=True):
-        kernel = as_kernel(known_kernel(given, basis), part, name)
+        kernel = as_kernel(kernel_of_space(given, basis), part, name)
         points = on_host(kernel.check(part, name))
-        spaces.append(fitted(kernel.resolve(points), basis, points))
+        spaces.append(fit_coordinates(kernel.resolve(points), basis, points))
     both = spaces[0], spaces[1]
     return both, paired_of(both, X, Y)
 

@@ -122,7 +122,10 @@ def _of_distribution(law: Any, x: np.ndarray, name: str) -> np.ndarray:
 
 def _univariate(law: Any, x: np.ndarray, name: str) -> np.ndarray:
     """Independent columns, each from a univariate distribution (or all from one)."""
-    shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
+    named = (law.dist.shapes or "").replace(",", " ").split()
+    given = dict(zip([*named, "loc", "scale"], law.args, strict=False)) | law.kwds
+    loc, scale = given.get("loc", 0.0), given.get("scale", 1.0)
+    shapes = [given[name] for name in named]
     if np.ndim(law.mean()) > 1 or np.size(law.mean()) not in (1, x.shape[1]):
         raise ValueError(
             f"{name}: a distribution of {np.size(law.mean())} independent columns does not fit "

@@ -11,9 +11,9 @@ from meanmap import checks
 from meanmap.arrays import Array, spans, to_numpy
 from meanmap.kernels import Kernel, RationalQuadratic, as_kernel
 from meanmap.kernels.bandwidths import column_scales
-from meanmap.statistics.gates import enough
+from meanmap.statistics.gates import require_points
 from meanmap.statistics.scores import score_values
-from meanmap.statistics.tiles import Sums, for_each_tile
+from meanmap.statistics.tiles import ThreadSums, for_each_tile
 
 ESTIMATORS = ("U", "V")
 SIDE = 256  # a tile has half a dozen companions, which fit a core's cache together
@@ -84,7 +84,7 @@ class SteinSample:
         None scales them if there is no kernel, which would say what is near.
         """
         given = checks.vectors(X, "X")
-        enough(given.shape[0], "X", least)
+        require_points(given.shape[0], "X", least)
         scaled = kernel is None if scaled is None else scaled
         kernel = stein_kernel(kernel, given).bind(X, "X")
         scores = score_values(score, given)
@@ -135,7 +135,7 @@ def stein_sums(
     n = len(X)
     starts = np.zeros(1, dtype=int) if starts is None else starts
     compare = kernel.stein_against(X, S)
-    sums = Sums((len(starts), len(starts)), (1,))
+    sums = ThreadSums((len(starts), len(starts)), (1,))
 
     def inside(rows: slice) -> tuple[slice, np.ndarray]:
         """The bins that a tile meets, and where they begin in it."""

@@ -188,7 +188,7 @@ def pass_over(points: Points, work: Callable[[int], Any]) -> Any:
     return in_blocks(work, DEVICE_SIDE) if on_accelerator(points) else work(SIDE)
 
 
-class Sums:
+class ThreadSums:
     """One accumulator a thread, in double precision, added up in the order of the threads."""
 
     def __init__(self, *shapes: tuple[int, ...], like: Points | None = None) -> None:
@@ -279,8 +279,12 @@ def labelled_gram(
     profiles = [getattr(kernel, "fused_profile", None) for kernel in family.kernels]
     halved = not rows and None not in profiles and fused.fits(points, points) and is_single(points)
     if halved and labels.shape[1] > FEW:
-        return pass_over(points, lambda side: _in_halves(family, points, labels, side, progress))
-    return pass_over(points, lambda side: _labelled(family, points, labels, rows, side, progress))
+        return pass_over(
+            points, lambda side: _labelled_in_halves(family, points, labels, side, progress)
+        )
+    return pass_over(
+        points, lambda side: _labelled_in_tiles(family, points, labels, rows, side, progress)
+    )
 
 
 def is_single(points: Points) -> bool:
@@ -290,12 +294,12 @@ def is_single(points: Points) -> bool:
     return is_floating(points) and bool(points.dtype == namespace(points).float32)
 
 
-def _labelled(
+def _labelled_in_tiles(
     family: Family, points: Points, labels: Array, with_rows: bool, side: int, progress: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     n = count(points)
     tiles, buffers = family.against(points), Buffers(points)
-    sums = Sums((len(family), labels.shape[1]), (len(family), n), like=points)
+    sums = ThreadSums((len(family), labels.shape[1]), (len(family), n), like=points)
 
     def work(thread: int, rows: slice, columns: slice) -> None:
         quadratic, row_sums = sums.of(thread)
@@ -311,13 +315,13 @@ def _labelled(
     return quadratic, row_sums
 
 
-def _in_halves(
+def _labelled_in_halves(
     family: Family, points: Points, labels: Array, side: int, progress: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     n = count(points)
     scaled = [kernel.scaled(points) for kernel in family.kernels]
     centres = [_typical(kernel, points) for kernel in family.kernels]
-    sums = Sums((len(family), labels.shape[1]), like=points)
+    sums = ThreadSums((len(family), labels.shape[1]), like=points)
     stacked = {span.start: fused.stacked_labels(labels[span]) for span in spans(n, side)}
 
     def work(thread: int, rows: slice, columns: slice) -> None:
@@ -362,7 +366,7 @@ def gram_sums(kernel: Kernel, A: Points, B: Points | None = None) -> float:
 
 
 def _own_sum(kernel: Kernel, A: Points, side: int) -> float:
-    compare, sums, buffers = kernel.against(A), Sums((1,), like=A), Buffers(A)
+    compare, sums, buffers = kernel.against(A), ThreadSums((1,), like=A), Buffers(A)
 
     def work(thread: int, rows: slice, columns: slice) -> None:
         (buffer,) = buffers.of(thread, rows, columns)
@@ -374,7 +378,7 @@ def _own_sum(kernel: Kernel, A: Points, side: int) -> float:
 
 
 def _sum_across(kernel: Kernel, A: Points, B: Points, side: int) -> float:
-    compare, sums = kernel.against(B), Sums((1,), like=A)
+    compare, sums = kernel.against(B), ThreadSums((1,), like=A)
     for rows in spans(count(A), side):
         for columns in spans(count(B), side):
             sums.of(0)[0] += total(compare(take(A, rows), columns, None))
@@ -416,7 +420,7 @@ def about_mean(psi: np.ndarray) -> tuple[np.ndarray, float]:
 def _exact_moments(kernel: Kernel, points: Points, a: np.ndarray, side: int) -> GramMoments:
     n = count(points)
     compare, buffers = kernel.against(points), Buffers(points)
-    sums = Sums((1,), (1,), (n,), like=points)
+    sums = ThreadSums((1,), (1,), (n,), like=points)
     weights = beside(a, points)
 
     def work(thread: int, rows: slice, columns: slice) -> None:

@@ -39,12 +39,12 @@ class BagKernel(ObjectKernel):
     domain = "bags"
 
     @property
-    def parts(self) -> tuple[Kernel, ...]:
+    def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
         """The kernel between points."""
         return (self.point_kernel,)
 
     @property
-    def point_kernel(self) -> Kernel:
+    def point_kernel(self) -> Kernel:  # type: ignore[override]
         """The kernel between the points of a bag."""
         if not isinstance(self.kernel, Kernel):
             name = type(self).__name__
@@ -204,7 +204,7 @@ class Expected(BagKernel):
         return self.replace(kernel=resolve_inner(self.point_kernel, points, weights))
 
     @property
-    def between_embeddings(self) -> Kernel:
+    def between_embeddings(self) -> Kernel:  # type: ignore[override]
         """Linear: E k(x, y) is the inner product of embeddings."""
         return Linear()
 
@@ -317,12 +317,12 @@ class OnEmbeddings(BagKernel):
         return self.characteristic
 
     @property
-    def parts(self) -> tuple[Kernel, ...]:
+    def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
         """The kernel between points, and the function of the distance."""
         return self.point_kernel, self.between_embeddings
 
     @property
-    def between_embeddings(self) -> Radial:
+    def between_embeddings(self) -> Radial:  # type: ignore[override]
         """The function of the distance between embeddings, as a kernel on vectors."""
         profile = Gaussian() if self.profile is None else self.profile
         if not isinstance(profile, Radial) or not profile.radial:
