@@ -17,7 +17,6 @@ import numpy as np
 
 from meanmap.arrays import (
     Array,
-    State,
     asarray,
     assign,
     at_least,
@@ -29,6 +28,7 @@ from meanmap.arrays import (
 )
 from meanmap.graphical.field import NONE
 from meanmap.graphical.potentials import Potentials
+from meanmap.graphical.repeated import State
 from meanmap.graphical.wiring import Route, Wiring
 
 BLOCK = 1 << 17  # values of messages that are in memory at a time

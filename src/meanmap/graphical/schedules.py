@@ -7,9 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from meanmap.arrays import Repeated, State, assign, to_numpy
+from meanmap.arrays import assign, to_numpy
 from meanmap.graphical.field import NONE
 from meanmap.graphical.passing import Passing, damp_messages
+from meanmap.graphical.repeated import Repeated, State
 
 SHARE = 64  # of the messages, the part that the residual schedule sends at a time
 
