@@ -17,11 +17,6 @@ import numpy as np
 
 from meanmap.arrays import (
     Array,
-<<<<<<< HEAD
-=======
-    Repeated,
-    State,
->>>>>>> h-D
     asarray,
     assign,
     at_least,
@@ -33,11 +28,7 @@ from meanmap.arrays import (
 )
 from meanmap.graphical.field import NONE, Route, Wiring
 from meanmap.graphical.potentials import Potentials
-<<<<<<< HEAD
-from meanmap.graphical.repeated import State
-from meanmap.graphical.wiring import Route, Wiring
-=======
->>>>>>> h-D
+from meanmap.graphical.repeated import Repeated, State
 
 SHARE = 64  # of the messages, the part that the residual schedule sends at a time
 BLOCK = 1 << 17  # values of messages that are in memory at a time
