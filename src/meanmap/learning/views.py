@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
-from meanmap.conditional.pairs import read_pairs
+from meanmap.conditional.fitting import read_pairs
 from meanmap.conditional.selection import search_size
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
