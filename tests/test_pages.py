@@ -17,6 +17,7 @@ from meanmap.experiments import Figure, Outcome, Table
 from meanmap.experiments.results import Curves
 from meanmap.report import html, interactive, pages
 from meanmap.report.answers import Answer, DataSource, Picture
+from meanmap.report.experiment_pages import experiments_page, line_class, standing
 
 HOSTILE = "<script>alert(1)</script>\"'&$x_"
 CLOUD = 5000
@@ -83,11 +84,14 @@ def test_the_same_answers_make_the_same_page() -> None:
     text = pages.answers_page(answers(), "Answers")
     assert text == pages.answers_page(answers(), "Answers")
     assert len(text) < 500_000
-    assert pages.experiments_page(outcomes()) == pages.experiments_page(outcomes())
+    assert experiments_page(outcomes()) == experiments_page(outcomes())
 
 
 def test_nothing_is_loaded() -> None:
-    for text in (pages.answers_page(answers(), "Answers"), pages.experiments_page(outcomes())):
+    for text in (
+        pages.answers_page(answers(), "Answers"),
+        experiments_page(outcomes()),
+    ):
         assert "http://" not in text and "https://" not in text
         assert not re.search(r"(?:src|href)=\"(?!#|data:)", text)
         assert "default-src 'none'" in text and "unsafe-inline'; script" not in text
@@ -132,12 +136,12 @@ def test_tables_without_names_of_columns_have_names_of_rows() -> None:
 
 
 def test_published_figures_stand_beside_ours() -> None:
-    text = pages.experiments_page(outcomes())
+    text = experiments_page(outcomes())
     assert "ours over published" in text
     assert "<td>0.4</td><td>0.200 ± 0.010 (kernel)</td>" in text.replace("0.2000", "0.200")
     assert text.count('<td class="number">0.50</td>') == 2  # in the summary and in the table
     assert "it is worse than that" in text
-    assert [pages.standing(one) for one in outcomes()] == ["holds", "fails", "figures"]
+    assert [standing(one) for one in outcomes()] == ["holds", "fails", "figures"]
     assert "meanmap reproduce one" in text
 
 
@@ -155,7 +159,7 @@ def test_published_figures_stand_beside_ours() -> None:
     ],
 )
 def test_lines_of_verdicts_are_judged_by_their_words(line: str, kind: str) -> None:
-    assert pages.line_class(line) == kind
+    assert line_class(line) == kind
 
 
 def data(part: str) -> dict[str, Any]:
@@ -301,7 +305,7 @@ def answered() -> str:
 
 @pytest.fixture(scope="module")
 def reproduced() -> str:
-    return pages.experiments_page(outcomes())
+    return experiments_page(outcomes())
 
 
 def centre(page: Any, chart: str, series: int, point: int) -> tuple[float, float]:

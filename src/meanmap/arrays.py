@@ -42,6 +42,15 @@ def is_array(value: object) -> bool:
     return bool(array_api_compat.is_array_api_obj(value))
 
 
+def is_chunked(*values: Any) -> bool:
+    """Whether there is a collection of Dask among the values; Dask is not imported to find out."""
+    if "dask" not in sys.modules:
+        return False
+    from dask.base import is_dask_collection
+
+    return any(is_dask_collection(value) for value in values)
+
+
 def namespace(*arrays: Array) -> ModuleType:
     """The array namespace that the arrays share (NumPy when there is no array among them)."""
     if len(arrays) == 1 and type(arrays[0]) is np.ndarray:

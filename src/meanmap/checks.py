@@ -314,6 +314,13 @@ def weights(value: Any, points: Points, like: Array, name: str = "weights") -> A
     return array
 
 
+def total_weight(value: Any, n: int, name: str = "sample_weight") -> float:
+    """The sum of the weights of n points before they are scaled to one; n if there are none."""
+    if value is None:
+        return float(n)
+    return float(np.sum(to_numpy(to_float(plain(value, name))), dtype=np.float64))
+
+
 def sample_weights(value: Any, points: Points, like: Array, name: str = "sample_weight") -> Array:
     """Weights of a sample, scaled to sum to one: not negative, not all zero."""
     array = weights(value, points, like, name)

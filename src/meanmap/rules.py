@@ -257,9 +257,9 @@ HALVINGS = 30
 def nonnegative_ratio(Psi: Array, w: Array, m: Array, regularization: float) -> Array:
     """`max(Ψh, 0)`, with h of the least `½ Σ wᵢ max(ψᵢ·h, 0)² + λ/2 ‖h‖² - h·m`.
 
-    That is the solution of `NonnegativeMethod`'s problem, in one variable per coordinate: Newton's method
-    with line search. The gradient is piecewise linear, so that a few steps end it: each solves with
-    the covariance of the rows whose weight is positive.
+    That is the solution of `NonnegativeMethod`'s problem, in one variable per coordinate: Newton's
+    method with line search. The gradient is piecewise linear, so that a few steps end it: each
+    solves with the covariance of the rows whose weight is positive.
     """
     xp, r = namespace(Psi), Psi.shape[1]
     scale = float(xp.sum(w[:, None] * Psi * Psi)) or 1.0

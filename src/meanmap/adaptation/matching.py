@@ -25,6 +25,7 @@ from meanmap.arrays import (
     concatenate,
     count,
     in_kind,
+    is_chunked,
     one_blas_thread,
     take,
     to_numpy,
@@ -35,7 +36,7 @@ from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
-from meanmap.streams.chunks import answer_chunks, is_chunked, sample_rows
+from meanmap.streams.chunks import answer_chunks, sample_rows
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
 FACTORS = (0.3, 0.6, 1.0, 2.0)  # multiples of the median that are tried where no kernel is given

@@ -20,7 +20,7 @@ from meanmap.adaptation.mixtures import (
     target_images,
 )
 from meanmap.adaptation.programme import WeightSolution, default_bound, enough_ridge
-from meanmap.arrays import Array, concatenate, in_kind, to_numpy, warn
+from meanmap.arrays import Array, concatenate, in_kind, is_chunked, to_numpy, warn
 from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import as_kernel, as_target
@@ -28,7 +28,7 @@ from meanmap.kernels.defaults import read_target
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky
 from meanmap.statistics.tiles import on_host
-from meanmap.streams.chunks import Chunks, answer_chunks, is_chunked, sample_rows
+from meanmap.streams.chunks import Chunks, answer_chunks, sample_rows
 
 METRICS = ("predictive", "embedding")
 FAR = 0.5  # of ‖μ_test - μ_train‖ left, above which no change of targets explains the test rows

@@ -18,6 +18,8 @@ from meanmap.cli.tables import (
     print_notes,
     same_kinds,
     shared_columns,
+    skipped_rows_note,
+    two_tables,
 )
 from meanmap.progress import progress_bar
 from meanmap.report.answers import Answer, DataSource, Picture
@@ -265,21 +267,7 @@ def stack_rows(samples: Sequence[TableRows]) -> TableRows:
     return TableRows("both files", frame, samples[0].kinds, len(frame))
 
 
-def skipped_rows_note(table: Table, total: int) -> str:
-    """What there is to say of rows that a pass over a file left out."""
-    if not table.missing:
-        return ""
-    return f"{table.name}: {table.missing} of {total} rows have missing values: left out."
-
-
 # --- the answer -----------------------------------------------------------------------------------
-
-
-def two_tables(a: str, b: str, labels: Sequence[str]) -> tuple[Table, Table]:
-    """Two files; standard input is one of them at most."""
-    if a == b == "-":
-        raise ValueError("standard input can be one of the two files only. Name the other.")
-    return Table.of(a, labels), Table.of(b, labels)
 
 
 def without_groups(

@@ -10,10 +10,19 @@ from typing import Any
 import numpy as np
 
 from meanmap.cli import streams
-from meanmap.cli.comparing import SAMPLE, skipped_rows_note
+from meanmap.cli.comparing import SAMPLE
 from meanmap.cli.outputs import plain_values
 from meanmap.cli.streams import Answers, Levels, probability_columns
-from meanmap.cli.tables import Coding, Table, TableRows, cell, constants, point, print_notes
+from meanmap.cli.tables import (
+    Coding,
+    Table,
+    TableRows,
+    cell,
+    constants,
+    point,
+    print_notes,
+    skipped_rows_note,
+)
 from meanmap.report.answers import Answer, Picture
 
 AT_ONCE = 20_000_000  # weights of answers in memory at a time

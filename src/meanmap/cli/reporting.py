@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meanmap.cli.comparing import skipped_rows_note, two_tables
 from meanmap.cli.outputs import plain_values
-from meanmap.cli.tables import Table, TableRows, constants, print_notes, same_kinds, shared_columns
+from meanmap.cli.tables import (
+    Table,
+    TableRows,
+    constants,
+    print_notes,
+    same_kinds,
+    shared_columns,
+    skipped_rows_note,
+    two_tables,
+)
 from meanmap.report.answers import Answer, Picture
 
 if TYPE_CHECKING:

@@ -297,6 +297,20 @@ class Table:
         return TableRows(self.name, kept, {c: kinds[c] for c in columns}, len(frame))
 
 
+def two_tables(a: str, b: str, labels: Sequence[str]) -> tuple[Table, Table]:
+    """Two files; standard input is one of them at most."""
+    if a == b == "-":
+        raise ValueError("standard input can be one of the two files only. Name the other.")
+    return Table.of(a, labels), Table.of(b, labels)
+
+
+def skipped_rows_note(table: Table, total: int) -> str:
+    """What there is to say of rows that a pass over a file left out."""
+    if not table.missing:
+        return ""
+    return f"{table.name}: {table.missing} of {total} rows have missing values: left out."
+
+
 def constants(parts: Sequence[TableRows], columns: Sequence[str]) -> list[str]:
     """What there is to say of columns that hold one value in all rows."""
     out = []

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meanmap.cli.comparing import two_tables
 from meanmap.cli.outputs import plain_values
-from meanmap.cli.tables import Coding, TableRows, cell, constants, print_notes
+from meanmap.cli.tables import Coding, TableRows, cell, constants, print_notes, two_tables
 from meanmap.report.answers import Answer, Picture
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ def experiment_files(
     """The page and the picture of experiments."""
     contents: dict[Path | None, bytes] = {}
     if where.report is not None:
-        from meanmap.report.pages import experiments_page
+        from meanmap.report.experiment_pages import experiments_page
 
         contents[where.report] = experiments_page(outcomes, left_out).encode()
     if where.plot is not None:

@@ -26,8 +26,8 @@ class Pairs(NamedTuple):
     kernel_y: Kernel
     bases: tuple[Any, Any]
     w: Array
-    flat: bool  # y was a 1-D array of numbers
-    given: int  # rows that came, those of weight zero among them
+    flat: bool = False  # y was a 1-D array of numbers
+    total: float = 1.0  # of the weights, before they were scaled to one
 
 
 def read_pairs(
@@ -46,4 +46,5 @@ def read_pairs(
     keep = to_numpy(w) > 0
     if not keep.all():
         x, y, w = (take(part, keep) for part in (x, y, w))
-    return Pairs(x, y, kernel_x, kernel_y, bases, w, flat, n)
+    total = checks.total_weight(sample_weight, n)
+    return Pairs(x, y, kernel_x, kernel_y, bases, w, flat, total)

@@ -306,9 +306,8 @@ class Motion:
         on the states before are `u ∘ Ψ' (C² + δI)⁻¹ C m'` (kernel Bayes' rule, squared).
         """
         xp, before = namespace(u), self._before
-        weights = normalize_weights(
-            SquaredMethod().weights(self._after, u, delta, later.coordinates), u
-        )
+        weights = SquaredMethod().weights(self._after, u, delta, later.coordinates)
+        weights = normalize_weights(weights, u)
         shape = (weights.shape[0], self.sample.psi.shape[0])
         out = xp.zeros(shape, dtype=weights.dtype, device=device(weights))
         return Belief(weights @ before, assign(out, (slice(None), self.first), weights))

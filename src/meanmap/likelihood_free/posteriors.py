@@ -165,7 +165,7 @@ def choose_kernel(
     best: tuple[float, Kernel] | None = None
     for factor in FACTORS:
         kernel = standard_kernel(outputs, weights, factor)
-        pairs = Pairs(x, y, kernel, on_theta, bases, w, flat=False, given=len(some))
+        pairs = Pairs(x, y, kernel, on_theta, bases, w)
         error = cast(LeaveOneOut, fit_pairs(pairs, centered=False).errors).least
         if best is None or error < best[0]:
             best = error, kernel

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meanmap import plots
-from meanmap.report.findings import ColumnShift
 
 if TYPE_CHECKING:
     from meanmap.experiments.results import Outcome
     from meanmap.report.answers import Picture
+    from meanmap.report.findings import ColumnShift
 
 SHOWN = 20
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, is_array, take, to_numpy
+from meanmap.arrays import Points, concatenate, count, is_array, is_chunked, take, to_numpy
 from meanmap.frames import is_frame
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
 from meanmap.kernels.defaults import looks_like_classes
 from meanmap.linalg import column_moments
 from meanmap.statistics.gates import require_points
 from meanmap.statistics.tiles import on_host
-from meanmap.streams.chunks import SAMPLE, Chunks, is_chunked
+from meanmap.streams.chunks import SAMPLE, Chunks
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,6 @@ from meanmap.report.samples import (
     read_samples,
     read_targets,
 )
-from meanmap.report.text import align_columns, number_text
 from meanmap.report.verdicts import Figures, verdict
 
 SHOWN = 15  # columns in the text; the page has all
@@ -437,3 +436,20 @@ def reader_notes(samples: Samples, targets: Targets | None, compared: bool) -> t
     if targets is not None and len(np.unique(targets.field.train)) < 2:
         out.append("All training rows have one target, so that target shift cannot be looked for.")
     return tuple(out)
+
+
+# --- tables in plain text -------------------------------------------------------------------------
+
+
+def number_text(value: float, form: str = ".2f") -> str:
+    """A number in words, nothing for NaN."""
+    return "" if math.isnan(value) else format(value, form)
+
+
+def align_columns(rows: list[list[str]]) -> list[str]:
+    """Rows of words as lines whose columns stand below each other."""
+    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

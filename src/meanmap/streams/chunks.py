@@ -7,7 +7,6 @@ a tree. No task sees more than a chunk, and a task that is lost is done again wi
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,19 +14,10 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import concatenate, take
+from meanmap.arrays import concatenate, is_chunked, take
 
 SAMPLE = 20_000  # rows that kernels, coordinates and λ are chosen on
 TOGETHER = 8  # results that are added up in one task
-
-
-def is_chunked(*values: Any) -> bool:
-    """Whether there is a collection of Dask among the values; Dask is not imported to find out."""
-    if "dask" not in sys.modules:
-        return False
-    from dask.base import is_dask_collection
-
-    return any(is_dask_collection(value) for value in values)
 
 
 @dataclass(frozen=True)

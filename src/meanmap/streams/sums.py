@@ -258,11 +258,3 @@ def require_same_space(a: Space, b: Space, name: str) -> None:
             f"the two streams have different coordinates for {name}: {a!r} and {b!r}. Fit one "
             "Space to a sample and give it to both as basis=."
         )
-
-
-def raw_total(sample_weight: Any, n: int) -> float:
-    """The weight of a sample before it was scaled to one."""
-    if sample_weight is None:
-        return float(n)
-    weights = to_numpy(to_float(checks.plain(sample_weight, "sample_weight")))
-    return float(np.sum(weights, dtype=np.float64))
