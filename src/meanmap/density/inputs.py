@@ -8,7 +8,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import to_numpy
-from meanmap.decoding.densities import read_widths
+from meanmap.decoding.densities import density_bandwidths
 from meanmap.density.candidates import NormalCandidates, RoundFrame, expected_kernel
 from meanmap.density.choice import DistinctSample
 from meanmap.density.programme import MixtureSolution
@@ -52,7 +52,7 @@ def frame_of(
     d, size = points.shape[1], 1 / float(p @ p)
     mean = p @ points
     if not isinstance(bandwidth, str):
-        factor = np.diag(np.array(read_widths(bandwidth, d)))
+        factor = np.diag(np.array(density_bandwidths(bandwidth, d)))
         return RoundFrame.of(mean, factor, sigma), 1.0
     checks.option(bandwidth, "bandwidth", ("auto",))
     centred = points - mean

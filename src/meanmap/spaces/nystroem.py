@@ -146,15 +146,12 @@ class Nystroem(Basis):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Nystroem):
             return NotImplemented
-        mine, theirs = vars(self), vars(other)
-        mine_at, at = mine["landmarks"], theirs["landmarks"]
-        if not (isinstance(mine_at, tuple) and isinstance(at, tuple)):
-            mine_at, at = (mine_at,), (at,)
-        return (
-            all(mine[name] == theirs[name] for name in ("n", "sampling", "random_state"))
-            and len(mine_at) == len(at)
-            and all(same_value(a, b) for a, b in zip(mine_at, at, strict=True))
-        )
+        mine, theirs = self._parts(), other._parts()
+        return len(mine) == len(theirs) and all(map(same_value, mine, theirs))
+
+    def _parts(self) -> list[Any]:
+        own = self.landmarks if isinstance(self.landmarks, tuple) else (self.landmarks,)
+        return [self.n, self.sampling, self.random_state, *own]
 
     def __hash__(self) -> int:
         return hash((self.n, self.sampling))

@@ -66,21 +66,17 @@ class Space(TransformerMixin, BaseEstimator):
         kernel = as_kernel(self.kernel, X, "X")
         points = kernel.check(X, "X")
         weights = checks.sample_weights(sample_weight, points, float_like(points))
-        if sample_weight is not None:
-            keep = to_numpy(weights) > 0  # a zero weight means the row is not there
-            kept = points if keep.all() else take(points, keep)
-            kept_weights = weights if keep.all() else take(weights, keep)
-        else:
-            keep, kept, kept_weights = None, points, weights
+        kept, kept_weights = points, weights
+        keep = to_numpy(weights) > 0  # a zero weight means the row is not there
+        if not keep.all():
+            kept, kept_weights = take(points, keep), take(weights, keep)
         kernel = kernel.resolve(kept, kept_weights)
         basis = self._basis(kernel, kept)
         fitted, coordinates = basis.fit(kernel, kept, kept_weights)
         if getattr(points, "ndim", 0) == 2:  # nothing is set before everything has worked
             remember_columns(self, X)
         self._keep(kernel, kept, basis, fitted)
-        if keep is None or keep.all():
-            return coordinates
-        return self.map_.transform(points)
+        return coordinates if keep.all() else self.map_.transform(points)
 
     def fit_points(self, points: Points, weights: Array | None = None) -> Array:
         """Fit to points that passed the gate of a resolved kernel; return their coordinates.

@@ -193,7 +193,7 @@ class Drawn:
             return self
         kept = np.sort(np.argpartition(-self.keys, self.size)[: self.size])
         return replace(
-            self, rows=tuple(take_rows(part, kept) for part in self.rows), keys=self.keys[kept]
+            self, rows=tuple(rows_at(part, kept) for part in self.rows), keys=self.keys[kept]
         )
 
 
@@ -225,7 +225,7 @@ def join_pieces(parts: list[Any]) -> Any:
     return concatenate(parts)
 
 
-def take_rows(part: Any, index: np.ndarray) -> Any:
+def rows_at(part: Any, index: np.ndarray) -> Any:
     """Some rows of a piece."""
     return part.iloc[index] if hasattr(part, "iloc") else take(part, index)
 
