@@ -329,8 +329,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     def _reversed(self) -> tuple[Spectrum, LeaveOneOut]:
         """C_YY factorised and the leave-one-out errors of P(X|Y), computed once."""
+        x, y = self.sides()
         if self._reverse is None:
-            x, y = self.sides()
             w, psi = self.weights_, y.coordinates
             norms = self.kernel_x_.squared_norms(x.points)
             sample, mu = RegressionSample(psi, x.coordinates, w, norms), None
