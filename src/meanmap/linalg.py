@@ -170,6 +170,14 @@ def column_signs(scores: Array) -> Array:
     return asarray(np.where(largest < 0, -1.0, 1.0), scores)
 
 
+def positive_ratio(
+    top: np.ndarray, bottom: np.ndarray, otherwise: float | np.ndarray
+) -> np.ndarray:
+    """`top / bottom` where that is positive, something else elsewhere."""
+    there = bottom > 0
+    return np.where(there, top / np.where(there, bottom, 1.0), otherwise)
+
+
 # --- columns in their units -----------------------------------------------------------------------
 
 FAR = 100.0  # times the middle deviation: a number beyond says nothing of the unit of its column

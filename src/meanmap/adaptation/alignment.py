@@ -23,6 +23,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from meanmap.adaptation.programme import WeightProgramme, WeightSolution, solve_dual
+from meanmap.linalg import positive_ratio, symmetric_part
 
 WIDTHS = (3.0, 1.7)  # multiples of the bandwidth that a search starts with: wide kernels see far
 EXPLORED = 300  # rows of each sample that restarts look at
@@ -46,9 +47,8 @@ class Alignment:
     def __post_init__(self) -> None:
         # A = (FᵀF/n + λI)⁻¹Fᵀ/n, the regression of anything on the features; for classes the means
         C = self.F.T @ self.F / len(self.F)
-        s, V = np.linalg.eigh(C)
-        kept = s > 1e-12 * max(float(s[-1]), 1e-300)  # features may depend on each other
-        A = (V[:, kept] / (s[kept] + self.shrinkage)) @ (V[:, kept].T @ self.F.T) / len(self.F)
+        s, V = nonzero_spectrum(C)  # features may depend on each other
+        A = (V / (s + self.shrinkage)) @ (V.T @ self.F.T) / len(self.F)
         object.__setattr__(self, "A", A)
         object.__setattr__(self, "centres", self.F @ (A @ self.Z))
 
@@ -74,10 +74,9 @@ class Alignment:
         them: a root of their Gram matrix A K Aᵀ, and the projection of μ_test.
         """
         M = self.A @ K @ self.A.T
-        s, V = np.linalg.eigh((M + M.T) / 2)
-        kept = s > 1e-12 * max(float(s[-1]), 1e-300)
-        target = (V[:, kept].T @ (self.A @ towards)) / np.sqrt(s[kept])
-        psi, w = F @ (V[:, kept] * np.sqrt(s[kept])), np.full(len(F), 1 / len(F))
+        s, V = nonzero_spectrum(symmetric_part(M))
+        target = (V.T @ (self.A @ towards)) / np.sqrt(s)
+        psi, w = F @ (V * np.sqrt(s)), np.full(len(F), 1 / len(F))
         programme = WeightProgramme(
             psi, w, target, float(self.ridge or 0), self.most, 1.0, 1.0, 1.0
         )
@@ -139,6 +138,13 @@ class Alignment:
     def part(self, rows: np.ndarray, test: np.ndarray) -> Alignment:
         """The same problem on some of the rows."""
         return replace(self, Z=self.Z[rows], F=self.F[rows], T=self.T[test])
+
+
+def nonzero_spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues above rounding, and their eigenvectors."""
+    s, V = np.linalg.eigh(matrix)
+    kept = s > 1e-12 * max(float(s[-1]), 1e-300)
+    return s[kept], V[:, kept]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +212,7 @@ def moments_start(problem: Alignment) -> np.ndarray:
     """The start that gives all rows together the means and deviations of the test rows."""
     Z, T = problem.Z, problem.T
     deviation = Z.std(axis=0)
-    gain = np.where(deviation > 0, T.std(axis=0) / np.where(deviation > 0, deviation, 1), 1.0)
+    gain = positive_ratio(T.std(axis=0), deviation, 1.0)
     there = (Z - Z.mean(axis=0)) * gain + T.mean(axis=0)
     rest = there - Z - (Z - problem.centres) * (gain - 1)
     return np.stack([problem.A @ np.tile(gain - 1, (len(Z), 1)), problem.A @ rest]).ravel()

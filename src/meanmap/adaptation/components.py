@@ -203,7 +203,9 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if self.supervised not in (None, True, False):
             raise ValueError(f"supervised must be True, False or None, got {self.supervised!r}.")
         eta = checks.not_negative(self.complexity, "complexity", "Use 1.")
-        lam = _number(self.regularization, "regularization", "1e-3")
+        lam = checks.number_or_auto(
+            self.regularization, "regularization", checks.not_negative, "1e-3"
+        )
         if eta == 0 and lam == 0:
             raise ValueError(
                 "complexity=0 with regularization=0 leaves components without any bound. Use a "
@@ -213,8 +215,10 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if isinstance(self.trade_off, float) and self.trade_off == np.inf:
             t = np.inf
         else:
-            t = _number(self.trade_off, "trade_off", "1.0")
-        epsilon = _number(self.target_regularization, "target_regularization", "1e-3")
+            t = checks.number_or_auto(self.trade_off, "trade_off", checks.not_negative, "1.0")
+        epsilon = checks.number_or_auto(
+            self.target_regularization, "target_regularization", checks.not_negative, "1e-3"
+        )
         if epsilon == 0:
             raise ValueError(
                 "target_regularization must be positive, got 0: the targets' covariance has no "
@@ -365,11 +369,3 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")
-
-
-def _number(value: Any, name: str, example: str) -> float | None:
-    """A number ≥ 0, or None for "auto"."""
-    if isinstance(value, str):
-        checks.option(value, name, ["auto"])
-        return None
-    return checks.not_negative(value, name, f'Use "auto" or a number like {example}.')

@@ -187,11 +187,11 @@ class KernelMeanMatching(BaseEstimator):
 
     def _check_parameters(self) -> tuple[float | None, float | None, float | None, int]:
         """ρ, B and ε, None for "auto", and the steps at most."""
-        ridge = _number_or_auto(self.ridge, "ridge", checks.not_negative, 1e-2)
+        ridge = checks.number_or_auto(self.ridge, "ridge", checks.not_negative, "0.01")
         if ridge is not None:
             enough_ridge(ridge, "Use 0 for none.")
-        bound = _number_or_auto(self.bound, "bound", checks.positive, 100)
-        slack = _number_or_auto(self.slack, "slack", checks.not_negative, 0.1)
+        bound = checks.number_or_auto(self.bound, "bound", checks.positive, "100")
+        slack = checks.number_or_auto(self.slack, "slack", checks.not_negative, "0.1")
         return ridge, bound, slack, checks.whole(self.max_iter, "max_iter", 1, "Use 100.")
 
     def _basis(self, rows: int, without_ridge: bool) -> Basis:
@@ -403,11 +403,3 @@ def over_mean(beta: np.ndarray, found: WeightSolution, bound: float) -> np.ndarr
 def fit_of_ratio(on_train: np.ndarray, on_test: np.ndarray) -> float:
     """E_train[β²]/2 - E_test[β], least where β is the ratio (Kanamori et al. 2009, eq. 3)."""
     return float((on_train**2).mean() / 2 - on_test.mean())
-
-
-def _number_or_auto(value: Any, name: str, check: Any, example: float) -> float | None:
-    """A number, or None for "auto"."""
-    if isinstance(value, str):
-        checks.option(value, name, ["auto"])
-        return None
-    return float(check(value, name, f'Use "auto" or a number like {example:g}.'))

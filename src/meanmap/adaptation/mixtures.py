@@ -176,13 +176,22 @@ class Numbers(Mixture):
         return programme.elsewhere(found, images)
 
 
+def classes_of(kernel: Kernel, targets: Points) -> tuple[np.ndarray, np.ndarray] | None:
+    """The classes, sorted, and the place of each row's among them; None for other targets."""
+    if not kernel.discrete or targets.ndim != 1:
+        return None
+    classes, row = np.unique(to_numpy(targets), return_inverse=True)
+    return classes, row
+
+
 def target_images(
     features: np.ndarray, targets: Points, kernel_y: Kernel, regularization: float | str
 ) -> Classes | Numbers:
     """Images of P(x|y): means of classes, or the conditional mean given numbers."""
     n = len(features)
-    if kernel_y.discrete and targets.ndim == 1:
-        classes, row = np.unique(to_numpy(targets), return_inverse=True)
+    labels = classes_of(kernel_y, targets)
+    if labels is not None:
+        classes, row = labels
         if len(classes) < 2:
             raise ValueError(
                 f"y has one class, {classes[0]!r}: there is nothing that could shift. Two or more "
@@ -210,9 +219,10 @@ def predict_targets(
     """E[φ(y)|x] of training rows, each from the others, and then of test rows."""
     n = count(train)
     w = np.full(n, 1 / n)
-    if kernel_y.discrete and targets.ndim == 1:  # rare classes must be told as well
-        _, row, size = np.unique(to_numpy(targets), return_inverse=True, return_counts=True)
-        w = 1 / (len(size) * size[row])
+    labels = classes_of(kernel_y, targets)
+    if labels is not None:  # rare classes must be told as well
+        size = np.bincount(labels[1])
+        w = 1 / (len(size) * size[labels[1]])
     model = ConditionalEmbedding(space.kernel_, kernel_y, regularization, (space, None), True)
     model.fit(train, targets, sample_weight=w)
     phi = to_numpy(model.space_y_.transform(targets))

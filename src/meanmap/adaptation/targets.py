@@ -25,7 +25,7 @@ from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import as_kernel, as_target
 from meanmap.kernels.defaults import read_target
-from meanmap.linalg import ConflictWarning
+from meanmap.linalg import ConflictWarning, positive_ratio
 from meanmap.spaces import Basis, PivotedCholesky
 from meanmap.statistics.tiles import on_host
 from meanmap.streams.chunks import Chunks, answer_chunks, sample_rows
@@ -169,11 +169,9 @@ class TargetShift(BaseEstimator):
 
     def _given_ridge(self) -> float | None:
         """ρ, None for "auto"."""
-        if isinstance(self.ridge, str):
-            checks.option(self.ridge, "ridge", ["auto"])
-            return None
+        ridge = checks.number_or_auto(self.ridge, "ridge", checks.positive, "1e-3")
         remedy = 'Use "auto" or a number like 1e-3.'
-        return enough_ridge(checks.positive(self.ridge, "ridge", remedy), remedy)
+        return None if ridge is None else enough_ridge(ridge, remedy)
 
     def _keep_classes(self, mixture: Classes, found: WeightSolution, plain: WeightSolution) -> None:
         self.classes_ = mixture.classes
@@ -191,15 +189,12 @@ class TargetShift(BaseEstimator):
         return self
 
     def _bound(self, n: int, mixture: Mixture) -> float:
-        if not isinstance(self.bound, str):
-            bound = checks.positive(self.bound, "bound", 'Use "auto" or a number like 100.')
-            if bound < 1:
-                raise ValueError(
-                    f"bound={bound:g} cannot be met: weights below 1 have no mean of 1."
-                )
-            return bound
-        checks.option(self.bound, "bound", ["auto"])
-        return float(n) if isinstance(mixture, Classes) else default_bound(n)
+        bound = checks.number_or_auto(self.bound, "bound", checks.positive, "100")
+        if bound is None:
+            return float(n) if isinstance(mixture, Classes) else default_bound(n)
+        if bound < 1:
+            raise ValueError(f"bound={bound:g} cannot be met: weights below 1 have no mean of 1.")
+        return bound
 
     def _warn(self, found: WeightSolution, test: np.ndarray) -> None:
         if not found.converged:
@@ -249,8 +244,7 @@ class TargetShift(BaseEstimator):
             )
         scaled = table * self._solution.beta
         total = scaled.sum(axis=1, keepdims=True)
-        found = np.where(total > 0, scaled / np.where(total > 0, total, 1.0), self.proportions_)
-        return in_kind(found, probabilities)
+        return in_kind(positive_ratio(scaled, total, self.proportions_), probabilities)
 
     def interval(self, level: float = 0.9) -> np.ndarray:
         """Bootstrap intervals, rows (low, high): of each class's proportion, or of E_test[y].

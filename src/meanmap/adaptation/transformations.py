@@ -22,6 +22,7 @@ from meanmap.adaptation.alignment import (
     upright,
 )
 from meanmap.adaptation.matching import fit_host_space, require_targets, require_test_rows
+from meanmap.adaptation.mixtures import classes_of
 from meanmap.adaptation.programme import default_bound
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
@@ -199,12 +200,7 @@ class LocationScaleShift(BaseEstimator):
             raise ValueError(f"target_shift must be True or False, got {self.target_shift!r}.")
         for name, least in (("n_init", 1), ("max_iter", 1), ("max_samples", 2)):
             checks.whole(getattr(self, name), name, least, f"Use {least} or more.")
-        if isinstance(self.regularization, str):
-            checks.option(self.regularization, "regularization", ["auto"])
-        else:
-            checks.not_negative(
-                self.regularization, "regularization", 'Use "auto" or a number like 1e-4.'
-            )
+        checks.number_or_auto(self.regularization, "regularization", checks.not_negative, "1e-4")
 
     def _penalty(self, n: int, m: int, columns: int, classes: bool) -> float:
         if isinstance(self.regularization, str):
@@ -342,11 +338,10 @@ def features(
     kernel: Kernel, targets: Points
 ) -> tuple[np.ndarray, Space, np.ndarray | None, np.ndarray]:
     """Features of targets with their space, and the classes and each row's, if there are any."""
-    n = count(targets)
-    if kernel.discrete and targets.ndim == 1:
-        classes, groups = np.unique(to_numpy(targets), return_inverse=True)
+    n, labels = count(targets), classes_of(kernel, targets)
+    if labels is not None:
         space, psi = fit_host_space(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
-        return coordinates_with_constant(psi), space, classes, groups
+        return coordinates_with_constant(psi), space, *labels
     basis = PivotedCholesky(1e-4, max_rank=RANK)
     space, psi = fit_host_space(kernel.resolve(targets), targets, basis)
     return coordinates_with_constant(psi), space, None, np.zeros(n, dtype=int)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 import numpy as np
+from scipy.linalg.blas import dtrmm
 
 from meanmap.arrays import (
     Array,
@@ -38,6 +39,7 @@ from meanmap.statistics.tiles import (
 
 BINS = 512  # bins of both samples together: more gain next to no power
 FEWEST = 32  # bins that the smaller sample should have
+FEW = 64  # columns of weights up to which a plain product is as fast
 MOST = 2048  # an s × s matrix of these is 32 MiB a kernel
 
 
@@ -191,7 +193,8 @@ class BinnedGram:
         n = float(sizes.sum())
         rows = self.sums.sum(axis=2)
         heights = (rows - rows.sum(axis=1, keepdims=True) * sizes / (2 * n)) / n
-        sums = self.sums - heights[:, :, None] * sizes - sizes[:, None] * heights[:, None, :]
+        sums = self.sums - heights[:, :, None] * sizes
+        sums -= sizes[:, None] * heights[:, None, :]
         rounding = ROUNDINGS * np.finfo(float).eps * np.abs(self.sums).sum(axis=(1, 2)) / n**2
         return replace(self, sums=sums, diagonal=self.diagonal - 2 * heights, rounding=rounding)
 
@@ -283,10 +286,18 @@ def _runs(where: np.ndarray) -> list[slice]:
     return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
 
 
-def pair_sums(gram: BinnedGram, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """wᵀGw and gᵀw for columns of weights on bins, a row a kernel; g are the row sums of G."""
+def pair_sums(gram: BinnedGram, weights: np.ndarray) -> np.ndarray:
+    """wᵀGw for columns of weights on bins, a row a kernel."""
     quadratic = np.empty((len(gram.sums), weights.shape[1]))
     with one_blas_thread(len(weights) < 1000):
         for i, G in enumerate(gram.sums):
-            quadratic[i] = np.sum(weights * (G @ weights), axis=0)
-    return quadratic, gram.sums.sum(axis=2) @ weights
+            if weights.shape[1] > FEW:
+                # G is symmetric: its upper half counted twice takes half the work
+                half = 2 * np.triu(G, 1)
+                np.fill_diagonal(half, np.diagonal(G))
+                product = dtrmm(1.0, half.T, weights, lower=1, trans_a=1)
+            else:
+                product = G @ weights
+            product *= weights
+            quadratic[i] = product.sum(axis=0)
+    return quadratic

@@ -33,6 +33,7 @@ class Exchange(Source):
     def __init__(self, gram: BinnedGram, layout: Layout, estimator: str, kind: str) -> None:
         self.kind = kind
         self._gram, self._layout, self._estimator = gram, layout, estimator
+        self._rows, self._totals = gram.sums.sum(axis=2), gram.sums.sum(axis=(1, 2))
         self.scales = gram.tie_scales(layout)
         self.arrangements = ways(layout)
 
@@ -45,8 +46,9 @@ class Exchange(Source):
     def _values(self, labels: np.ndarray) -> np.ndarray:
         diagonals, sizes = self._gram.diagonal, self._layout.sizes
         return mmd_of_labels(
-            *pair_sums(self._gram, labels),
-            self._gram.sums.sum(axis=(1, 2)),
+            pair_sums(self._gram, labels),
+            self._rows @ labels,
+            self._totals,
             (diagonals @ labels, diagonals.sum(axis=1)),
             (sizes @ labels, sizes.sum()),
             self._estimator,
@@ -227,7 +229,7 @@ class Multipliers(Source):
         self._n = n, m = float(sizes @ labels), float(sizes @ (1 - labels))
         self._observed = Exchange(gram, layout, estimator, self.kind).observed()
         whole = labels / n - (1 - labels) / m
-        self._above = pair_sums(gram, whole[:, None])[0][:, 0] - self._observed
+        self._above = pair_sums(gram, whole[:, None])[:, 0] - self._observed
         self.scales = gram.tie_scales(layout)
         # weights of the bins are factors ∘ (z - 1 meansᵀz), 1 and means a column per sample
         self._inside = np.stack([labels, 1 - labels], axis=1)
@@ -252,7 +254,7 @@ class Multipliers(Source):
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         z = rng.standard_normal(size=(count, len(self._factors))).T
         centred = z - self._inside @ (self._means.T @ z)
-        values = pair_sums(self._gram, self._factors[:, None] * centred)[0]
+        values = pair_sums(self._gram, self._factors[:, None] * centred)
         values = values * self._freedom / chi2.ppf(rng.random(count), self._freedom)
         return values - self._above[:, None]
 

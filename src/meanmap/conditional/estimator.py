@@ -28,12 +28,13 @@ from meanmap.conditional import calculus
 from meanmap.conditional.fitting import (
     SMALL,
     FittedConditional,
+    Pairs,
     centering,
     check_regularization,
     fit_pairs,
+    read_pairs,
 )
 from meanmap.conditional.operator import ConditionalOperator, Side
-from meanmap.conditional.pairs import Pairs, read_pairs
 from meanmap.conditional.selection import (
     SCHEDULES,
     LeaveOneOut,

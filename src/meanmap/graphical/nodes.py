@@ -22,9 +22,8 @@ from meanmap.arrays import (
     to_numpy,
     warn,
 )
-from meanmap.conditional.fitting import FittedConditional, fit_pairs
+from meanmap.conditional.fitting import FittedConditional, Pairs, fit_pairs
 from meanmap.conditional.operator import ALONE, OUTSIDE
-from meanmap.conditional.pairs import Pairs
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.tables import Variable
 from meanmap.linalg import ConflictWarning, Spectrum

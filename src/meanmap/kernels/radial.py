@@ -21,6 +21,7 @@ from meanmap.arrays import (
     full,
     matmul_into,
     namespace,
+    on_accelerator,
 )
 from meanmap.kernels.bandwidths import SCALED, median_factor, resolve_bandwidth
 from meanmap.kernels.protocol import ALL, Comparison, Kernel, SteinComparison
@@ -128,7 +129,7 @@ class Radial(VectorKernel):
     def against(self, B: Points) -> Comparison:
         compare = self._tiles(B)
         profile = self.fused_profile
-        if profile is None or not fused.on_cuda(B):
+        if profile is None or not on_accelerator(B) or not fused.on_cuda(B):
             return compare
         scaled = self.scaled(B)
 
@@ -143,10 +144,16 @@ class Radial(VectorKernel):
     def gram_times(self, A: Points, B: Points, V: Array) -> Array:
         profile = self.fused_profile
         few = V.ndim == 1 or V.shape[1] <= fused.MOST_VECTORS
-        if profile is None or not few or not fused.fits(A, B) or V.requires_grad:
+        if (
+            profile is None
+            or not few
+            or not on_accelerator(V)
+            or not fused.fits(A, B)
+            or V.requires_grad
+        ):
             return super().gram_times(A, B, V)
         columns = V if V.ndim > 1 else V[:, None]
-        product = fused.matmul(profile, self.scaled(A), self.scaled(B), columns)
+        product = fused.matmul(str(profile), self.scaled(A), self.scaled(B), columns)
         return product if V.ndim > 1 else product[:, 0]
 
     def squared_norms(self, A: Points) -> Array:

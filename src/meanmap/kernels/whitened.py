@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from meanmap import checks
 from meanmap.arrays import Array, Points, asarray, float_like, namespace
 from meanmap.kernels.algebra import Around
 from meanmap.kernels.protocol import Comparison, Kernel
@@ -51,7 +52,7 @@ class Whitened(Around):
 
     def _directions(self, like: Points) -> Callable[[Points], Array]:
         """f of every point, a row each, for points of the kind of `like`."""
-        landmarks = self.kernel.check(self.landmarks, "landmarks", like)
+        landmarks = checks.same_kind(self.landmarks, like, "landmarks")
         factor = asarray(self.factor, float_like(like))
         return lambda points: self.kernel.gram_times(points, landmarks, factor)
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.fitting import fit_pairs
+from meanmap.conditional.fitting import Pairs, fit_pairs
 from meanmap.conditional.operator import ConditionalOperator
-from meanmap.conditional.pairs import Pairs
 from meanmap.conditional.selection import LeaveOneOut, search_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian, Kernel, as_kernel

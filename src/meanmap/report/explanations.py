@@ -20,6 +20,7 @@ from meanmap.arrays import Points, count, take
 from meanmap.comparison import two_sample_test
 from meanmap.conditional.selection import effective_size
 from meanmap.kernels import Gaussian, Kernel
+from meanmap.linalg import positive_ratio
 from meanmap.report.samples import Samples, Targets, all_rows, pair_rows
 
 LEAST = 40  # rows of a sample without which halves say nothing
@@ -299,8 +300,7 @@ def by_location_and_scale(halves: Halves) -> Trial | None:
         return None
     train, test = (np.asarray(part)[:, movable] for part in halves.fit_on())
     rows = np.array(halves.test_on()[0], dtype=np.float64)
-    spread, other = train.std(axis=0), test.std(axis=0)
-    W = np.where(spread > 0, other / np.where(spread > 0, spread, 1.0), 1.0)
+    W = positive_ratio(test.std(axis=0), train.std(axis=0), 1.0)
     rows[:, movable] = (rows[:, movable] - train.mean(axis=0)) * W + test.mean(axis=0)
     return halves.judged(np.ones(len(rows)), rows)
 

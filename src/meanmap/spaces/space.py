@@ -91,13 +91,7 @@ class Space(TransformerMixin, BaseEstimator):
         return coordinates
 
     def _basis(self, kernel: Kernel, points: Points) -> Basis:
-        basis = self.basis if self.basis is not None else choose_basis(kernel, points)
-        if not isinstance(basis, Basis):
-            raise TypeError(
-                "basis: expected PivotedCholesky(), Nystroem(n), RandomFourier(n), Explicit() or "
-                f"None, got {basis!r}."
-            )
-        return basis
+        return choose_basis(kernel, points) if self.basis is None else _require_basis(self.basis)
 
     def _keep(self, kernel: Kernel, points: Points, basis: Basis, fitted: Coordinates) -> None:
         self.kernel_ = kernel
@@ -222,6 +216,15 @@ class Space(TransformerMixin, BaseEstimator):
         )
 
 
+def _require_basis(basis: Any) -> Basis:
+    if isinstance(basis, Basis):
+        return basis
+    raise TypeError(
+        "basis: expected PivotedCholesky(), Nystroem(n), RandomFourier(n), Explicit() or None, got "
+        f"{basis!r}."
+    )
+
+
 def read_points(
     points: Any, kernel: Any, basis: Any, name: str, like_name: str = "the fitted space"
 ) -> tuple[Points, Kernel]:
@@ -231,6 +234,8 @@ def read_points(
         if not basis.is_fitted:
             raise ValueError("basis: the Space is not fitted; fit it to a sample first.")
         kernel, like = basis.kernel_ if kernel is None else kernel, basis.example_
+    elif basis is not None:
+        _require_basis(basis)
     kernel = as_kernel(kernel, points, name)
     return kernel.check(points, name, like, like_name), kernel
 
