@@ -149,7 +149,7 @@ class JointEmbedding(Embedding):
         atoms, spaces = self.atoms[variable], self._spaces
         kernel = self.kernels[variable]
         space = Space(kernel, self._space.basis) if spaces is None else spaces[variable]
-        return Embedding(space, kernel, atoms, self._weights)
+        return Embedding(space, kernel, atoms, self.made_of()["weights"])
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the joint embedding of two scalar variables, or of two labels, as a map."""
