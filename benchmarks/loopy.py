@@ -98,9 +98,9 @@ class Printed:
 
 def iteration_rows() -> list[Row]:
     from meanmap import BeliefPropagation
-    from meanmap.graphical.known import FieldEvidence
+    from meanmap.graphical.evidence import FieldEvidence
+    from meanmap.graphical.field import Wiring
     from meanmap.graphical.passing import Passing
-    from meanmap.graphical.wiring import Wiring
 
     rng = np.random.default_rng(0)
     say(f"a grid of {ROWS} × {COLUMNS}: fit")

@@ -68,7 +68,7 @@ def run() -> list[Row]:
     from meanmap import HSICSelector
     from meanmap.kernels import Gaussian
     from meanmap.learning.subsets import Subsets
-    from meanmap.learning.targets import read_target
+    from meanmap.learning.targets import target_of
 
     X, y = data()
     say(f"backward, {ROWS:,} × {FEATURES}")
@@ -80,7 +80,7 @@ def run() -> list[Row]:
     ours = min(seconds)
     right = sorted(np.argsort(selector.ranking_)[:4].tolist())
     x = (X - X.mean(axis=0)) / X.std(axis=0)
-    target, every = read_target(y, None), np.arange(ROWS)
+    target, every = target_of(y, None), np.arange(ROWS)
     kernel = Gaussian("0.7*median").resolve(x)
     sets = Subsets(x, kernel, target, "U", [every], None, every, lambda n: None)
     L, columns = target.gram(every), np.arange(FEATURES)

@@ -13,7 +13,7 @@ from meanmap.conditional.selection import marginal_consistency
 from meanmap.rules import (
     METHODS,
     BayesMethod,
-    Importance,
+    ImportanceMethod,
     PriorOnSample,
     answer_weights,
     bayes_method,
@@ -23,7 +23,7 @@ from meanmap.rules import (
 )
 
 
-class Tempered(Importance):
+class Tempered(ImportanceMethod):
     """Importance weighting with a prior whose density ratio is raised to the power 1/2."""
 
     def density_ratio(self, prior: PriorOnSample) -> np.ndarray:

@@ -3,8 +3,8 @@
 Everything a kernel and a basis must be good for, against the papers' dense formulas: embedding,
 geometry, conditioning, the three rules, copying, and answers in the caller's array library. Bases
 that approximate are held to what they claim, and with all of them files and streams give back what
-went in. A new kernel or basis is one more entry in `KERNELS`, `BASES` or `SPACES`, a new library
-one in `libraries.py`.
+went in. A new kernel is one more row of `kernels/cases.py`, a new basis one more entry in `BASES`
+or `SPACES`, a new library one in `libraries.py`.
 """
 
 from __future__ import annotations
@@ -22,41 +22,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
-from sklearn.gaussian_process.kernels import RBF
 
 import oracles as o
+from kernels.cases import KERNELS, public_kernels
 from libraries import NAMES, Library, host, library
-from meanmap import ConditionalEmbedding, embed, kernels, load, save
+from meanmap import ConditionalEmbedding, embed, load, save
 from meanmap.arrays import asarray, namespace
-from meanmap.kernels import (
-    Chordal,
-    Columns,
-    Constant,
-    Delta,
-    Energy,
-    Expected,
-    Function,
-    Gaussian,
-    GlobalAlignment,
-    Hamming,
-    Kernel,
-    Laplace,
-    Linear,
-    Mallows,
-    Matern,
-    NGrams,
-    Normal,
-    OnEmbeddings,
-    Polynomial,
-    Precomputed,
-    RationalQuadratic,
-    ScikitLearn,
-    TensorProduct,
-    Trace,
-    Weighted,
-    WeisfeilerLehman,
-    Whitened,
-)
+from meanmap.kernels import Gaussian, Kernel
 from meanmap.spaces import Basis, Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
 
@@ -66,140 +38,6 @@ TOL = 1e-6  # relative, in the norm of the space; the bases below are good to 1e
 
 
 # --- the registries ------------------------------------------------------------------------------
-
-Draw = Callable[[np.random.Generator, int], Any]
-
-
-def vectors(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Not centred: a kernel without a constant leaves the mass of an answer undetermined at 0."""
-    return 1.0 + 0.5 * rng.normal(size=(n, 2))
-
-
-def labels(rng: np.random.Generator, n: int) -> np.ndarray:
-    return np.concatenate([np.arange(3), rng.integers(0, 3, size=n - 3)])
-
-
-def rows(rng: np.random.Generator, n: int) -> np.ndarray:
-    return np.stack([labels(rng, n), rng.integers(0, 2, size=n)], axis=1)
-
-
-def rotations(rng: np.random.Generator, n: int) -> np.ndarray:
-    angle = rng.normal(0, 0.7, size=n)
-    c, s = np.cos(angle), np.sin(angle)
-    return np.stack([np.stack([c, -s], axis=-1), np.stack([s, c], axis=-1)], axis=-2)
-
-
-def shuffles(rng: np.random.Generator, n: int) -> np.ndarray:
-    return np.eye(4)[np.array([rng.permutation(4) for _ in range(n)])]
-
-
-def indices(rng: np.random.Generator, n: int) -> np.ndarray:
-    return rng.integers(0, 20, size=n)
-
-
-def words(rng: np.random.Generator, n: int) -> np.ndarray:
-    sizes = rng.integers(4, 8, size=n)
-    return SPECTRUM.check(["".join(rng.choice(list("abc"), size=size)) for size in sizes])
-
-
-def molecules(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Random graphs whose nodes have labels."""
-    graphs = [
-        nx.gnp_random_graph(int(rng.integers(3, 6)), 0.5, int(rng.integers(99))) for _ in range(n)
-    ]
-    for graph in graphs:
-        nx.set_node_attributes(graph, {node: "CO"[int(rng.integers(2))] for node in graph}, "label")
-    return SUBTREES.check(graphs)
-
-
-def series(rng: np.random.Generator, n: int) -> np.ndarray:
-    return ALIGNMENT.check([rng.normal(size=(int(m), 1)) for m in rng.integers(3, 6, size=n)])
-
-
-def bags(rng: np.random.Generator, n: int) -> np.ndarray:
-    centres, sizes = rng.normal(size=(n, 2)), rng.integers(2, 5, size=n)
-    pairs = zip(centres, sizes, strict=True)
-    return EXPECTED.check([centre + rng.normal(size=(int(size), 2)) for centre, size in pairs])
-
-
-def distributions(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Samples, weighted ones, and normal distributions."""
-    found = list(bags(rng, n))
-    for i, bag in enumerate(found):
-        spread = [0.3, np.array([0.2, 0.5]), np.array([[0.5, 0.2], [0.2, 0.4]])][i % 3]
-        if i % 2:
-            found[i] = Normal(bag[0], spread)
-        elif i % 4:
-            found[i] = Weighted(bag, rng.uniform(0.1, 0.6, size=len(bag)))
-    return EXPECTED.check(found)
-
-
-def overlap(x: Any, y: Any) -> float:
-    """A function of two points: the intersection kernel."""
-    return float(sum(min(float(a) + 5, float(b) + 5) for a, b in zip(x, y, strict=True)))
-
-
-def inner_products(A: Any, B: Any) -> Any:
-    """A function of two sets of points."""
-    return (A @ B.T + 1) ** 2
-
-
-GRAM = o.laplace(*2 * (np.random.default_rng(3).normal(size=(20, 2)),), 1.0)
-
-SPECTRUM, SUBTREES = NGrams(2), WeisfeilerLehman(1)
-ALIGNMENT, EXPECTED = GlobalAlignment(4.0), Expected(Gaussian(1.0))
-
-KERNELS: dict[str, tuple[Kernel, Draw]] = {
-    "gaussian": (Gaussian(0.8), vectors),
-    "gaussian-median": (Gaussian(), vectors),
-    "gaussian-columns": (Gaussian((0.5, 1.5)), vectors),
-    "laplace": (Laplace(1.0), vectors),
-    "matern-1/2": (Matern(0.5, 1.0), vectors),
-    "matern-3/2": (Matern(1.5, 1.0), vectors),
-    "matern-5/2": (Matern(2.5, 1.0), vectors),
-    "rational-quadratic": (RationalQuadratic(1.5, 1.0), vectors),
-    "polynomial": (Polynomial(2, 1.0), vectors),
-    "linear": (Linear(), vectors),
-    "constant": (Constant(2.0), vectors),
-    "sum": (Laplace(1.0) + Linear(), vectors),
-    "plus-constant": (Linear() + 1, vectors),
-    "product": (Gaussian(1.0) * Polynomial(2), vectors),
-    "scaled": (2.5 * Gaussian(0.8), vectors),
-    "function": (Function(overlap), vectors),
-    "function-vectorized": (Function(inner_products, vectorized=True), vectors),
-    "delta": (Delta(), labels),
-    "delta-rows": (Delta(), rows),
-    "trace": (Trace(), rotations),
-    "precomputed": (Precomputed(GRAM), indices),
-    "pair": (Gaussian(0.8) @ Delta(), lambda rng, n: (vectors(rng, n), labels(rng, n))),
-    "triple": (
-        Laplace(1.0) @ Delta() @ (Trace() + 1),
-        lambda rng, n: (vectors(rng, n), labels(rng, n), rotations(rng, n)),
-    ),
-    "energy": (Energy(), vectors),
-    "scikit-learn": (ScikitLearn(RBF(0.8)), vectors),
-    "hamming": (Hamming(1.5), rows),
-    "agreement": (Hamming(form="agreement"), rows),
-    "chordal": (Chordal(1.2), rotations),
-    "mallows": (Mallows(2.0), shuffles),
-    "columns": (
-        Columns({"a": Gaussian(0.8), "b": Delta()}),
-        lambda rng, n: (vectors(rng, n)[:, :1], labels(rng, n)),
-    ),
-    "spectrum": (SPECTRUM, words),
-    "weisfeiler-lehman": (SUBTREES, molecules),
-    "global-alignment": (ALIGNMENT, series),
-    "expected": (EXPECTED, bags),
-    "expected-distributions": (EXPECTED, distributions),
-    "on-embeddings": (OnEmbeddings(Gaussian(1.0), Gaussian(0.5)), distributions),
-    "whitened": (Whitened(Gaussian(0.8), np.zeros((1, 2)), np.full((1, 1), 0.6)), vectors),
-}
-
-# points that are strings or objects, which only NumPy holds
-OBJECTS = {"spectrum", "weisfeiler-lehman", "global-alignment", "expected"} | {
-    "expected-distributions",
-    "on-embeddings",
-}
 
 QUICK = {"laplace", "delta"}  # kernels that JAX is tried with in every run
 
@@ -250,11 +88,11 @@ class Problem:
     @cached_property
     def host_points(self) -> tuple[Any, Any, np.ndarray, np.ndarray, np.ndarray]:
         rng = np.random.default_rng(11)
-        draw = KERNELS[self.name][1]
+        draw = KERNELS[self.name].draw
         X, prior = draw(rng, N), draw(rng, M)
         drift = X if isinstance(X, np.ndarray) else X[0]
         if drift.dtype.kind in "OU":
-            drift = KERNELS[self.name][0].resolve(X)(X, X[:1])
+            drift = KERNELS[self.name].kernel.resolve(X)(X, X[:1])
         Y = np.stack([drift.reshape(N, -1).sum(axis=1), rng.normal(size=N)], axis=1)
         Y = Y + 0.3 * rng.normal(size=Y.shape)
         w, alpha = rng.uniform(0.5, 1.5, size=N), rng.uniform(0.5, 1.5, size=M)
@@ -271,7 +109,7 @@ class Problem:
     @cached_property
     def kernel(self) -> Kernel:
         """With its bandwidth resolved as a model would on the weighted sample."""
-        return KERNELS[self.name][0].resolve(self.host_points[0], self.w)
+        return KERNELS[self.name].kernel.resolve(self.host_points[0], self.w)
 
     @cached_property
     def kernel_y(self) -> Kernel:
@@ -308,7 +146,7 @@ class Problem:
         y_basis = PivotedCholesky(tol=1e-12)
         options = {"centered": False} | options  # the form of the papers
         return ConditionalEmbedding(
-            KERNELS[self.name][0],
+            KERNELS[self.name].kernel,
             self.kernel_y,
             regularization,
             basis=(self.basis, y_basis),
@@ -330,10 +168,10 @@ class Problem:
 
 @cache
 def applies(name: str, basis: str) -> bool:
-    kernel, draw = KERNELS[name]
-    points = draw(np.random.default_rng(0), N)
+    case = KERNELS[name]
+    points = case.points(N)
     try:
-        Space(kernel, {**BASES, **SPACES}[basis]).fit(points)
+        Space(case.kernel, {**BASES, **SPACES}[basis]).fit(points)
     except TypeError as error:  # a basis that does not take a kernel says which one does
         assert "basis=" in str(error)
         return False
@@ -348,7 +186,7 @@ def cases(bases: dict[str, Basis]) -> list[tuple[str, str, str]]:
         for basis in bases
         if applies(name, basis)
         for library in NAMES
-        if library == "numpy" or name not in OBJECTS
+        if library == "numpy" or not KERNELS[name].on_objects
     ]
 
 
@@ -584,7 +422,7 @@ def test_conditional_of_these_points(problem: Problem) -> None:
     K, _, G = problem.grams
     model = ConditionalEmbedding(
         problem.kernel_y,
-        KERNELS[problem.name][0],
+        KERNELS[problem.name].kernel,
         LAMBDA,
         basis=(PivotedCholesky(tol=1e-12), problem.basis),
         centered=False,
@@ -597,7 +435,7 @@ def test_conditional_of_these_points(problem: Problem) -> None:
 
 
 def test_score_of_these_points(problem: Problem) -> None:
-    model = ConditionalEmbedding(problem.kernel_y, KERNELS[problem.name][0], LAMBDA)
+    model = ConditionalEmbedding(problem.kernel_y, KERNELS[problem.name].kernel, LAMBDA)
     assert np.isfinite(model.fit(problem.Y, problem.X).score(problem.Y, problem.X))
 
 
@@ -635,7 +473,7 @@ def test_cloning(problem: Problem) -> None:
 
 
 def test_specifications_are_never_changed(problem: Problem) -> None:
-    given = KERNELS[problem.name][0]
+    given = KERNELS[problem.name].kernel
     before = clone(given)
     model = problem.fitted
     assert model.kernel_x is given
@@ -648,12 +486,7 @@ def test_specifications_are_never_changed(problem: Problem) -> None:
 
 def test_every_kernel_and_every_basis_is_here() -> None:
     """What the package shows, this suite covers."""
-    shown = {
-        cls
-        for cls in (getattr(kernels, name) for name in kernels.__all__)
-        if isinstance(cls, type) and issubclass(cls, Kernel) and cls is not Kernel
-    }
-    assert shown <= {type(kernel) for kernel, _ in KERNELS.values()}
+    assert public_kernels() <= {type(case.kernel) for case in KERNELS.values()}
     ours = {cls for cls in Basis.__subclasses__() if cls.__module__.startswith("meanmap.")}
     assert {type(basis) for basis in SPACES.values()} == ours
 
@@ -804,7 +637,7 @@ def test_streaming_to_these_points(spaced: Problem) -> None:
     """P(X|Y): answers in the coordinates under test, on points that span them."""
     whole = ConditionalEmbedding(
         spaced.kernel_y,
-        KERNELS[spaced.name][0],
+        KERNELS[spaced.name].kernel,
         LAMBDA,
         basis=(PivotedCholesky(tol=1e-8), spaced.basis),
     ).fit(spaced.Y, spaced.X, sample_weight=spaced.w)
@@ -820,7 +653,7 @@ def test_streaming_to_these_points(spaced: Problem) -> None:
 def test_running_embeddings(spaced: Problem, folder: Path) -> None:
     """Batches, merged streams and a stream that was saved on its way give the batch's embedding."""
     X, w = spaced.X, spaced.w
-    if isinstance(spaced.kernel, TensorProduct):
+    if spaced.kernel.factors:
         pytest.skip("streams of pairs are covariance operators: see test_running_operators")
     space = spaced.fitted.space_x_
     truth = embed(X, weights=w, basis=space)

@@ -23,18 +23,18 @@ from sklearn.preprocessing import StandardScaler
 
 import oracles
 from meanmap import ConditionalEmbedding, EmbeddingDensity, embed, load, save
-from meanmap.density.candidates import Candidates, Frame, expected
+from meanmap.density.candidates import NormalCandidates, RoundFrame, expected_kernel
 from meanmap.density.choice import PENALTIES, SHARES
 from meanmap.density.programme import (
     Entropy,
     Match,
+    MixtureSolution,
     Quadratic,
-    Solution,
     Span,
     by_cvxpy,
-    constrained,
     reach,
-    warn,
+    solve_constrained,
+    warn_if_unsolved,
 )
 from meanmap.kernels import Delta, Gaussian, Laplace
 
@@ -53,7 +53,7 @@ def two_humps(n: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("sigma", [0.3, 2.0])
 def test_embeddings_of_gaussians_are_exact(h: float, sigma: float) -> None:
     at, centres = np.array([[-1.0], [0.3], [4.0]]), np.array([[0.0], [1.5]])
-    found = expected(centres, h * h, at, np.array([sigma]))
+    found = expected_kernel(centres, h * h, at, np.array([sigma]))
     for i, c in enumerate(centres[:, 0]):
         for j, x in enumerate(at[:, 0]):
             truth = oracles.gaussian_embedding_by_quadrature(c, h, x, sigma)
@@ -62,7 +62,7 @@ def test_embeddings_of_gaussians_are_exact(h: float, sigma: float) -> None:
 
 def test_inner_products_of_candidates() -> None:
     rng = np.random.default_rng(0)
-    candidates = Candidates(rng.normal(size=(4, 2)), (0.5, 1.3))
+    candidates = NormalCandidates(rng.normal(size=(4, 2)), (0.5, 1.3))
     sigma = np.array([0.7, 1.9])
     Q = candidates.gram(sigma)
     means, deviations = candidates.means, candidates.deviations
@@ -85,13 +85,13 @@ def test_the_frame_makes_candidates_round_and_the_kernel_diagonal() -> None:
     rng = np.random.default_rng(1)
     A = rng.normal(size=(3, 3))
     factor, sigma = np.linalg.cholesky(A @ A.T + np.eye(3)), np.array([0.5, 1.0, 3.0])
-    frame = Frame.of(rng.normal(size=3), factor, sigma)
+    frame = RoundFrame.of(rng.normal(size=3), factor, sigma)
     X = rng.normal(size=(10, 3))
     Z = frame.to(X)
     assert_allclose(frame.back(Z), X)
     assert_allclose(Gaussian(tuple(frame.bandwidths(sigma)))(Z), Gaussian(tuple(sigma))(X))
     truth = stats.multivariate_normal(X[0], 0.25 * factor @ factor.T).logpdf(X)
-    found = Candidates(Z[:1], (0.5,)).logs(Z)[:, 0] - frame.log_volume
+    found = NormalCandidates(Z[:1], (0.5,)).logs(Z)[:, 0] - frame.log_volume
     assert_allclose(found, truth)
 
 
@@ -101,7 +101,7 @@ def test_the_frame_makes_candidates_round_and_the_kernel_diagonal() -> None:
 def problem(m: int = 6, n: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray, float, Match]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 1))
-    candidates = Candidates(np.linspace(-2, 2, m)[:, None], (0.6,))
+    candidates = NormalCandidates(np.linspace(-2, 2, m)[:, None], (0.6,))
     sigma = np.array([0.8])
     Q = candidates.gram(sigma)
     b = candidates.inner(X, np.full(n, 1 / n), sigma)
@@ -125,7 +125,7 @@ def test_the_programme_is_that_of_a_slow_solver(kind: str, share: float) -> None
     chosen = Quadratic(6) if kind == "quadratic" else Entropy(logs)
     near, far = reach(match), match.distance(chosen.base())
     epsilon = near + share * (far - near)
-    found = constrained(match, chosen, epsilon)
+    found = solve_constrained(match, chosen, epsilon)
     truth = oracles.density_programme(Q, b, square, epsilon, None if kind == "quadratic" else logs)
     assert_allclose(found.proportions, truth, atol=2e-4)
     assert match.distance(found.proportions) == pytest.approx(epsilon, abs=1e-8)
@@ -139,7 +139,7 @@ def test_the_programme_is_that_of_cvxpy(kind: str) -> None:
     chosen = Quadratic(25) if kind == "quadratic" else Entropy(np.linspace(0, 1, 25))
     near, far = reach(match), match.distance(chosen.base())
     epsilon = near + 0.3 * (far - near)
-    ours, theirs = constrained(match, chosen, epsilon), by_cvxpy(match, chosen, epsilon)
+    ours, theirs = solve_constrained(match, chosen, epsilon), by_cvxpy(match, chosen, epsilon)
     assert_allclose(ours.proportions, theirs.proportions, atol=1e-5)
     assert ours.penalty == pytest.approx(theirs.penalty, rel=1e-3)
     penalised = chosen.solve(match, ours.penalty)
@@ -170,17 +170,17 @@ def test_the_distance_grows_with_the_penalty() -> None:
 
 def test_a_wide_constraint_is_not_active() -> None:
     match = problem()[-1]
-    found = constrained(match, Entropy(np.zeros(6)), 1.0)
+    found = solve_constrained(match, Entropy(np.zeros(6)), 1.0)
     assert_allclose(found.proportions, 1 / 6)
     assert found.penalty == np.inf
 
 
 def test_a_solver_that_does_not_finish_says_so() -> None:
     with pytest.warns(ConvergenceWarning, match="did not converge: Newton's decrement is 1e-02"):
-        warn(Solution(np.ones(1), 1.0, None, "Newton's decrement is 1e-02"))
+        warn_if_unsolved(MixtureSolution(np.ones(1), 1.0, None, "Newton's decrement is 1e-02"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn(Solution(np.ones(1), 1.0))
+        warn_if_unsolved(MixtureSolution(np.ones(1), 1.0))
 
 
 # --- the estimator --------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose
 
 import oracles
 from meanmap import ConditionalEmbedding, embed
+from meanmap.conditional.fitting import StreamedOperator
 from meanmap.conditional.operator import ConditionalOperator
-from meanmap.conditional.streaming import StreamedOperator
 from meanmap.embeddings import Deferred
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, Polynomial
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier

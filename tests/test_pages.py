@@ -16,7 +16,8 @@ from matplotlib.figure import Figure as Drawing
 from meanmap.experiments import Figure, Outcome, Table
 from meanmap.experiments.results import Curves
 from meanmap.report import html, interactive, pages
-from meanmap.report.answers import Answer, Picture, Source
+from meanmap.report.answers import Answer, DataSource, Picture
+from meanmap.report.experiment_pages import experiments_page, line_class, standing
 
 HOSTILE = "<script>alert(1)</script>\"'&$x_"
 CLOUD = 5000
@@ -51,7 +52,7 @@ def answers() -> list[Answer]:
         ("field", "value"),
         (("pvalue", "0.001"), (HOSTILE, "1")),
         (Picture(draw_lines, f"Three lines {HOSTILE}"),),
-        (Source("a.csv", 200, columns), Source("b.csv", 1, many)),
+        (DataSource("a.csv", 200, columns), DataSource("b.csv", 1, many)),
         {"kernel": "Gaussian", HOSTILE: HOSTILE},
         f"meanmap two-sample a.csv b.csv --x '{HOSTILE}'",
     )
@@ -80,14 +81,17 @@ def outcomes() -> list[Outcome]:
 
 
 def test_the_same_answers_make_the_same_page() -> None:
-    text = pages.page(answers(), "Answers")
-    assert text == pages.page(answers(), "Answers")
+    text = pages.answers_page(answers(), "Answers")
+    assert text == pages.answers_page(answers(), "Answers")
     assert len(text) < 500_000
-    assert pages.experiments_page(outcomes()) == pages.experiments_page(outcomes())
+    assert experiments_page(outcomes()) == experiments_page(outcomes())
 
 
 def test_nothing_is_loaded() -> None:
-    for text in (pages.page(answers(), "Answers"), pages.experiments_page(outcomes())):
+    for text in (
+        pages.answers_page(answers(), "Answers"),
+        experiments_page(outcomes()),
+    ):
         assert "http://" not in text and "https://" not in text
         assert not re.search(r"(?:src|href)=\"(?!#|data:)", text)
         assert "default-src 'none'" in text and "unsafe-inline'; script" not in text
@@ -95,47 +99,49 @@ def test_nothing_is_loaded() -> None:
 
 
 def test_hostile_words_stay_words() -> None:
-    text = pages.page(answers(), f"Title {HOSTILE}")
+    text = pages.answers_page(answers(), f"Title {HOSTILE}")
     assert "<script>alert" not in text and "&lt;script&gt;alert" in text
     # the page's own script and the data of two figures
     assert text.count("<script") == 3 and text.count("</script>") == 3
     drawing = Drawing()
     drawing.subplots().plot([1, 2], label="</script><script>alert(1)</script>")
-    part = interactive.figure(drawing, "d", "f1")
+    part = interactive.interactive_figure(drawing, "d", "f1")
     assert part.count("</script>") == 1
     assert data(part)["series"][0]["label"] == "</script><script>alert(1)</script>"
 
 
 def test_one_answer_and_several() -> None:
-    alone = pages.page(answers()[:1], "Two samples")
+    alone = pages.answers_page(answers()[:1], "Two samples")
     assert "<nav" not in alone and "<h2>Settings</h2>" in alone and "<h3" not in alone
-    several = pages.page(answers(), "All")
+    several = pages.answers_page(answers(), "All")
     assert '<a href="#answer-2">Bars</a>' in several and "<h3>Settings</h3>" in several
     assert "b.csv: 1 row, 30 columns" in several
-    assert pages.page([], "Nothing").count("<h1>") == 1
+    assert pages.answers_page([], "Nothing").count("<h1>") == 1
 
 
 def test_long_answers_are_cut() -> None:
     rows = tuple((str(i), f"{i / 7:.3f}") for i in range(5000))
     answer = Answer("Long", "Many rows.", {"all": list(range(100_000))}, ("step", "mean"), rows)
-    text = pages.page([answer], "Long")
+    text = pages.answers_page([answer], "Long")
     assert "and 4,000 rows more." in text and 'class="wide tall" tabindex="0"' in text
     assert "as JSON" not in text and len(text) < 200_000
 
 
 def test_tables_without_names_of_columns_have_names_of_rows() -> None:
-    text = html.table(("", ""), [("pvalue", "0.1")])
+    text = html.html_table(("", ""), [("pvalue", "0.1")])
     assert '<th scope="row">pvalue</th><td>0.1</td>' in text and "<thead>" not in text
-    assert '<thead><tr><td></td><th scope="col">p</th></tr>' in html.table(("", "p"), [("a", "b")])
+    assert '<thead><tr><td></td><th scope="col">p</th></tr>' in html.html_table(
+        ("", "p"), [("a", "b")]
+    )
 
 
 def test_published_figures_stand_beside_ours() -> None:
-    text = pages.experiments_page(outcomes())
+    text = experiments_page(outcomes())
     assert "ours over published" in text
     assert "<td>0.4</td><td>0.200 ± 0.010 (kernel)</td>" in text.replace("0.2000", "0.200")
     assert text.count('<td class="number">0.50</td>') == 2  # in the summary and in the table
     assert "it is worse than that" in text
-    assert [pages.standing(one) for one in outcomes()] == ["holds", "fails", "figures"]
+    assert [standing(one) for one in outcomes()] == ["holds", "fails", "figures"]
     assert "meanmap reproduce one" in text
 
 
@@ -153,7 +159,7 @@ def test_published_figures_stand_beside_ours() -> None:
     ],
 )
 def test_lines_of_verdicts_are_judged_by_their_words(line: str, kind: str) -> None:
-    assert pages.judged(line) == kind
+    assert line_class(line) == kind
 
 
 def data(part: str) -> dict[str, Any]:
@@ -171,7 +177,7 @@ def test_values_and_places_of_all_kinds_of_artists() -> None:
     mesh = right.pcolormesh(np.arange(3.0), np.arange(2.0), [[7.0, 8.0, 9.0], [1.0, 2.0, np.nan]])
     drawing.colorbar(mesh, ax=right, label="height")
     right.fill_between([0, 1], [0, 1], label="band")
-    part = interactive.figure(drawing, "All kinds", "f1")
+    part = interactive.interactive_figure(drawing, "All kinds", "f1")
     series = {one["label"]: one for one in data(part)["series"]}
     assert series["bars"]["points"][1]["v"] == [2.0, 4.0, "3 to 5"]
     assert series["across"]["points"][0]["v"][:1] == [5.0] and "b" in series["across"]["points"][0]
@@ -187,7 +193,7 @@ def test_places_are_where_matplotlib_draws() -> None:
     drawing = Drawing(figsize=(5, 4))
     ax = drawing.subplots()
     ax.plot([0.0, 1.0], [0.0, 1.0], "o", label="marks")
-    part = interactive.figure(drawing, "d", "f1")
+    part = interactive.interactive_figure(drawing, "d", "f1")
     drawn = [
         (float(x), float(y))
         for x, y in re.findall(r'<use x="([\d.]+)" y="([\d.]+)"[^>]* href="#f1-m', part)
@@ -203,7 +209,7 @@ def test_large_clouds_are_pixels_and_thinned() -> None:
     artist = ax.scatter(points[:, 0], points[:, 1], label="cloud")
     ax.plot([0, 1], [0, 1], label="line")
     before = drawing.dpi
-    part = interactive.figure(drawing, "d", "f1")
+    part = interactive.interactive_figure(drawing, "d", "f1")
     cloud, *_ = (one for one in data(part)["series"] if one["label"] == "cloud")
     assert 0 < len(cloud["points"]) <= 1000
     assert re.search(rf'<image [^>]*id="{cloud["ids"][0]}"', part)
@@ -216,12 +222,12 @@ def test_dates_are_dates() -> None:
     drawing = Drawing()
     ax = drawing.subplots()
     ax.plot([datetime.date(2024, 1, 1), datetime.date(2024, 1, 3)], [1, 2], label="days")
-    part = interactive.figure(drawing, "d", "f1")
+    part = interactive.interactive_figure(drawing, "d", "f1")
     assert data(part)["series"][0]["points"][0]["v"][0].startswith("2024")
 
 
 def test_several_figures_do_not_clash() -> None:
-    text = pages.page([answers()[0], answers()[0]], "Twice")
+    text = pages.answers_page([answers()[0], answers()[0]], "Twice")
     names = re.findall(r'\bid="([^"]*)"', text)
     assert len(names) == len(set(names))
     for name in {*re.findall(r'href="#([^"]+)"', text), *re.findall(r"url\(#([^)]+)\)", text)}:
@@ -230,17 +236,17 @@ def test_several_figures_do_not_clash() -> None:
 
 def test_a_name_that_cannot_be_one() -> None:
     with pytest.raises(ValueError, match="name: expected a letter"):
-        interactive.figure(Drawing(), "d", "1 <b>")
+        interactive.interactive_figure(Drawing(), "d", "1 <b>")
 
 
 def test_an_empty_figure_is_a_figure() -> None:
-    assert "<svg" in interactive.figure(Drawing(), "Nothing", "f1")
+    assert "<svg" in interactive.interactive_figure(Drawing(), "Nothing", "f1")
 
 
 def test_the_script_is_named_by_its_hash() -> None:
-    text = html.page("t", [], interactive=True)
+    text = html.html_page("t", [], interactive=True)
     assert re.search(r"script-src 'sha256-[\w+/]{43}='", text)
-    assert "script-src" not in html.page("t", []) and "<script" not in html.page("t", [])
+    assert "script-src" not in html.html_page("t", []) and "<script" not in html.html_page("t", [])
 
 
 # --- in Chromium ----------------------------------------------------------------------------------
@@ -294,12 +300,12 @@ def opened(browser: Any, tmp_path: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def answered() -> str:
-    return pages.page(answers(), "Answers")
+    return pages.answers_page(answers(), "Answers")
 
 
 @pytest.fixture(scope="module")
 def reproduced() -> str:
-    return pages.experiments_page(outcomes())
+    return experiments_page(outcomes())
 
 
 def centre(page: Any, chart: str, series: int, point: int) -> tuple[float, float]:
@@ -529,7 +535,7 @@ def test_without_scripts_the_pictures_are_there(opened: Any, answered: str) -> N
 
 
 def test_a_script_in_the_data_would_not_run(browser: Any, tmp_path: Any) -> None:
-    text = html.page("t", ["<script>document.title = 'broken'</script>"], interactive=True)
+    text = html.html_page("t", ["<script>document.title = 'broken'</script>"], interactive=True)
     one = Opened(browser, tmp_path / "page.html", text)
     assert one.page.title() == "t"
     assert any("Content Security Policy" in said for said in one.said)

@@ -12,7 +12,7 @@ import oracles as o
 from meanmap import ConditionalEmbedding, ConflictWarning, bayes_rule, embed
 from meanmap.conditional.priors import fine_density_ratio, fine_scales, narrowed_kernel
 from meanmap.kernels import Delta, Gaussian, Laplace, Polynomial
-from meanmap.rules import Nonnegative
+from meanmap.rules import NonnegativeMethod
 from meanmap.spaces import PivotedCholesky
 from oracles import Array
 
@@ -64,7 +64,7 @@ def test_weights_are_those_of_nonnegative_least_squares(kernel, lam, weighted):
     model = ConditionalEmbedding(kernel, Gaussian(1.0), lam, FINE).fit(X, X, sample_weight=w)
     x, _ = model.sides()
     v = model.weights_
-    p = v * fine_density_ratio(Nonnegative(), x, v, embed(atoms, kernel, alpha), lam)
+    p = v * fine_density_ratio(NonnegativeMethod(), x, v, embed(atoms, kernel, alpha), lam)
     slow = o.nonnegative_prior_weights(kernel(X), kernel(X, atoms), alpha, lam, w)
     assert p.min() >= 0 and p.sum() == pytest.approx(1.0)
     assert o.rkhs_relative_error(p, slow, kernel(X)) < 1e-6

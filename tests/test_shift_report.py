@@ -437,7 +437,9 @@ def test_names_are_escaped() -> None:
 
 
 def test_parts_of_a_page() -> None:
-    text = html.page("a < b", [html.heading("x"), html.code("1 < 2"), html.table(["n"], [["<"]])])
+    text = html.html_page(
+        "a < b", [html.heading("x"), html.code("1 < 2"), html.html_table(["n"], [["<"]])]
+    )
     assert parsed(text).words.count("a < b") == 2
     assert html.code("1 < 2") == "<pre><code>1 &lt; 2</code></pre>"
 

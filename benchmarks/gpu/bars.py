@@ -208,10 +208,9 @@ def grids() -> list[list[str]]:
     from loopy import fields, grid
 
     from meanmap import BeliefPropagation
-    from meanmap.graphical.known import FieldEvidence
-    from meanmap.graphical.passing import Passing
-    from meanmap.graphical.schedules import synchronous
-    from meanmap.graphical.wiring import Wiring
+    from meanmap.graphical.evidence import FieldEvidence
+    from meanmap.graphical.field import Wiring
+    from meanmap.graphical.passing import Passing, synchronous
 
     data = fields(31, np.random.default_rng(0))
     rows = []

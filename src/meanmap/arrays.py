@@ -42,6 +42,15 @@ def is_array(value: object) -> bool:
     return bool(array_api_compat.is_array_api_obj(value))
 
 
+def is_chunked(*values: Any) -> bool:
+    """Whether there is a collection of Dask among the values; Dask is not imported to find out."""
+    if "dask" not in sys.modules:
+        return False
+    from dask.base import is_dask_collection
+
+    return any(is_dask_collection(value) for value in values)
+
+
 def namespace(*arrays: Array) -> ModuleType:
     """The array namespace that the arrays share (NumPy when there is no array among them)."""
     if len(arrays) == 1 and type(arrays[0]) is np.ndarray:
@@ -176,6 +185,13 @@ def to_float(array: Array) -> Array:
     if not isinstance(array, np.ndarray) and array.dtype == xp.float32:
         _expect_full_products(array)
     return array
+
+
+def host_array(value: Any) -> Any:
+    """An array of any library as one that scikit-learn takes; anything else unchanged."""
+    if not is_array(value) or isinstance(value, np.ndarray):
+        return value
+    return to_numpy(to_float(value) if is_floating(value) else value)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
@@ -410,45 +426,6 @@ def _release() -> None:
         torch.cuda.empty_cache()
     if cupy is not None:
         cupy.get_default_memory_pool().free_all_blocks()
-
-
-# --- the same work again and again ----------------------------------------------------------------
-
-State = list[Array]
-
-
-class Repeated:
-    """A function of some arrays that is called many times, with other numbers in the same shapes.
-
-    On CUDA thousands of small operations take longer to ask for than to do. From the third call on
-    they are recorded as one graph and replayed. The function must then keep to the device: nothing
-    that it does may depend on numbers that are there.
-    """
-
-    PLAIN = 2  # calls before it is recorded, which also warm up what the function calls
-
-    def __init__(self, function: Callable[[State], State]) -> None:
-        self._function, self._calls = function, 0
-        self._graph: Any = None
-        self._given: State = []
-        self._found: State = []
-
-    def __call__(self, state: State) -> State:
-        self._calls += 1
-        recordable = array_api_compat.is_torch_array(state[0]) and state[0].device.type == "cuda"
-        if self._calls <= self.PLAIN or not recordable:
-            return self._function(state)
-        import torch
-
-        if self._graph is None:
-            self._given = [part.clone() for part in state]
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.device(state[0].device), torch.cuda.graph(self._graph):
-                self._found = self._function(self._given)
-        for mine, part in zip(self._given, state, strict=True):
-            mine.copy_(part)
-        self._graph.replay()
-        return [part.clone() for part in self._found]
 
 
 # --- threads --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ expected, what came, and the remedy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from numbers import Real
 from typing import Any
@@ -314,6 +314,13 @@ def weights(value: Any, points: Points, like: Array, name: str = "weights") -> A
     return array
 
 
+def total_weight(value: Any, n: int, name: str = "sample_weight") -> float:
+    """The sum of the weights of n points before they are scaled to one; n if there are none."""
+    if value is None:
+        return float(n)
+    return float(np.sum(to_numpy(to_float(plain(value, name))), dtype=np.float64))
+
+
 def sample_weights(value: Any, points: Points, like: Array, name: str = "sample_weight") -> Array:
     """Weights of a sample, scaled to sum to one: not negative, not all zero."""
     array = weights(value, points, like, name)
@@ -377,6 +384,16 @@ def not_negative(value: Any, name: str, remedy: str) -> float:
     if not ok or float(value) < 0:
         raise ValueError(f"{name} must be a number ≥ 0, got {value!r}. {remedy}")
     return _moderate(float(value), name, remedy) if value else 0.0
+
+
+def number_or_auto(
+    value: Any, name: str, check: Callable[[Any, str, str], float], example: str
+) -> float | None:
+    """A number that passes the check, or None for "auto"."""
+    if isinstance(value, str):
+        option(value, name, ["auto"])
+        return None
+    return check(value, name, f'Use "auto" or a number like {example}.')
 
 
 def _moderate(value: float, name: str, remedy: str) -> float:

@@ -58,13 +58,13 @@ def note(ax: Any, text: str, at: tuple[float, float], colour: str = INK, ha: str
 # --- embed and compare ----------------------------------------------------------------------------
 
 
-def smoothed(gap: float, variance: float, bandwidth: float) -> float:
+def normal_inner(gap: float, variance: float, bandwidth: float) -> float:
     """E k(x, x') of a Gaussian kernel, x - x' being normal: the inner product of two normals."""
     total = bandwidth**2 + variance
     return bandwidth / sqrt(total) * exp(-(gap**2) / (2 * total))
 
 
-def compare(rng: np.random.Generator) -> Part:
+def compare_part(rng: np.random.Generator) -> Part:
     """Two samples that no mean and no variance tells apart."""
     centre = 0.95  # Q has bumps at ±centre, as wide as makes its variance 1
     width = sqrt(1 - centre**2)
@@ -75,9 +75,9 @@ def compare(rng: np.random.Generator) -> Part:
     q, again = mm.embed(Q, kernel=p.kernel), mm.embed(more, kernel=p.kernel)
 
     sigma = p.kernel.get_params()["bandwidth"]
-    pp = smoothed(0, 2, sigma)
-    qq = (smoothed(0, 2 * width**2, sigma) + smoothed(2 * centre, 2 * width**2, sigma)) / 2
-    pq = smoothed(centre, 1 + width**2, sigma)
+    pp = normal_inner(0, 2, sigma)
+    qq = (normal_inner(0, 2 * width**2, sigma) + normal_inner(2 * centre, 2 * width**2, sigma)) / 2
+    pq = normal_inner(centre, 1 + width**2, sigma)
     lines = [
         f"P is N(0, 1), Q two bumps with the same mean and variance; {N:,} points each",
         row("", "estimate", "truth"),
@@ -89,8 +89,8 @@ def compare(rng: np.random.Generator) -> Part:
     def draw(ax: Any) -> None:
         grid = np.linspace(-3, 3, 241)
         witness = (p - q)(grid[:, None])
-        bumps = [[smoothed(x - c, width**2, sigma) for x in grid] for c in (centre, -centre)]
-        exact = np.array([smoothed(x, 1, sigma) for x in grid]) - np.mean(bumps, axis=0)
+        bumps = [[normal_inner(x - c, width**2, sigma) for x in grid] for c in (centre, -centre)]
+        exact = np.array([normal_inner(x, 1, sigma) for x in grid]) - np.mean(bumps, axis=0)
         samples = ax.twinx()  # histograms on a scale of their own
         bins = np.linspace(-3, 3, 41)
         samples.hist([P[:, 0], Q[:, 0]], bins, histtype="step", color=[BLUE, ORANGE])
@@ -111,7 +111,7 @@ def compare(rng: np.random.Generator) -> Part:
 # --- condition ------------------------------------------------------------------------------------
 
 
-def condition(rng: np.random.Generator) -> Part:
+def condition_part(rng: np.random.Generator) -> Part:
     """A conditional distribution whose spread changes."""
 
     def mean(x: np.ndarray) -> np.ndarray:
@@ -155,7 +155,7 @@ def condition(rng: np.random.Generator) -> Part:
 # --- Bayes' rule ----------------------------------------------------------------------------------
 
 
-def bayes(rng: np.random.Generator) -> Part:
+def bayes_part(rng: np.random.Generator) -> Part:
     """A posterior under a prior that is not the one of the data."""
     noise, mean, std, seen = 0.8, 1.0, 0.6, -0.5
     X = 1.5 * rng.normal(size=(N, 1))
@@ -200,7 +200,7 @@ def bayes(rng: np.random.Generator) -> Part:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def tables(rng: np.random.Generator) -> Part:
+def tables_part(rng: np.random.Generator) -> Part:
     """Labels: with the delta kernel the operators are the probability tables."""
     likelihood = np.array([[0.8, 0.1], [0.2, 0.9]])  # P(wet | rain), a column a value of rain
     data = likelihood * np.array([0.7, 0.3])  # the joint table of the data
@@ -227,7 +227,7 @@ def tables(rng: np.random.Generator) -> Part:
 # --- tests ----------------------------------------------------------------------------------------
 
 
-def judge(rng: np.random.Generator) -> Part:
+def judge_part(rng: np.random.Generator) -> Part:
     """Do two samples differ, do two variables depend on each other?"""
     n, shift, radius, blur = 200, 0.7, 1.0, 0.25
     P, more = rng.normal(size=(2, n, 1))
@@ -242,7 +242,7 @@ def judge(rng: np.random.Generator) -> Part:
     pairs = rng.normal(size=(500, 2, 30, 1))
     runs = [mm.two_sample_test(a, b, n_permutations=99, rng=rng) for a, b in pairs]
 
-    squared = 2 * smoothed(0, 2, 1.0) - 2 * smoothed(shift, 2, 1.0)
+    squared = 2 * normal_inner(0, 2, 1.0) - 2 * normal_inner(shift, 2, 1.0)
     correlation = np.corrcoef(X[:, 0], Y[:, 0])[0, 1]
     lines = [
         f"P is N(0, 1), Q is N({shift}, 1); X and Y lie around a circle; {n} points each",
@@ -275,7 +275,7 @@ def judge(rng: np.random.Generator) -> Part:
 # --- filter --------------------------------------------------------------------------------------
 
 
-def track(rng: np.random.Generator) -> Part:
+def track_part(rng: np.random.Generator) -> Part:
     """Where is a point now, when nobody can write how it moves?"""
     n, steps, system = 400, 80, ROTATION
     path, seen = system.simulate(n + steps, rng)
@@ -317,7 +317,7 @@ def track(rng: np.random.Generator) -> Part:
 # --- inference from a simulator ------------------------------------------------------------------
 
 
-def infer(rng: np.random.Generator) -> Part:
+def infer_part(rng: np.random.Generator) -> Part:
     """A rate from waiting times: simulated only, and the exact posterior beside it."""
     waits, first, other = 10, (4.0, 2.0), (12.0, 8.0)  # gamma priors: shape, rate
 
@@ -365,16 +365,11 @@ def infer(rng: np.random.Generator) -> Part:
 # --- a random field -------------------------------------------------------------------------------
 
 
-def mend(rng: np.random.Generator) -> Part:
+def mend_part(rng: np.random.Generator) -> Part:
     """A map that was badly seen: beliefs on a grid, learned from other maps."""
     side, shore = 24, 0.25
 
-    def maps(n: int) -> np.ndarray:
-        smooth = gaussian_filter(rng.normal(size=(n, side + 16, side + 16)), (0, 2, 2))
-        levels = np.where(smooth[:, 8:-8, 8:-8] > 0, 1.5, -1.0)
-        return levels + 0.3 * rng.normal(size=levels.shape)
-
-    recorded, truth = maps(50), maps(1)[0]
+    recorded, truth = random_maps(50, side, rng), random_maps(1, side, rng)[0]
     grid = nx.grid_2d_graph(side, side)
     for a, b in grid.edges:  # neighbours are alike everywhere
         grid.edges[a, b]["template"] = "across" if a[0] == b[0] else "down"
@@ -418,33 +413,56 @@ def mend(rng: np.random.Generator) -> Part:
         row("in the 90% interval", inside[hidden].mean(), 0.9),
     ]
 
+    named = {
+        "what is known": told,
+        "as seen, or nearest": nearest,
+        "beliefs' mean": mean,
+        "truth": truth,
+    }
+
     def draw(ax: Any) -> None:
-        named = {
-            "what is known": told,
-            "as seen, or nearest": nearest,
-            "beliefs' mean": mean,
-            "truth": truth,
-        }
-        gap = np.full((side, 4), np.nan)
-        strip = [part for values in named.values() for part in (values, gap)][:-1]
-        ax.imshow(np.hstack(strip), cmap="BrBG_r", vmin=-2.2, vmax=2.7, interpolation="nearest")
-        corners = np.array([[0, 0], [side, 0], [side, side], [0, side], [0, 0]]) - 0.5
-        for number, name in enumerate(named):
-            left = number * (side + 4)
-            ax.plot(corners[:, 0] + left, corners[:, 1], color=GREY, linewidth=0.8)
-            ax.text(left + side / 2 - 0.5, side + 1.8, name, ha="center")
+        draw_maps(ax, named)
         ax.set_title("What is where, badly seen or not at all?")
-        ax.set_axis_off()
 
     return Part("MEND   BeliefPropagation(grid).fit(maps).run(known)", lines, draw)
 
 
+def random_maps(n: int, side: int, rng: np.random.Generator) -> np.ndarray:
+    """Heights of land and water, in patches."""
+    smooth = gaussian_filter(rng.normal(size=(n, side + 16, side + 16)), (0, 2, 2))
+    levels = np.where(smooth[:, 8:-8, 8:-8] > 0, 1.5, -1.0)
+    return levels + 0.3 * rng.normal(size=levels.shape)
+
+
+def draw_maps(ax: Any, maps: dict[str, np.ndarray]) -> None:
+    """Square maps beside each other, with their names."""
+    side = len(next(iter(maps.values())))
+    gap = np.full((side, 4), np.nan)
+    strip = [part for values in maps.values() for part in (values, gap)][:-1]
+    ax.imshow(np.hstack(strip), cmap="BrBG_r", vmin=-2.2, vmax=2.7, interpolation="nearest")
+    corners = np.array([[0, 0], [side, 0], [side, side], [0, side], [0, 0]]) - 0.5
+    for number, name in enumerate(maps):
+        left = number * (side + 4)
+        ax.plot(corners[:, 0] + left, corners[:, 1], color=GREY, linewidth=0.8)
+        ax.text(left + side / 2 - 0.5, side + 1.8, name, ha="center")
+    ax.set_axis_off()
+
+
 # --- the screen and the picture -------------------------------------------------------------------
 
-PARTS = (compare, condition, bayes, tables, judge, track, infer, mend)
+PARTS = (
+    compare_part,
+    condition_part,
+    bayes_part,
+    tables_part,
+    judge_part,
+    track_part,
+    infer_part,
+    mend_part,
+)
 
 
-def picture(parts: list[Part], path: str) -> str:
+def save_picture(parts: list[Part], path: str) -> str:
     """Draw every part that has a panel; say where the picture is, or why there is none."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -475,7 +493,7 @@ def picture(parts: list[Part], path: str) -> str:
     return f"Picture: {path}"
 
 
-def main(arguments: list[str] | None = None) -> None:
+def show_demo(arguments: list[str] | None = None) -> None:
     """Print the screen and save the picture."""
     parser = argparse.ArgumentParser(prog="python -m meanmap.demo", description="Show meanmap.")
     parser.add_argument("--picture", default="meanmap-demo.png", help="where to save the picture")
@@ -486,8 +504,8 @@ def main(arguments: list[str] | None = None) -> None:
     parts = [part(np.random.default_rng(SEED)) for part in PARTS]
     for number, part in enumerate(parts, 1):
         print(f"{number}. {part.title}", *part.lines, sep="\n   ", end="\n\n")
-    print(f"{picture(parts, path)}   ({time.perf_counter() - start:.1f} s)")
+    print(f"{save_picture(parts, path)}   ({time.perf_counter() - start:.1f} s)")
 
 
 if __name__ == "__main__":
-    main()
+    show_demo()

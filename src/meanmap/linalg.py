@@ -14,12 +14,14 @@ import numpy as np
 
 from meanmap.arrays import (
     Array,
+    asarray,
     device,
     eigh,
     epsilon,
     namespace,
     one_blas_thread,
     solve_triangular,
+    to_numpy,
     warn,
 )
 
@@ -40,7 +42,7 @@ def too_large() -> ValueError:
     )
 
 
-def symmetrized(matrix: Array) -> Array:
+def symmetric_part(matrix: Array) -> Array:
     """The symmetric part, so that rounding does not leave a symmetric solver with two answers."""
     return (matrix + matrix.T) / 2
 
@@ -63,7 +65,7 @@ class Spectrum:
         if not bool(xp.all(xp.isfinite(matrix))):
             raise too_large()
         with one_blas_thread():  # two threads can take many times as long
-            return cls(*eigh(symmetrized(matrix)))
+            return cls(*eigh(symmetric_part(matrix)))
 
     @property
     def cutoff(self) -> float:
@@ -120,7 +122,7 @@ def ridge_inverse(matrix: Array, regularization: float) -> Array | None:
     if not regularization > 32 * size * epsilon(matrix) * trace:
         return None
     one = xp.eye(size, dtype=matrix.dtype, device=device(matrix))
-    root = solve_triangular(xp.linalg.cholesky(symmetrized(matrix) + regularization * one), one)
+    root = solve_triangular(xp.linalg.cholesky(symmetric_part(matrix) + regularization * one), one)
     return root.T @ root
 
 
@@ -131,7 +133,7 @@ def solve_ridge(matrix: Array, regularization: float, right: Array, squared: boo
     """
     xp = namespace(matrix)
     size = matrix.shape[0]
-    C = symmetrized(matrix)
+    C = symmetric_part(matrix)
     scale = float(xp.max(xp.sum(abs(C), axis=1))) if size else 0.0  # ≥ the largest eigenvalue
     if not math.isfinite(scale):
         raise too_large()
@@ -157,6 +159,23 @@ def with_constant(H: Array, mu: Array) -> Array:
     g = (H @ mu)[:, None]
     corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
     return xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])
+
+
+def column_signs(scores: Array) -> Array:
+    """1 or -1 a column, such that times it the largest entry is positive and answers repeat."""
+    table = to_numpy(scores)
+    if not table.size:
+        return asarray(np.ones(table.shape[1]), scores)
+    largest = table[np.abs(table).argmax(axis=0), np.arange(table.shape[1])]
+    return asarray(np.where(largest < 0, -1.0, 1.0), scores)
+
+
+def positive_ratio(
+    top: np.ndarray, bottom: np.ndarray, otherwise: float | np.ndarray
+) -> np.ndarray:
+    """`top / bottom` where that is positive, something else elsewhere."""
+    there = bottom > 0
+    return np.where(there, top / np.where(there, bottom, 1.0), otherwise)
 
 
 # --- columns in their units -----------------------------------------------------------------------

@@ -28,7 +28,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, device, epsilon, namespace, solve_triangular, take, to_numpy
-from meanmap.linalg import Spectrum, solve_ridge, symmetrized
+from meanmap.linalg import Spectrum, solve_ridge, symmetric_part
 
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which weights cancel
 
@@ -157,7 +157,7 @@ class BayesMethod:
         return spectrum.inverse(delta, self.squared)
 
 
-class Squared(BayesMethod):
+class SquaredMethod(BayesMethod):
     """`C_ZW (C_WW² + δI)⁻¹ C_WW` (Fukumizu, Song and Gretton 2013, eq. 12): ρ as it is."""
 
     squared = True
@@ -166,7 +166,7 @@ class Squared(BayesMethod):
         return prior.ratio
 
 
-class Importance(BayesMethod):
+class ImportanceMethod(BayesMethod):
     """`C_ZW (C_WW + δI)⁻¹` with ρ clipped at 0 and normalised (Xu et al. 2022)."""
 
     positive = True
@@ -175,8 +175,8 @@ class Importance(BayesMethod):
         return positive_part(prior.weights * prior.ratio, prior.otherwise) / prior.weights
 
 
-class Nonnegative(BayesMethod):
-    """As `Importance`, with the ρ ≥ 0 that represents the prior best.
+class NonnegativeMethod(BayesMethod):
+    """As `ImportanceMethod`, with the ρ ≥ 0 that represents the prior best.
 
         minimise  ‖Σ wᵢρᵢ ψ(xᵢ) - m_π‖² + λ Σ wᵢρᵢ²   subject to  ρᵢ ≥ 0
 
@@ -198,7 +198,7 @@ class Nonnegative(BayesMethod):
         return positive_part(prior.weights * rho, prior.otherwise) / prior.weights
 
 
-class Reweighted(BayesMethod):
+class ReweightedMethod(BayesMethod):
     """The plain conditional weights of P(X|y) times ρ^τ, normalised: nothing to factorise again."""
 
     adaptive = False
@@ -210,10 +210,10 @@ class Reweighted(BayesMethod):
 
 
 METHODS: dict[str, type[BayesMethod]] = {
-    "nonnegative": Nonnegative,
-    "importance": Importance,
-    "squared": Squared,
-    "reweighted": Reweighted,
+    "nonnegative": NonnegativeMethod,
+    "importance": ImportanceMethod,
+    "squared": SquaredMethod,
+    "reweighted": ReweightedMethod,
 }
 
 
@@ -257,9 +257,9 @@ HALVINGS = 30
 def nonnegative_ratio(Psi: Array, w: Array, m: Array, regularization: float) -> Array:
     """`max(Ψh, 0)`, with h of the least `½ Σ wᵢ max(ψᵢ·h, 0)² + λ/2 ‖h‖² - h·m`.
 
-    That is the solution of `Nonnegative`'s problem, in one variable per coordinate: Newton's method
-    with line search. The gradient is piecewise linear, so that a few steps end it: each solves with
-    the covariance of the rows whose weight is positive.
+    That is the solution of `NonnegativeMethod`'s problem, in one variable per coordinate: Newton's
+    method with line search. The gradient is piecewise linear, so that a few steps end it: each
+    solves with the covariance of the rows whose weight is positive.
     """
     xp, r = namespace(Psi), Psi.shape[1]
     scale = float(xp.sum(w[:, None] * Psi * Psi)) or 1.0
@@ -272,7 +272,7 @@ def nonnegative_ratio(Psi: Array, w: Array, m: Array, regularization: float) -> 
     def newton(gradient: Array, active: np.ndarray) -> Array:
         U = xp.sqrt(take(w, active))[:, None] * take(Psi, active)
         wide = U.shape[0] < r  # the smaller of two systems
-        gram = symmetrized(U @ U.T if wide else U.T @ U)
+        gram = symmetric_part(U @ U.T if wide else U.T @ U)
         one = xp.eye(gram.shape[0], dtype=Psi.dtype, device=device(Psi))
         L = xp.linalg.cholesky(gram + lam * one)
         right = U @ gradient if wide else gradient

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from meanmap import InvariantComponents, KernelPCA, distributional_variance, load, mmd, save
-from meanmap.adaptation.domains import Problem
+from meanmap.adaptation.domains import DomainProblem
 from meanmap.kernels import Columns, Delta, Gaussian, Linear, NGrams
 from meanmap.spaces import PivotedCholesky
 
@@ -146,7 +146,7 @@ def test_scale_of_components(data: Any) -> None:
     C = psi.T @ psi / len(X)
     means = np.stack([psi[domains == i].mean(axis=0) for i in range(3)])
     S = np.cov(means.T, bias=True)
-    problem = Problem(psi, domains)
+    problem = DomainProblem(psi, domains)
     d, V = problem.axes
     E = t * S + np.eye(len(C)) + lam * (V / d) @ V.T
     assert_allclose(W.T @ E @ W, np.eye(3), atol=1e-5)

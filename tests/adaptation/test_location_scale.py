@@ -19,7 +19,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from meanmap import ConflictWarning, LocationScaleShift, load, save
-from meanmap.adaptation.alignment import Alignment, descend, matched, sampled, starts, upright
+from meanmap.adaptation.alignment import (
+    Alignment,
+    descend,
+    moments_start,
+    starts,
+    stratified_rows,
+    upright,
+)
 from meanmap.kernels import Delta, Gaussian, Laplace, NGrams
 from oracles import class_weights_by_grid, location_scale_objective
 
@@ -97,7 +104,7 @@ def test_starts_and_descents() -> None:
     problem = small_problem(1e-6)
     first, second, *_ = starts(problem, 4, np.random.default_rng(0))
     assert not first.any()
-    assert_allclose(second, matched(problem))
+    assert_allclose(second, moments_start(problem))
     there = problem.moved(second)
     assert_allclose(there.mean(axis=0), problem.T.mean(axis=0), atol=1e-10)
     assert_allclose(there.std(axis=0), problem.T.std(axis=0), rtol=1e-10)
@@ -120,10 +127,10 @@ def test_mirror_images_are_turned_back() -> None:
 
 def test_parts_of_rows_hold_each_group_in_its_share() -> None:
     groups = np.repeat([0, 1, 2], [500, 300, 200])
-    rows = sampled(groups, 100, np.random.default_rng(0))
+    rows = stratified_rows(groups, 100, np.random.default_rng(0))
     assert len(np.unique(rows)) == 100
     assert abs(np.bincount(groups[rows]) - [50, 30, 20]).max() <= 1
-    assert len(sampled(groups, 1000, np.random.default_rng(0))) == 1000
+    assert len(stratified_rows(groups, 1000, np.random.default_rng(0))) == 1000
 
 
 # --- what is recovered ----------------------------------------------------------------------------

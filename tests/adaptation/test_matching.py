@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles as o
 from meanmap import ConflictWarning, KernelMeanMatching, Reweighted, TargetShift, load, save
-from meanmap.adaptation.programme import Programme, solve, solve_without_ridge
+from meanmap.adaptation.programme import WeightProgramme, solve_dual, solve_without_ridge
 from meanmap.kernels import Columns, Gaussian, Linear, NGrams
 
 
@@ -88,8 +88,8 @@ def test_the_gap_is_certified(
 ) -> None:
     rng = np.random.default_rng(seed)
     psi, w = rng.normal(size=(n, r)), rng.dirichlet(np.ones(n))
-    programme = Programme(psi, w, 2 * rng.normal(size=r), ridge, most, 1 - slack, 1 + slack)
-    found = solve(programme)
+    programme = WeightProgramme(psi, w, 2 * rng.normal(size=r), ridge, most, 1 - slack, 1 + slack)
+    found = solve_dual(programme)
     assert found.converged
     assert 1 - slack - 1e-7 <= w @ found.beta <= 1 + slack + 1e-7
     value = programme.objective(found.beta)
@@ -103,7 +103,7 @@ def test_the_gap_is_certified(
 def test_the_plain_programme_is_certified_too() -> None:
     rng = np.random.default_rng(0)
     psi = rng.normal(size=(50, 6))
-    programme = Programme(psi, np.full(50, 0.02), rng.normal(size=6) / 3, 0.0, 5.0, 0.9, 1.1)
+    programme = WeightProgramme(psi, np.full(50, 0.02), rng.normal(size=6) / 3, 0.0, 5.0, 0.9, 1.1)
     found = solve_without_ridge(programme)
     assert found.converged
     assert 0.9 - 1e-9 <= found.beta.mean() <= 1.1 + 1e-9

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 import oracles as o
 from meanmap import ConflictWarning, TargetShift, load, save
 from meanmap.adaptation.matching import fit_host_space
-from meanmap.adaptation.mixtures import Ridges, predicted, regression
+from meanmap.adaptation.mixtures import Ridges, predict_targets, regression
 from meanmap.kernels import Delta, Gaussian, NGrams
 from meanmap.spaces import PivotedCholesky, Space
 
@@ -46,7 +46,7 @@ def test_predictions_leave_each_row_out() -> None:
     kernel = Gaussian(1.5)
     space = Space(kernel, PivotedCholesky(1e-14)).fit(both)
     psi = space.transform(both)
-    found = predicted(psi, space, X, y.astype(float)[:, None], Gaussian(1.0), 1e-2)
+    found = predict_targets(psi, space, X, y.astype(float)[:, None], Gaussian(1.0), 1e-2)
     phi = Space(Gaussian(1.0)).fit(y.astype(float)[:, None]).transform(y.astype(float)[:, None])
     for i in (0, 7):
         rest = np.arange(40) != i
@@ -140,7 +140,7 @@ def predicted_or_embedded(model: Any, X: Any, y: Any, T: Any) -> np.ndarray:
     space, psi = fit_host_space(model.kernel_x_, both, PivotedCholesky(1e-5, max_rank=1000))
     if model.metric == "embedding":
         return psi
-    return predicted(psi, space, X, y, model.kernel_y_, "auto")
+    return predict_targets(psi, space, X, y, model.kernel_y_, "auto")
 
 
 def test_noise_without_a_shift_changes_little() -> None:

@@ -195,7 +195,7 @@ def test_a_bug_is_called_one(run: Caller, monkeypatch: pytest.MonkeyPatch, here:
     def broken(*_: Any) -> None:
         raise TypeError("of ours")
 
-    monkeypatch.setattr(comparing, "two_sample", broken)
+    monkeypatch.setattr(comparing, "compare_tables", broken)
     done = run("two-sample", "good.csv", "good.csv")
     assert (done.code, done.out) == (1, "")
     assert done.err == (

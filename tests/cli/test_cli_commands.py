@@ -144,10 +144,10 @@ def test_condition_prints_the_numbers_of_python(run: Caller, counts: np.ndarray)
 def test_the_picture_has_the_intervals_of_the_table(run: Caller, counts: np.ndarray) -> None:
     from matplotlib.figure import Figure
 
-    from meanmap.cli.conditioning import condition
+    from meanmap.cli.conditioning import condition_columns
 
     for given, at in ((["x"], ["x=12", "x=28", "x=45"]), (["x", "side"], ["at.csv"])):
-        answer, columns = condition("t.csv", given, ["y"], at)
+        answer, columns = condition_columns("t.csv", given, ["y"], at)
         ax = Figure().subplots()
         answer.pictures[0].draw([ax])
         drawn = [np.sort(path.vertices[:, 1]) for path in ax.collections[-1].get_paths()]

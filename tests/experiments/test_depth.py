@@ -31,8 +31,8 @@ from meanmap.experiments.depth.methods import (
     weaker,
 )
 from meanmap.experiments.depth.prediction import FULL, QUICK, Plan, halves, lessons, tries
-from meanmap.graphical.known import FieldEvidence
-from meanmap.graphical.wiring import Wiring
+from meanmap.graphical.evidence import FieldEvidence
+from meanmap.graphical.field import Wiring
 
 TINY = Plan(
     size="small",

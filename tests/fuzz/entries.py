@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ import statistical_tests
 from fitted import ANGLE, BAGS, FITTED, GROUPS, KINDS, LABELS, SEEN, SPREAD, STATES, noisy
 from fitted import X as ALL_X
 from fitted import Y as ALL_Y
+from kernels.cases import KERNELS
 from meanmap import kernels as k
 from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Delta, Gaussian
@@ -80,6 +81,8 @@ EXCUSED = {
     "kernels": "a module, its names are listed beside",
     "spaces": "a module, its names are listed beside",
     "kernels.Kernel": "the interface of kernels",
+    "kernels.Radial": "what radial kernels are made from",
+    "kernels.Rough": "what radial kernels with a kink are made from",
     "spaces.Basis": "the interface of bases",
     "spaces.Coordinates": "the interface of coordinates",
     "spaces.ApproximationWarning": "a warning",
@@ -107,6 +110,10 @@ def made(name: str) -> Any:
 def on_vectors(kernel: k.Kernel, v: Any) -> Any:
     fitted = kernel.resolve(kernel.check(v.A))
     return fitted(v.A, v.B), fitted.diagonal(v.A), fitted.matmul(v.A, v.B, v.V)
+
+
+def on_points(kernel: k.Kernel, v: Any) -> Any:
+    return kernel.resolve(kernel.check(v.A))(v.A)
 
 
 for kernel in (
@@ -217,7 +224,10 @@ def bags_of_kinds(v: Any) -> Any:
     return k.Expected(G)(bags), k.Expected(G)(normals)
 
 
-@entry("kernels.Columns", "kernels.as_kernel", "kernels.default_kernel", points=X)
+@entry(
+    "kernels.Columns", "kernels.as_kernel", "kernels.as_target", "kernels.default_kernel",
+    points=X, y=Y,
+)  # fmt: skip
 def columns(v: Any) -> Any:
     import pandas as pd
 
@@ -225,7 +235,7 @@ def columns(v: Any) -> Any:
     fitted = k.as_kernel(None, v.points).resolve(kernel.check(v.points))
     table = pd.DataFrame({"a": X[:6, 0], "b": WORDS[:6]})
     mixed = k.as_kernel(k.Columns(), table)
-    return fitted(v.points), mixed.resolve(mixed.check(table))(table)
+    return fitted(v.points), mixed.resolve(mixed.check(table))(table), k.as_target(v.y, None)[0]
 
 
 @entry("kernels.Whitened", "kernels.Sum", "kernels.Product", "kernels.Scaled", A=X, factor=2.0)
@@ -233,6 +243,25 @@ def composites(v: Any) -> Any:
     landmarks = X[:4]
     whitened = k.Whitened(G, landmarks, np.linalg.cholesky(G(landmarks)))
     return whitened(v.A), k.Scaled(k.Sum(G, k.Product(G, G)), v.factor)(v.A)
+
+
+def register_others() -> None:
+    """An entry for every kernel that has a row in `kernels/cases.py` and none above."""
+    covered = {name for one in ENTRIES.values() for name in one.names}
+    for label, case in KERNELS.items():
+        name = f"kernels.{type(case.kernel).__name__}"
+        if name not in covered and case.kernel.on_vectors:
+            good = {"A": X[:6], "B": X[4:8], "V": W[:4]}
+            call = partial(on_vectors, case.kernel)
+        elif name not in covered:
+            good = {"A": case.points(6)}
+            call = partial(on_points, case.kernel)
+        else:
+            continue
+        ENTRIES[f"kernel {label}"] = Entry((name,), call, good, 1e-10)
+
+
+register_others()
 
 
 # --- spaces ---------------------------------------------------------------------------------------

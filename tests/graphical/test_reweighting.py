@@ -11,8 +11,7 @@ from numpy.testing import assert_allclose
 
 import oracles
 from meanmap import BeliefPropagation
-from meanmap.graphical.field import field_of
-from meanmap.graphical.wiring import Wiring
+from meanmap.graphical.field import Wiring, field_of
 from meanmap.kernels import Delta, Gaussian, Linear
 from meanmap.linalg import RegularizationWarning
 

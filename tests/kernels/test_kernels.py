@@ -14,6 +14,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 import oracles as o
+from kernels.cases import KERNELS
 from meanmap import kernels
 from meanmap.kernels import (
     Constant,
@@ -145,6 +146,10 @@ CASES: dict[str, tuple[Kernel, Draw, Gram]] = {
         o.linear,
     ),
     "precomputed": (Precomputed(GRAM), indices, lambda A, B: GRAM[np.ix_(A, B)]),
+} | {
+    name: (case.kernel, case.draw, case.gram)
+    for name, case in KERNELS.items()
+    if case.gram is not None
 }
 
 

@@ -33,8 +33,8 @@ from meanmap.kernels import (
     WeisfeilerLehman,
 )
 from meanmap.learning import lasso
-from meanmap.learning.subsets import Subsets, centred, powers_needed
-from meanmap.learning.targets import Target, balanced, numbers, read_target, scaled
+from meanmap.learning.subsets import Subsets, hsic_matrix, powers_needed
+from meanmap.learning.targets import Target, label_target, number_target, scale_columns, target_of
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 
 matplotlib.use("Agg")
@@ -77,7 +77,7 @@ def small() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_hsic_is_a_sum_over_the_gram_matrix(small: Any, estimator: str) -> None:
     X, labels, _ = small
     K, L = oracles.gaussian(X, X, 2.0), oracles.balanced_labels(labels)
-    value = (K * centred(L, estimator)).sum()
+    value = (K * hsic_matrix(L, estimator)).sum()
     assert_allclose(value, oracles.hsic_estimate(K, L, estimator), rtol=1e-10)
     if estimator == "U":
         assert_allclose(value, oracles.unbiased_hsic(K, L), rtol=1e-10)
@@ -85,7 +85,7 @@ def test_hsic_is_a_sum_over_the_gram_matrix(small: Any, estimator: str) -> None:
 
 def test_labels_are_balanced_by_class(small: Any) -> None:
     labels = small[1]
-    target = balanced(labels)
+    target = label_target(labels)
     rows = np.arange(24)
     assert_allclose(target.gram(rows), oracles.balanced_labels(labels), atol=1e-15)
     phi = target.coordinates(rows)
@@ -111,7 +111,7 @@ def test_labels_are_balanced_by_class(small: Any) -> None:
 def test_one_column_less_and_one_more(small: Any, kernel: Any, estimator: str, blocks: int) -> None:
     """Sums that lose and gain a part are the sets measured from their start."""
     X, labels, _ = small
-    target = balanced(labels)
+    target = label_target(labels)
     s = subsets(X, target, kernel, estimator, blocks)
     S = np.arange(6)
     resolved = s.resolved(S)
@@ -138,7 +138,7 @@ def test_large_tiles_and_outliers() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(700, 5))
     X[0, 2] = 26.0
-    s = subsets(X, balanced(X[:, 0] > 0))
+    s = subsets(X, label_target(X[:, 0] > 0))
     S = np.arange(5)
     kernel = s.resolved(S)
     direct = [s.of(np.delete(S, j), kernel) for j in S]
@@ -149,7 +149,7 @@ def test_large_tiles_and_outliers() -> None:
 def test_far_outliers_do_not_overflow() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
     X[:2, 1] = 1e6, -1e6
-    s = subsets(X, balanced(X[:, 0] > 0), Gaussian(1.0))
+    s = subsets(X, label_target(X[:, 0] > 0), Gaussian(1.0))
     assert np.isfinite(s.without(np.arange(3), Gaussian(1.0))).all()
 
 
@@ -165,7 +165,7 @@ def test_powers_make_up_the_exponential(size: float) -> None:
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
 def test_low_rank_equals_dense_at_full_rank(small: Any, estimator: str, kind: str) -> None:
     X, labels, y = small
-    target = balanced(labels) if kind == "labels" else numbers(y)
+    target = label_target(labels) if kind == "labels" else number_target(y)
     S, others = np.arange(4), np.array([4, 5])
     dense = subsets(X, target, estimator=estimator)
     kernel = dense.resolved(S)
@@ -180,7 +180,7 @@ def test_low_rank_equals_dense_at_full_rank(small: Any, estimator: str, kind: st
 
 def test_low_rank_gets_better_with_rank() -> None:
     X, y = xor(300, 3)
-    target, S = balanced(y), np.arange(5)
+    target, S = label_target(y), np.arange(5)
     dense = subsets(X, target)
     kernel = dense.resolved(S)
     truth = dense.without(S, kernel)
@@ -195,7 +195,7 @@ def test_low_rank_gets_better_with_rank() -> None:
 def test_blocks_are_unbiased() -> None:
     """The mean over many deals of blocks is the statistic of all rows."""
     X, y = xor(120, 2)
-    target, S = balanced(y), np.arange(4)
+    target, S = label_target(y), np.arange(4)
     kernel = Gaussian(1.5)
     whole = subsets(X, target, kernel)
     rng = np.random.default_rng(0)
@@ -215,7 +215,7 @@ def test_blocks_are_unbiased() -> None:
 def test_backward_is_bahsic(small: Any, kind: str) -> None:
     X, labels, y = small
     y = labels if kind == "labels" else y
-    x = scaled(X, True)[0]
+    x = scale_columns(X, True)[0]
     L = (
         oracles.balanced_labels(labels)
         if kind == "labels"
@@ -233,7 +233,7 @@ def test_backward_is_bahsic(small: Any, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
 def test_forward_is_fohsic(small: Any, kind: str) -> None:
     X, labels, y = small
-    x = scaled(X, True)[0]
+    x = scale_columns(X, True)[0]
     sigma = oracles.median_of_distances(y[:, None])
     L = (
         oracles.balanced_labels(labels)
@@ -259,27 +259,27 @@ def test_the_path_is_hsic_of_the_set(small: Any) -> None:
 
 def test_lasso_is_the_lasso_of_gram_matrices(small: Any) -> None:
     X, labels, _ = small
-    x = scaled(X, True)[0]
+    x = scale_columns(X, True)[0]
     grams = [
         oracles.gaussian(x[:, [j]], x[:, [j]], 0.7 * oracles.median_of_distances(x[:, [j]]))
         for j in range(6)
     ]
     G, c = oracles.hsic_lasso_products(grams, oracles.balanced_labels(labels))
     kernel, rows = Gaussian("0.7*median"), [np.arange(24)]
-    found = lasso.inner_products(x, kernel, balanced(labels), rows, None, *rows, lambda n: None)
+    found = lasso.inner_products(x, kernel, label_target(labels), rows, None, *rows, lambda n: None)
     assert_allclose(found[0], G, atol=1e-5)
     assert_allclose(found[1], c, atol=1e-5)
     fine = PivotedCholesky(1e-14)
-    exact = lasso.inner_products(x, kernel, balanced(labels), rows, fine, *rows, lambda n: None)
+    exact = lasso.inner_products(x, kernel, label_target(labels), rows, fine, *rows, lambda n: None)
     assert_allclose(exact[0], G, atol=1e-11)
     for k in (1, 3):
-        solution = lasso.solve(G, c, k)
+        solution = lasso.lasso_path(G, c, k)
         assert (solution.coefficients > 0).sum() == k
         expected = oracles.nonnegative_lasso(G, c, solution.regularization)
         assert_allclose(solution.coefficients, expected, atol=1e-9)
         assert solution.violation < 1e-9
     chosen = HSICSelector(3, method="lasso", **QUIET).fit(X, labels)
-    expected = lasso.solve(G, c, 3).coefficients
+    expected = lasso.lasso_path(G, c, 3).coefficients
     assert_array_equal(chosen.support_, expected > 0)
     assert_allclose(chosen.scores_, expected, atol=1e-5)
 
@@ -293,7 +293,7 @@ def test_xor_is_found_backward_with_bandwidths_that_follow() -> None:
     for seed in range(5):
         X, y = xor(400, 60, seed)
         found += bool(HSICSelector(2, **QUIET).fit(X, y).support_[:2].all())
-        sigma = Gaussian().resolve(scaled(X, True)[0]).bandwidth
+        sigma = Gaussian().resolve(scale_columns(X, True)[0]).bandwidth
         stuck = HSICSelector(2, Gaussian(sigma), **QUIET).fit(X, y)
         fixed_at_start += bool(stuck.support_[:2].all())
     assert found == 5
@@ -602,7 +602,7 @@ def test_a_lasso_with_too_few_columns_says_so() -> None:
 
 def test_a_lasso_that_does_not_converge_says_so() -> None:
     with pytest.warns(ConvergenceWarning, match="did not converge: at λ = 0.1"):
-        lasso.judged(
+        lasso.check_optimality(
             np.eye(2), np.array([0.6, 0.5]), np.array([0.9, 0.0]), 0.1, np.zeros(2), [1], [0.1]
         )
 
@@ -622,7 +622,7 @@ def test_every_point_of_the_lassos_path_is_optimal(seed: int, k: int, repeated: 
         return
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        found = lasso.solve(G, c, k)
+        found = lasso.lasso_path(G, c, k)
     a = found.coefficients
 
     def loss(v: np.ndarray) -> float:
@@ -635,11 +635,11 @@ def test_every_point_of_the_lassos_path_is_optimal(seed: int, k: int, repeated: 
 def test_targets_by_their_type() -> None:
     n = 12
     some = np.arange(n)
-    assert read_target(some % 3, None).kernel == Delta()
-    assert read_target((some % 2).astype(bool), None).kernel == Delta()
-    assert read_target([["a"], ["b"]] * 6, None).kernel == Delta()
-    assert isinstance(read_target(some / 7, None).kernel, Gaussian)
-    assert isinstance(read_target(np.eye(n)[:, :3].astype(int), None).kernel, Gaussian)
-    assert isinstance(read_target(some / 7, Laplace()).kernel, Laplace)
-    plain = read_target(some % 3, Delta())
+    assert target_of(some % 3, None).kernel == Delta()
+    assert target_of((some % 2).astype(bool), None).kernel == Delta()
+    assert target_of([["a"], ["b"]] * 6, None).kernel == Delta()
+    assert isinstance(target_of(some / 7, None).kernel, Gaussian)
+    assert isinstance(target_of(np.eye(n)[:, :3].astype(int), None).kernel, Gaussian)
+    assert isinstance(target_of(some / 7, Laplace()).kernel, Laplace)
+    plain = target_of(some % 3, Delta())
     assert_array_equal(plain.factors, 1)

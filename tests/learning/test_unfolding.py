@@ -21,8 +21,8 @@ from sklearn.pipeline import make_pipeline
 import oracles
 from meanmap import ColoredUnfolding, hsic, load, save
 from meanmap.kernels import Delta, Gaussian, Linear, NGrams
-from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
-from meanmap.learning.semidefinite import Programme
+from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
+from meanmap.learning.semidefinite import UnfoldingProgramme
 
 try:
     import cvxpy
@@ -148,7 +148,7 @@ def test_certificates_bound_the_optimum() -> None:
     rng = np.random.default_rng(0)
     b = np.linalg.qr(rng.normal(size=(30, 5)))[0]
     C = b[:5].T @ b[:5]
-    programme = Programme(C, b, rng.uniform(0.5, 1, size=30), 5.0)
+    programme = UnfoldingProgramme(C, b, rng.uniform(0.5, 1, size=30), 5.0)
     best = programme.solve("cvxpy", 1e-8, None, np.random.RandomState(0))
     assert best.status == "optimal"
     worse = programme.certified(0.9 * best.factor, np.zeros(30), "optimal", 1e-8, 1)
@@ -206,7 +206,7 @@ def test_new_points_lie_between_their_neighbours() -> None:
     new = model.transform(X[1000:])
     line = np.polyfit(model.embedding_[:, 0], t[:1000], 3)
     assert np.corrcoef(np.polyval(line, new[:, 0]), t[1000:])[0, 1] > 0.97
-    near, w = between(X[:1000], X[1000:], 6)
+    near, w = reconstruction_weights(X[:1000], X[1000:], 6)
     assert_allclose(w.sum(axis=1), 1)
     assert_allclose(np.einsum("nk,nkd->nd", w, X[near]), X[1000:], atol=2.0)
 

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 import oracles as o
 from meanmap import KernelCCA, KernelDimensionReduction, KernelPCA, load, save
 from meanmap.kernels import Delta, Gaussian, Linear, NGrams
-from meanmap.learning.reduction import Problem
+from meanmap.learning.reduction import ReductionProblem
 from meanmap.spaces import Nystroem
 
 
@@ -198,9 +198,9 @@ def test_correlation_explains_bad_input(model: Any, Y: Any, message: str) -> Non
 # --- dimension reduction --------------------------------------------------------------------------
 
 
-def problem() -> Problem:
+def problem() -> ReductionProblem:
     X = sample(n=30, d=4)
-    return Problem(X, X[:, :1] ** 2, Gaussian(1.0), KernelDimensionReduction(2))
+    return ReductionProblem(X, X[:, :1] ** 2, Gaussian(1.0), KernelDimensionReduction(2))
 
 
 def test_the_trace_is_the_dense_formula() -> None:

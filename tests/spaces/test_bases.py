@@ -582,3 +582,9 @@ def test_the_basis_of_the_guide_conforms() -> None:
     conformance.test_conditional_in_coordinates(posed)
     conformance.test_streaming(posed)
     conformance.test_streaming_to_these_points(posed)
+
+
+def test_a_warning_points_at_the_line_that_asked() -> None:
+    with pytest.warns(ApproximationWarning) as found:
+        Space(Gaussian(0.1), PivotedCholesky(max_rank=2)).fit(sample(0, 50))
+    assert found[0].filename == __file__

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from meanmap.adaptation.programme import Programme, Solution, solve
+from meanmap.adaptation.programme import WeightProgramme, WeightSolution, solve_dual
+from meanmap.linalg import positive_ratio, symmetric_part
 
 WIDTHS = (3.0, 1.7)  # multiples of the bandwidth that a search starts with: wide kernels see far
 EXPLORED = 300  # rows of each sample that restarts look at
@@ -46,9 +47,8 @@ class Alignment:
     def __post_init__(self) -> None:
         # A = (FᵀF/n + λI)⁻¹Fᵀ/n, the regression of anything on the features; for classes the means
         C = self.F.T @ self.F / len(self.F)
-        s, V = np.linalg.eigh(C)
-        kept = s > 1e-12 * max(float(s[-1]), 1e-300)  # features may depend on each other
-        A = (V[:, kept] / (s[kept] + self.shrinkage)) @ (V[:, kept].T @ self.F.T) / len(self.F)
+        s, V = nonzero_spectrum(C)  # features may depend on each other
+        A = (V / (s + self.shrinkage)) @ (V.T @ self.F.T) / len(self.F)
         object.__setattr__(self, "A", A)
         object.__setattr__(self, "centres", self.F @ (A @ self.Z))
 
@@ -67,19 +67,20 @@ class Alignment:
 
     def programme(
         self, K: np.ndarray, towards: np.ndarray, F: np.ndarray
-    ) -> tuple[Programme, Solution]:
+    ) -> tuple[WeightProgramme, WeightSolution]:
         """The quadratic programme for β of rows with features F, and its solution.
 
         E[φ(z')|y] has coefficients in r features, so that r coordinates are enough for all of
         them: a root of their Gram matrix A K Aᵀ, and the projection of μ_test.
         """
         M = self.A @ K @ self.A.T
-        s, V = np.linalg.eigh((M + M.T) / 2)
-        kept = s > 1e-12 * max(float(s[-1]), 1e-300)
-        target = (V[:, kept].T @ (self.A @ towards)) / np.sqrt(s[kept])
-        psi, w = F @ (V[:, kept] * np.sqrt(s[kept])), np.full(len(F), 1 / len(F))
-        programme = Programme(psi, w, target, float(self.ridge or 0), self.most, 1.0, 1.0, 1.0)
-        return programme, solve(programme)
+        s, V = nonzero_spectrum(symmetric_part(M))
+        target = (V.T @ (self.A @ towards)) / np.sqrt(s)
+        psi, w = F @ (V * np.sqrt(s)), np.full(len(F), 1 / len(F))
+        programme = WeightProgramme(
+            psi, w, target, float(self.ridge or 0), self.most, 1.0, 1.0, 1.0
+        )
+        return programme, solve_dual(programme)
 
     def weights(self, K: np.ndarray, towards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """β of the rows and α, from the Gram matrix of z' and its means over the test rows."""
@@ -139,6 +140,13 @@ class Alignment:
         return replace(self, Z=self.Z[rows], F=self.F[rows], T=self.T[test])
 
 
+def nonzero_spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues above rounding, and their eigenvectors."""
+    s, V = np.linalg.eigh(matrix)
+    kept = s > 1e-12 * max(float(s[-1]), 1e-300)
+    return s[kept], V[:, kept]
+
+
 @dataclass(frozen=True, eq=False)
 class Descent:
     """Where a search ended, and how."""
@@ -169,7 +177,7 @@ def descend(problem: Alignment, start: np.ndarray, max_iter: int) -> Descent:
     )
 
 
-def annealed(problem: Alignment, start: np.ndarray, max_iter: int, hold: bool = False) -> Descent:
+def anneal(problem: Alignment, start: np.ndarray, max_iter: int, hold: bool = False) -> Descent:
     """A minimum that is followed from wide kernels, which see far, to that of the problem.
 
     With `hold` β stays 1 until the last stage: while it is free a class can give its rows to
@@ -200,11 +208,11 @@ def upright(problem: Alignment, parameters: np.ndarray) -> np.ndarray:
     return there if problem.value(there)[0] <= problem.value(parameters)[0] + noise else parameters
 
 
-def matched(problem: Alignment) -> np.ndarray:
+def moments_start(problem: Alignment) -> np.ndarray:
     """The start that gives all rows together the means and deviations of the test rows."""
     Z, T = problem.Z, problem.T
     deviation = Z.std(axis=0)
-    gain = np.where(deviation > 0, T.std(axis=0) / np.where(deviation > 0, deviation, 1), 1.0)
+    gain = positive_ratio(T.std(axis=0), deviation, 1.0)
     there = (Z - Z.mean(axis=0)) * gain + T.mean(axis=0)
     rest = there - Z - (Z - problem.centres) * (gain - 1)
     return np.stack([problem.A @ np.tile(gain - 1, (len(Z), 1)), problem.A @ rest]).ravel()
@@ -212,14 +220,14 @@ def matched(problem: Alignment) -> np.ndarray:
 
 def starts(problem: Alignment, number: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Nothing moved, overall moments matched, and others at random about these."""
-    first = [np.zeros(int(np.prod(problem.shape))), matched(problem)]
+    first = [np.zeros(int(np.prod(problem.shape))), moments_start(problem)]
     while len(first) < number:
         noise = rng.normal(size=problem.shape) * np.array([0.3, 0.5])[:, None, None]
         first.append(first[len(first) % 2] + noise.ravel())
     return first[:number]
 
 
-def sampled(groups: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+def stratified_rows(groups: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """Rows at random, of each group about its share."""
     n = len(groups)
     if n <= size:

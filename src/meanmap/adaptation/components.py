@@ -9,14 +9,21 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.adaptation.domains import Problem, coded
-from meanmap.adaptation.left_out import SEARCHED, Judge, judge_of, search, spread
+from meanmap.adaptation.domains import DomainProblem, domain_codes
+from meanmap.adaptation.left_out import (
+    SEARCHED,
+    Judge,
+    judge_of,
+    rows_of_every_domain,
+    search_left_out,
+)
 from meanmap.adaptation.matching import fit_host_space
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Kernel, as_kernel, as_target
 from meanmap.kernels.defaults import looks_like_classes
+from meanmap.linalg import column_signs
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 
@@ -145,27 +152,27 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         supervised = self._asked(y, domains)
         kernel = as_kernel(self.kernel, X, "X")
         points = kernel.check(X, "X")
-        names, code = coded(domains, count(points))
+        names, code = domain_codes(domains, count(points))
         targets, kernel_y = self._targets(y, points)
         held_out = None
         multiple = 1.0
         rng = checks.random_generator(self.random_state, "random_state")
         if t is None and len(names) > 2:
-            rows = spread(code, rng)
+            rows = rows_of_every_domain(code, rng)
             judge = judge_of(self.estimator, y, rows)
             if judge is not None:
                 part = take(points, rows), code[rows], take(targets, rows), kernel_y
                 kernel, multiple, held_out = self._search(kernel, *part, judge, rng)
         space, psi = fit_host_space(kernel.resolve(points), points, self._basis(kernel, points))
         mean = psi.mean(axis=0)
-        problem = Problem(psi - mean, code)
+        problem = DomainProblem(psi - mean, code)
         if supervised:
             problem, kernel_y = self._with_targets(problem, space, points, targets, kernel_y, rng)
         self._must_vary(problem, space)
         lam, t = self._weights(problem, lam, t, multiple)
         W, kept = problem.solve(self.n_components, t, eta, lam, self.relation)
         self._enough(W, problem, supervised, t)
-        W = W * signs((psi - mean) @ W)
+        W = W * column_signs((psi - mean) @ W)
         if getattr(points, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.space_, self.kernel_, self.mean_ = space, space.kernel_, mean
@@ -196,7 +203,9 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if self.supervised not in (None, True, False):
             raise ValueError(f"supervised must be True, False or None, got {self.supervised!r}.")
         eta = checks.not_negative(self.complexity, "complexity", "Use 1.")
-        lam = _number(self.regularization, "regularization", "1e-3")
+        lam = checks.number_or_auto(
+            self.regularization, "regularization", checks.not_negative, "1e-3"
+        )
         if eta == 0 and lam == 0:
             raise ValueError(
                 "complexity=0 with regularization=0 leaves components without any bound. Use a "
@@ -206,8 +215,10 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if isinstance(self.trade_off, float) and self.trade_off == np.inf:
             t = np.inf
         else:
-            t = _number(self.trade_off, "trade_off", "1.0")
-        epsilon = _number(self.target_regularization, "target_regularization", "1e-3")
+            t = checks.number_or_auto(self.trade_off, "trade_off", checks.not_negative, "1.0")
+        epsilon = checks.number_or_auto(
+            self.target_regularization, "target_regularization", checks.not_negative, "1e-3"
+        )
         if epsilon == 0:
             raise ValueError(
                 "target_regularization must be positive, got 0: the targets' covariance has no "
@@ -252,13 +263,13 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _with_targets(
         self,
-        problem: Problem,
+        problem: DomainProblem,
         space: Space,
         points: Points,
         targets: Points,
         kernel: Any,
         rng: np.random.Generator,
-    ) -> tuple[Problem, Kernel]:
+    ) -> tuple[DomainProblem, Kernel]:
         """The problem with coordinates of its targets, and their kernel resolved."""
         n = count(targets)
         own, phi = fit_host_space(
@@ -272,10 +283,12 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             model = ConditionalEmbedding(own.kernel_, None, "auto", (None, space), centered=True)
             model.fit(take(targets, rows), take(points, rows))
             epsilon = max(float(model.regularization_), 1e-8)
-        return Problem(problem.psi, problem.code, phi - phi.mean(axis=0), epsilon), own.kernel_
+        return DomainProblem(
+            problem.psi, problem.code, phi - phi.mean(axis=0), epsilon
+        ), own.kernel_
 
     def _weights(
-        self, problem: Problem, lam: float | None, t: float | None, multiple: float
+        self, problem: DomainProblem, lam: float | None, t: float | None, multiple: float
     ) -> tuple[float, float]:
         """λ and t as numbers."""
         eta = float(self.complexity)
@@ -287,7 +300,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             t = multiple * (eta + lam / largest) / problem.noise
         return lam, t
 
-    def _must_vary(self, problem: Problem, space: Space) -> None:
+    def _must_vary(self, problem: DomainProblem, space: Space) -> None:
         if len(problem.psi) < 2:
             raise ValueError(
                 "Found array with 1 sample(s) while a minimum of 2 is required: components are "
@@ -304,7 +317,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 "supervised=False, or rows with other targets."
             )
 
-    def _enough(self, W: np.ndarray, problem: Problem, supervised: bool, t: float) -> None:
+    def _enough(self, W: np.ndarray, problem: DomainProblem, supervised: bool, t: float) -> None:
         m = self.n_components
         if W.shape[1] >= m:
             return
@@ -333,22 +346,22 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """Kernel and multiple of t with the best score on domains left out, and all scores."""
         lam, basis = self._settings()[1], self.basis or PivotedCholesky(1e-6, SEARCHED_RANK)
 
-        def make(candidate: Kernel) -> Problem:
+        def make(candidate: Kernel) -> DomainProblem:
             space, psi = fit_host_space(candidate.resolve(points), points, basis)
-            problem = Problem(psi - psi.mean(axis=0), code)
+            problem = DomainProblem(psi - psi.mean(axis=0), code)
             if self.supervised is not False:
                 problem, _ = self._with_targets(problem, space, points, targets, kernel_y, rng)
             self._must_vary(problem, space)
             return problem
 
-        def directions(problem: Problem, multiple: float) -> tuple[np.ndarray, float]:
+        def directions(problem: DomainProblem, multiple: float) -> tuple[np.ndarray, float]:
             weight, t = self._weights(problem, lam, None, multiple)
             return problem.solve(self.n_components, t, self.complexity, weight, self.relation)[0], t
 
         candidates: list[tuple[float, Kernel]] = [(1.0, kernel)]
         if self.kernel is None and kernel.radial:
             candidates = [(f, kernel.rescaled(f)) for f in FACTORS]
-        return search(candidates, make, directions, MULTIPLES, judge)
+        return search_left_out(candidates, make, directions, MULTIPLES, judge)
 
     @property
     def _n_features_out(self) -> int:
@@ -356,17 +369,3 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")
-
-
-def _number(value: Any, name: str, example: str) -> float | None:
-    """A number ≥ 0, or None for "auto"."""
-    if isinstance(value, str):
-        checks.option(value, name, ["auto"])
-        return None
-    return checks.not_negative(value, name, f'Use "auto" or a number like {example}.')
-
-
-def signs(scores: np.ndarray) -> np.ndarray:
-    """1 or -1 a column, such that times it the largest entry is positive and answers repeat."""
-    largest = scores[np.abs(scores).argmax(axis=0), np.arange(scores.shape[1])]
-    return np.where(largest < 0, -1.0, 1.0)

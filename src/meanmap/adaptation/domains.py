@@ -63,13 +63,13 @@ def distributional_variance(samples: Any, domains: Any = None, kernel: Any = Non
     else:
         kernel = as_kernel(kernel, samples, "samples")
         points = kernel.check(samples, "samples")
-        code = coded(domains, count(points), "samples")[1]
+        code = domain_codes(domains, count(points), "samples")[1]
     E = averages(code)
     G = E.T @ to_numpy(kernel.resolve(points).matmul(points, points, E))
     return max(float(np.trace(G) / len(G) - G.mean()), 0.0)
 
 
-def coded(domains: Any, n: int, name: str = "X") -> tuple[np.ndarray, np.ndarray]:
+def domain_codes(domains: Any, n: int, name: str = "X") -> tuple[np.ndarray, np.ndarray]:
     """The domains there are, sorted, and the place of every row's among them."""
     labels = to_numpy(checks.labels(domains, "domains"))
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -96,7 +96,7 @@ def averages(code: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class DomainProblem:
     """Rows of several domains in coordinates that are centred.
 
     Dual coefficients B of the papers stand for directions W = ΨᵀB of the space, K = ΨΨᵀ, so that

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from meanmap import checks
-from meanmap.adaptation.domains import Problem
+from meanmap.adaptation.domains import DomainProblem
 from meanmap.arrays import to_numpy
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import looks_like_classes
@@ -22,10 +22,10 @@ NEIGHBOURS = 10
 Judge = Callable[[np.ndarray, np.ndarray], float]  # a score of rows that were not seen
 
 
-def search(
+def search_left_out(
     kernels: Sequence[tuple[float, Kernel]],
-    make: Callable[[Kernel], Problem],
-    directions: Callable[[Problem, float], tuple[np.ndarray, float]],
+    make: Callable[[Kernel], DomainProblem],
+    directions: Callable[[DomainProblem, float], tuple[np.ndarray, float]],
     multiples: Sequence[float],
     judge: Judge,
 ) -> tuple[Kernel, float, np.ndarray]:
@@ -46,9 +46,9 @@ def search(
 
 
 def fold(
-    whole: Problem,
+    whole: DomainProblem,
     seen: np.ndarray,
-    directions: Callable[[Problem, float], tuple[np.ndarray, float]],
+    directions: Callable[[DomainProblem, float], tuple[np.ndarray, float]],
     multiples: Sequence[float],
     judge: Judge,
 ) -> np.ndarray:
@@ -106,7 +106,7 @@ def neighbours(Z: np.ndarray, table: np.ndarray, seen: np.ndarray) -> np.ndarray
     return table[seen][near].mean(axis=1)
 
 
-def spread(code: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def rows_of_every_domain(code: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """At most 2,000 rows, as many of every domain where it has them."""
     if len(code) <= SEARCHED:
         return np.arange(len(code))

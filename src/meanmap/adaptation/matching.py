@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.adaptation.programme import (
-    Programme,
-    Solution,
+    WeightProgramme,
+    WeightSolution,
+    default_bound,
     enough_ridge,
-    solve,
+    solve_dual,
     solve_without_ridge,
 )
 from meanmap.arrays import (
@@ -24,6 +25,7 @@ from meanmap.arrays import (
     concatenate,
     count,
     in_kind,
+    is_chunked,
     one_blas_thread,
     take,
     to_numpy,
@@ -34,7 +36,7 @@ from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
-from meanmap.streams.chunks import answer_chunks, is_chunked, sample_rows
+from meanmap.streams.chunks import answer_chunks, sample_rows
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
 FACTORS = (0.3, 0.6, 1.0, 2.0)  # multiples of the median that are tried where no kernel is given
@@ -132,33 +134,20 @@ class KernelMeanMatching(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
         """Find the weights of the rows of X; y is not looked at."""
-        if X_test is None:
-            raise ValueError(
-                "fit(X, X_test=T) needs the rows that training rows are to look like, got "
-                "X_test=None. Their targets are not needed."
-            )
+        require_test_rows(X_test, "fit(X, X_test=T)")
         if is_chunked(X, X_test):
             return self._fit_chunks(X, X_test)
-        ridge = _given(self.ridge, "ridge", checks.not_negative, 1e-2)
-        if ridge is not None:
-            enough_ridge(ridge, "Use 0 for none.")
-        given_bound = _given(self.bound, "bound", checks.positive, 100)
-        given_slack = _given(self.slack, "slack", checks.not_negative, 0.1)
-        most_steps = checks.whole(self.max_iter, "max_iter", 1, "Use 100.")
+        ridge, given_bound, given_slack, most_steps = self._check_parameters()
         kernel = as_kernel(self.kernel, X, "X")
         train = kernel.check(X, "X")
         test = kernel.check(X_test, "X_test", train, "X")
         n = count(train)
-        bound = given_bound if given_bound is not None else min(max(n**0.5, 10.0), 1000.0)
+        bound = given_bound if given_bound is not None else default_bound(n)
         slack = given_slack if given_slack is not None else 0.0
-        if bound < 1 - slack:
-            raise ValueError(
-                f"bound={bound:g} with slack={slack:g} cannot be met: weights of at most "
-                f"{bound:g} have no mean of {1 - slack:g}. Use a bound of 1 or more."
-            )
+        check_bound(bound, slack)
         held_out = None
         if ridge is None:
-            kernel, share, best_slack, held_out = search(
+            kernel, share, best_slack, held_out = search_matching(
                 kernel,
                 self.kernel is None,
                 (train, test),
@@ -169,22 +158,19 @@ class KernelMeanMatching(BaseEstimator):
             slack = best_slack if given_slack is None else given_slack
         both = concatenate([train, test])
         kernel = kernel.resolve(both)
-        basis = self.basis
-        if basis is None:
-            rank = RANK if count(both) <= LARGE else LARGE_RANK
-            basis = PivotedCholesky(1e-10 if ridge == 0 else 1e-5, max_rank=rank)
-        space, psi = fit_host_space(kernel, both, basis)
+        space, psi = fit_host_space(kernel, both, self._basis(count(both), ridge == 0))
         psi, psi_test = psi[:n], psi[n:]
         mean = psi_test.mean(axis=0)
         if ridge is None:
             ridge = share * float((psi**2).sum(axis=1).mean())
-        programme = stated(psi, mean, ridge, bound, slack)
-        found = solved(programme, most_steps)
+        programme = matching_programme(psi, mean, ridge, bound, slack)
+        found = solve_weights(programme, most_steps)
         if given_slack is None and (slack == 0 or not found.beta.any()):
             # as far from 1 as chance would bring the mean
             slack = min(float(found.beta.std()) / n**0.5, 0.5)
-            programme = stated(psi, mean, ridge, bound, slack)
-            found = solved(programme, most_steps)
+            programme = matching_programme(psi, mean, ridge, bound, slack)
+            found = solve_weights(programme, most_steps)
+
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_, self.space_ = space.kernel_, space
@@ -199,6 +185,21 @@ class KernelMeanMatching(BaseEstimator):
         self._warn(found)
         return self
 
+    def _check_parameters(self) -> tuple[float | None, float | None, float | None, int]:
+        """ρ, B and ε, None for "auto", and the steps at most."""
+        ridge = checks.number_or_auto(self.ridge, "ridge", checks.not_negative, "0.01")
+        if ridge is not None:
+            enough_ridge(ridge, "Use 0 for none.")
+        bound = checks.number_or_auto(self.bound, "bound", checks.positive, "100")
+        slack = checks.number_or_auto(self.slack, "slack", checks.not_negative, "0.1")
+        return ridge, bound, slack, checks.whole(self.max_iter, "max_iter", 1, "Use 100.")
+
+    def _basis(self, rows: int, without_ridge: bool) -> Basis:
+        if self.basis is not None:
+            return self.basis
+        rank = RANK if rows <= LARGE else LARGE_RANK
+        return PivotedCholesky(1e-10 if without_ridge else 1e-5, max_rank=rank)
+
     def _fit_chunks(self, X: Any, X_test: Any) -> Self:
         """The weights as a function, from samples of both; those of chunks are not computed yet."""
         model = copy(self).fit(sample_rows(X), X_test=sample_rows(X_test))
@@ -207,7 +208,7 @@ class KernelMeanMatching(BaseEstimator):
         self.__dict__.update(model.__dict__)
         return self
 
-    def _warn(self, found: Solution) -> None:
+    def _warn(self, found: WeightSolution) -> None:
         if not found.converged:
             warn(
                 f"the weights are {found.gap:.2g} from the best objective after {found.steps} "
@@ -260,10 +261,28 @@ class KernelMeanMatching(BaseEstimator):
         """The weights, largest first."""
         check_is_fitted(self, "weights_")
         largest = np.sort(to_numpy(self.weights_))[::-1]
-        return plots.ranked(largest, "weight", ax, "training row, the largest weight first")
+        return plots.ranking(largest, "weight", ax, "training row, the largest weight first")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "weights_")
+
+
+def require_targets(y: Any, what: str) -> None:
+    """Refuse to fit without targets."""
+    if y is None:
+        raise ValueError(
+            f"This estimator requires y to be passed, but the target y is None: {what} of it. "
+            "KernelMeanMatching needs none."
+        )
+
+
+def require_test_rows(X_test: Any, call: str) -> None:
+    """Refuse to fit without the rows that training rows are to look like."""
+    if X_test is None:
+        raise ValueError(
+            f"{call} needs the rows that training rows are to look like, got X_test=None. Their "
+            "targets are not needed."
+        )
 
 
 def fit_host_space(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
@@ -272,20 +291,29 @@ def fit_host_space(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space,
     return space, to_numpy(psi)
 
 
-def stated(
+def check_bound(bound: float, slack: float) -> None:
+    """Refuse a bound below the least mean."""
+    if bound < 1 - slack:
+        raise ValueError(
+            f"bound={bound:g} with slack={slack:g} cannot be met: weights of at most "
+            f"{bound:g} have no mean of {1 - slack:g}. Use a bound of 1 or more."
+        )
+
+
+def matching_programme(
     psi: np.ndarray, mean: np.ndarray, ridge: float, bound: float, slack: float
-) -> Programme:
+) -> WeightProgramme:
     """The programme for equal rows; ε = ∞ is no constraint, for which 0 ≤ mean β ≤ B will do."""
     least, most = (1 - slack, 1 + slack) if slack < np.inf else (0.0, bound)
-    return Programme(psi, np.full(len(psi), 1 / len(psi)), mean, ridge, bound, least, most)
+    return WeightProgramme(psi, np.full(len(psi), 1 / len(psi)), mean, ridge, bound, least, most)
 
 
-def solved(programme: Programme, max_iter: int) -> Solution:
+def solve_weights(programme: WeightProgramme, max_iter: int) -> WeightSolution:
     """The weights, with or without a ridge."""
     with one_blas_thread(len(programme.w) < MANY):  # small products, that threads only slow down
         if programme.ridge == 0:
             return solve_without_ridge(programme, max_iter=max_iter)
-        return solve(programme, max_iter=max_iter)
+        return solve_dual(programme, max_iter=max_iter)
 
 
 def equivalent_size(w: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
@@ -303,7 +331,7 @@ def equivalent_size(w: np.ndarray, train: np.ndarray, test: np.ndarray) -> float
     return 1 / (1 / size + bias / c)
 
 
-def search(
+def search_matching(
     kernel: Kernel,
     free: bool,
     samples: tuple[Points, Points],
@@ -356,8 +384,8 @@ def _path(
         if len(scores) > PATIENCE and min(scores[-PATIENCE:]) > min(scores):
             scores.append(scores[-1])  # it only gets worse from here, and slower
             continue
-        programme = stated(psi, mean.mean(axis=0), share * scale, bound, slack)
-        found = solve(programme, dual, tolerance=1e-5, max_iter=30)
+        programme = matching_programme(psi, mean.mean(axis=0), share * scale, bound, slack)
+        found = solve_dual(programme, dual, tolerance=1e-5, max_iter=30)
         dual = found.dual
         beta = (
             over_mean(programme.elsewhere(found, rows), found, bound)
@@ -367,7 +395,7 @@ def _path(
     return scores
 
 
-def over_mean(beta: np.ndarray, found: Solution, bound: float) -> np.ndarray:
+def over_mean(beta: np.ndarray, found: WeightSolution, bound: float) -> np.ndarray:
     """β for a mean of one on the rows of the programme."""
     return np.minimum(beta / max(float(found.beta.mean()), np.finfo(float).tiny), bound)
 
@@ -375,11 +403,3 @@ def over_mean(beta: np.ndarray, found: Solution, bound: float) -> np.ndarray:
 def fit_of_ratio(on_train: np.ndarray, on_test: np.ndarray) -> float:
     """E_train[β²]/2 - E_test[β], least where β is the ratio (Kanamori et al. 2009, eq. 3)."""
     return float((on_train**2).mean() / 2 - on_test.mean())
-
-
-def _given(value: Any, name: str, check: Any, example: float) -> float | None:
-    """A number, or None for "auto"."""
-    if isinstance(value, str):
-        checks.option(value, name, ["auto"])
-        return None
-    return float(check(value, name, f'Use "auto" or a number like {example:g}.'))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from meanmap.adaptation.programme import Programme, Solution, solve
+from meanmap.adaptation.programme import WeightProgramme, WeightSolution, solve_dual
 from meanmap.arrays import Points, count, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Kernel, Linear
@@ -52,8 +52,13 @@ class Mixture:
     row: np.ndarray  # (n,) the value of a training row
     targets: Points
 
-    def solved(self, mean: np.ndarray, ridge: float, bound: float) -> Solution:
-        return solve(Programme(self.images, self.w, mean, ridge, bound, 1.0, 1.0))
+    @property
+    def has_mean(self) -> bool:
+        """Whether the targets have a mean: numbers, or classes with their proportions."""
+        return True
+
+    def solved(self, mean: np.ndarray, ridge: float, bound: float) -> WeightSolution:
+        return solve_dual(WeightProgramme(self.images, self.w, mean, ridge, bound, 1.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +73,7 @@ class Classes(Mixture):
     ) -> Ridges:
         return Ridges.known(scale * CLASSES_SHARE)
 
-    def shrunk(self, found: Solution, test: np.ndarray, ridge: float) -> Solution:
+    def shrunk(self, found: WeightSolution, test: np.ndarray, ridge: float) -> WeightSolution:
         """β drawn towards one, the more so the less its distance is above what chance makes."""
         d = len(self.classes) - 1
         # James and Stein (1961): in d directions of equal noise up to 2(d - 2)/d of its variance
@@ -81,7 +86,7 @@ class Classes(Mixture):
         share = 1.0 if away <= noise else noise / away
         return replace(found, beta=found.beta + share * (1 - found.beta))
 
-    def variance(self, found: Solution, test: np.ndarray, ridge: float) -> float:
+    def variance(self, found: WeightSolution, test: np.ndarray, ridge: float) -> float:
         """Of the proportions, summed, by both samples' noise: to first order, at fixed bounds."""
         p, n = self.w * found.beta, len(self.row)
         free = p > 0
@@ -107,7 +112,7 @@ class Classes(Mixture):
         again = replace(self, images=class_means(self.features[drawn], self.row, self.w))
         return self.w * again.solved(drawn_mean(test, rng), ridges.best(), bound).beta
 
-    def elsewhere(self, found: Solution, y: Points, ridge: float, bound: float) -> np.ndarray:
+    def elsewhere(self, found: WeightSolution, y: Points, ridge: float, bound: float) -> np.ndarray:
         values = to_numpy(y)
         at = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
         new = self.classes[at] != values
@@ -129,8 +134,7 @@ class Numbers(Mixture):
     coordinates: np.ndarray  # of their targets
 
     @property
-    def numeric(self) -> bool:
-        """Whether targets are arrays of numbers, which have a mean."""
+    def has_mean(self) -> bool:
         return not isinstance(self.targets, tuple) and to_numpy(self.targets).dtype.kind in "fiu"
 
     def ridges(
@@ -145,13 +149,13 @@ class Numbers(Mixture):
             seen, unseen = (test[half].mean(axis=0) for half in halves)
             dual = None
             for i, share in enumerate(SHARES):
-                programme = Programme(images, w, seen, share * scale, bound, 1.0, 1.0)
-                found = solve(programme, dual, tolerance=1e-6, max_iter=30)
+                programme = WeightProgramme(images, w, seen, share * scale, bound, 1.0, 1.0)
+                found = solve_dual(programme, dual, tolerance=1e-6, max_iter=30)
                 dual = found.dual
                 one[i] = ((((w * found.beta) @ images) - unseen) ** 2).sum()
         return Ridges(scale * SHARES, errors)
 
-    def shrunk(self, found: Solution, test: np.ndarray, ridge: float) -> Solution:
+    def shrunk(self, found: WeightSolution, test: np.ndarray, ridge: float) -> WeightSolution:
         """β itself: ρ has been chosen by what noise allows."""
         return found
 
@@ -166,19 +170,28 @@ class Numbers(Mixture):
         found = again.solved(drawn_mean(test, rng), ridges.drawn(rng), bound)
         return (w * found.beta) @ to_numpy(self.targets).reshape(n, -1)
 
-    def elsewhere(self, found: Solution, y: Points, ridge: float, bound: float) -> np.ndarray:
+    def elsewhere(self, found: WeightSolution, y: Points, ridge: float, bound: float) -> np.ndarray:
         images = to_numpy(self.model.predict(y))
-        programme = Programme(self.images, self.w, images[0], ridge, bound, 1.0, 1.0)
+        programme = WeightProgramme(self.images, self.w, images[0], ridge, bound, 1.0, 1.0)
         return programme.elsewhere(found, images)
 
 
-def mixed(
+def classes_of(kernel: Kernel, targets: Points) -> tuple[np.ndarray, np.ndarray] | None:
+    """The classes, sorted, and the place of each row's among them; None for other targets."""
+    if not kernel.discrete or targets.ndim != 1:
+        return None
+    classes, row = np.unique(to_numpy(targets), return_inverse=True)
+    return classes, row
+
+
+def target_images(
     features: np.ndarray, targets: Points, kernel_y: Kernel, regularization: float | str
 ) -> Classes | Numbers:
     """Images of P(x|y): means of classes, or the conditional mean given numbers."""
     n = len(features)
-    if kernel_y.discrete and targets.ndim == 1:
-        classes, row = np.unique(to_numpy(targets), return_inverse=True)
+    labels = classes_of(kernel_y, targets)
+    if labels is not None:
+        classes, row = labels
         if len(classes) < 2:
             raise ValueError(
                 f"y has one class, {classes[0]!r}: there is nothing that could shift. Two or more "
@@ -195,7 +208,7 @@ def mixed(
     return Numbers(images, w, np.arange(n), targets, model, features, coordinates)
 
 
-def predicted(
+def predict_targets(
     psi: np.ndarray,
     space: Space,
     train: Points,
@@ -206,9 +219,10 @@ def predicted(
     """E[φ(y)|x] of training rows, each from the others, and then of test rows."""
     n = count(train)
     w = np.full(n, 1 / n)
-    if kernel_y.discrete and targets.ndim == 1:  # rare classes must be told as well
-        _, row, size = np.unique(to_numpy(targets), return_inverse=True, return_counts=True)
-        w = 1 / (len(size) * size[row])
+    labels = classes_of(kernel_y, targets)
+    if labels is not None:  # rare classes must be told as well
+        size = np.bincount(labels[1])
+        w = 1 / (len(size) * size[labels[1]])
     model = ConditionalEmbedding(space.kernel_, kernel_y, regularization, (space, None), True)
     model.fit(train, targets, sample_weight=w)
     phi = to_numpy(model.space_y_.transform(targets))

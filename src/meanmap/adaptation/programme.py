@@ -22,6 +22,11 @@ HALVINGS = 40
 PROXIMAL = 1e-3  # ρ of the steps that lead to the solution for ρ = 0
 
 
+def default_bound(n: int) -> float:
+    """The largest weight of n rows where none is given."""
+    return min(max(n**0.5, 10.0), 1000.0)
+
+
 def enough_ridge(value: float, remedy: str) -> float:
     """A ridge that rounding does not swallow, or none."""
     if 0 < value < LEAST_RIDGE:
@@ -30,7 +35,7 @@ def enough_ridge(value: float, remedy: str) -> float:
 
 
 @dataclass(frozen=True)
-class Programme:
+class WeightProgramme:
     """Rows of coordinates, the embedding to match, and the constraints."""
 
     psi: np.ndarray  # (n, r)
@@ -75,14 +80,14 @@ class Programme:
         gap = (self.w * beta) @ self.psi - self.target
         return float(0.5 * gap @ gap + self.ridge / 2 * (self.w @ (beta - self.centre) ** 2))
 
-    def elsewhere(self, solution: Solution, psi: np.ndarray) -> np.ndarray:
+    def elsewhere(self, solution: WeightSolution, psi: np.ndarray) -> np.ndarray:
         """β of other rows, for a β₀ that is one number."""
         free = self.centre - psi @ solution.dual / self.ridge
         return np.clip(free - solution.shift, 0, self.most)
 
 
 @dataclass(frozen=True)
-class Solution:
+class WeightSolution:
     """Weights, the dual point that they come from, and how far they may be from the best."""
 
     beta: np.ndarray
@@ -93,12 +98,12 @@ class Solution:
     converged: bool
 
 
-def solve(
-    programme: Programme,
+def solve_dual(
+    programme: WeightProgramme,
     start: np.ndarray | None = None,
     tolerance: float = 1e-9,
     max_iter: int = 100,
-) -> Solution:
+) -> WeightSolution:
     """Newton's method on the dual, to a gap of `tolerance` times ½‖m‖²."""
     y = np.zeros(programme.psi.shape[1]) if start is None else start
     value, gradient, beta, shift, bound = programme.at(y)
@@ -107,7 +112,7 @@ def solve(
     for step in range(1, max_iter + 1):
         gap = programme.objective(beta) + value  # primal less dual
         if gap <= tolerance * scale:
-            return Solution(beta, y, shift, gap, step, True)
+            return WeightSolution(beta, y, shift, gap, step, True)
         between = (beta > 0) & (beta < programme.most)
         U, w = programme.psi[between], programme.w[between]
         if bound and len(U):
@@ -124,29 +129,29 @@ def solve(
         y = y + length * direction
         value, gradient, beta, shift, bound = there
     gap = programme.objective(beta) + value
-    return Solution(beta, y, shift, gap, step, gap <= tolerance * scale)
+    return WeightSolution(beta, y, shift, gap, step, gap <= tolerance * scale)
 
 
 def solve_without_ridge(
-    programme: Programme, tolerance: float = 1e-9, max_iter: int = 100
-) -> Solution:
+    programme: WeightProgramme, tolerance: float = 1e-9, max_iter: int = 100
+) -> WeightSolution:
     """ρ = 0, by proximal points: each problem keeps near to the last one's answer."""
     scale = max(0.5 * float(programme.target @ programme.target), np.finfo(float).tiny)
     current = replace(programme, ridge=PROXIMAL * scale, centre=1.0)
-    found = solve(current, tolerance=tolerance / 10, max_iter=max_iter)
+    found = solve_dual(current, tolerance=tolerance / 10, max_iter=max_iter)
     steps = found.steps
     gap = _plain_gap(programme, found.beta)
     for _ in range(max_iter):
         if gap <= tolerance * scale:
             break
         current = replace(current, ridge=max(current.ridge / 3, 1e-9 * scale), centre=found.beta)
-        found = solve(current, found.dual, tolerance / 10, max_iter)
+        found = solve_dual(current, found.dual, tolerance / 10, max_iter)
         steps += found.steps
         gap = _plain_gap(programme, found.beta)
     return replace(found, gap=gap, steps=steps, converged=gap <= tolerance * scale)
 
 
-def _plain_gap(programme: Programme, beta: np.ndarray) -> float:
+def _plain_gap(programme: WeightProgramme, beta: np.ndarray) -> float:
     """How much the best corner promises, a bound of the objective's excess (Frank and Wolfe)."""
     w, most = programme.w, programme.most
     slope = programme.psi @ ((w * beta) @ programme.psi - programme.target)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from meanmap import checks
 from meanmap.adaptation.matching import KernelMeanMatching
-from meanmap.arrays import in_kind, is_array, is_floating, to_float, to_numpy
+from meanmap.arrays import host_array, in_kind, to_numpy
 
 
 def _has(name: str) -> Any:
@@ -23,13 +23,6 @@ def _has(name: str) -> Any:
         return True
 
     return available_if(check)
-
-
-def hosted(value: Any) -> Any:
-    """The value, as a NumPy array if it is an array of any library: what scikit-learn takes."""
-    if not is_array(value) or isinstance(value, np.ndarray):
-        return value
-    return to_numpy(to_float(value) if is_floating(value) else value)
 
 
 class Reweighted(MetaEstimatorMixin, BaseEstimator):
@@ -100,40 +93,40 @@ class Reweighted(MetaEstimatorMixin, BaseEstimator):
         # the weights go to the last step, whatever routing the outside world has asked for
         with config_context(enable_metadata_routing=False):
             estimator = clone(self.estimator)
-            estimator.fit(hosted(X), hosted(y), **{name: given}, **fit_params)
+            estimator.fit(host_array(X), host_array(y), **{name: given}, **fit_params)
         self.weights_, self.estimator_ = weights, estimator
         return self
 
     def predict(self, X: Any) -> Any:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        return in_kind(self.estimator_.predict(hosted(X)), X)
+        return in_kind(self.estimator_.predict(host_array(X)), X)
 
     @_has("predict_proba")
     def predict_proba(self, X: Any) -> Any:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        return in_kind(self.estimator_.predict_proba(hosted(X)), X)
+        return in_kind(self.estimator_.predict_proba(host_array(X)), X)
 
     @_has("decision_function")
     def decision_function(self, X: Any) -> Any:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        return in_kind(self.estimator_.decision_function(hosted(X)), X)
+        return in_kind(self.estimator_.decision_function(host_array(X)), X)
 
     @_has("transform")
     def transform(self, X: Any) -> Any:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        return in_kind(self.estimator_.transform(hosted(X)), X)
+        return in_kind(self.estimator_.transform(host_array(X)), X)
 
     @_has("score")
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """As the estimator."""
         check_is_fitted(self, "estimator_")
-        params = {} if sample_weight is None else {"sample_weight": hosted(sample_weight)}
+        params = {} if sample_weight is None else {"sample_weight": host_array(sample_weight)}
         with config_context(enable_metadata_routing=False):
-            return float(self.estimator_.score(hosted(X), hosted(y), **params))
+            return float(self.estimator_.score(host_array(X), host_array(y), **params))
 
     @property
     def classes_(self) -> Any:

@@ -11,18 +11,24 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.adaptation.matching import RANK, fit_host_space
-from meanmap.adaptation.mixtures import Classes, Mixture, Numbers, Ridges, mixed, predicted
-from meanmap.adaptation.programme import Solution, enough_ridge
-from meanmap.arrays import Array, concatenate, in_kind, to_numpy, warn
+from meanmap.adaptation.matching import RANK, fit_host_space, require_targets, require_test_rows
+from meanmap.adaptation.mixtures import (
+    Classes,
+    Mixture,
+    Ridges,
+    predict_targets,
+    target_images,
+)
+from meanmap.adaptation.programme import WeightSolution, default_bound, enough_ridge
+from meanmap.arrays import Array, concatenate, in_kind, is_chunked, to_numpy, warn
 from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import as_kernel, as_target
 from meanmap.kernels.defaults import read_target
-from meanmap.linalg import ConflictWarning
+from meanmap.linalg import ConflictWarning, positive_ratio
 from meanmap.spaces import Basis, PivotedCholesky
 from meanmap.statistics.tiles import on_host
-from meanmap.streams.chunks import Chunks, answer_chunks, is_chunked, sample_rows
+from meanmap.streams.chunks import Chunks, answer_chunks, sample_rows
 
 METRICS = ("predictive", "embedding")
 FAR = 0.5  # of ‖μ_test - μ_train‖ left, above which no change of targets explains the test rows
@@ -111,24 +117,11 @@ class TargetShift(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
         """Find the weights from labelled training rows and unlabelled test rows."""
-        if y is None:
-            raise ValueError(
-                "This estimator requires y to be passed, but the target y is None: the weights "
-                "are a function of it. KernelMeanMatching needs none."
-            )
-        if X_test is None:
-            raise ValueError(
-                "fit(X, y, X_test=T) needs rows without targets whose targets are asked about, got "
-                "X_test=None."
-            )
+        require_targets(y, "the weights are a function")
+        require_test_rows(X_test, "fit(X, y, X_test=T)")
         if is_chunked(X, y, X_test):
             return self._fit_chunks(X, y, X_test)
-        ridge: Any = self.ridge
-        if isinstance(ridge, str):
-            checks.option(ridge, "ridge", ["auto"])
-        else:
-            remedy = 'Use "auto" or a number like 1e-3.'
-            ridge = enough_ridge(checks.positive(ridge, "ridge", remedy), remedy)
+        ridge = self._given_ridge()
         checks.option(self.metric, "metric", METRICS)
         draws = checks.whole(self.n_bootstrap, "n_bootstrap", 0, "Use 0 for no intervals.")
         rng = checks.random_generator(self.random_state, "random_state")
@@ -142,22 +135,17 @@ class TargetShift(BaseEstimator):
         basis = self.basis if self.basis is not None else PivotedCholesky(1e-5, max_rank=RANK)
         space, psi = fit_host_space(kernel_x.resolve(both), both, basis)
         kernel_y = kernel_y.resolve(targets)
+        Z = psi
         if self.metric == "predictive":
-            Z = predicted(psi, space, train, targets, kernel_y, self.regularization)
-        else:
-            Z = psi
-        mixture = mixed(Z[:n], targets, kernel_y, self.regularization)
+            Z = predict_targets(psi, space, train, targets, kernel_y, self.regularization)
+        mixture = target_images(Z[:n], targets, kernel_y, self.regularization)
         bound = self._bound(n, mixture)
         scale = float((Z**2).sum(axis=1).mean())
-        if ridge == "auto":
-            ridges = mixture.ridges(Z[n:], scale, bound, rng)
-        else:
-            ridges = Ridges.known(ridge)
+        ridges = mixture.ridges(Z[n:], scale, bound, rng) if ridge is None else Ridges.known(ridge)
         ridge, mean = ridges.best(), Z[n:].mean(axis=0)
         plain = mixture.solved(mean, ridge, bound)
         found = mixture.shrunk(plain, Z[n:], ridge)
-        if isinstance(mixture, Numbers) and not mixture.numeric:
-            draws = 0  # strings and records have no mean
+        draws = draws if mixture.has_mean else 0
         resampled = [mixture.resampled(Z[n:], ridges, bound, rng) for _ in range(draws)]
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
@@ -167,18 +155,29 @@ class TargetShift(BaseEstimator):
         weights = found.beta[mixture.row]
         self.weights_ = in_kind(weights, X)
         self.effective_size_ = effective_size(weights / weights.sum())
-        self.distance_ = float(np.linalg.norm((mixture.w * found.beta) @ mixture.images - mean))
-        self.distance_before_ = float(np.linalg.norm(mixture.w @ mixture.images - mean))
+        self.distance_, self.distance_before_ = (
+            float(np.linalg.norm(p @ mixture.images - mean))
+            for p in (mixture.w * found.beta, mixture.w)
+        )
         self.draws_ = np.array(resampled)
         if isinstance(mixture, Classes):
-            self.classes_ = mixture.classes
-            self.proportions_train_ = mixture.w
-            self.proportions_ = mixture.w * found.beta
-            self._moved = mixture.w * (found.beta - plain.beta)
+            self._keep_classes(mixture, found, plain)
         asked = asked if isinstance(asked, tuple) else in_kind(asked, X)
         self.distribution_: Embedding = embed(asked, kernel_y, weights / n)
         self._warn(found, Z[n:])
         return self
+
+    def _given_ridge(self) -> float | None:
+        """ρ, None for "auto"."""
+        ridge = checks.number_or_auto(self.ridge, "ridge", checks.positive, "1e-3")
+        remedy = 'Use "auto" or a number like 1e-3.'
+        return None if ridge is None else enough_ridge(ridge, remedy)
+
+    def _keep_classes(self, mixture: Classes, found: WeightSolution, plain: WeightSolution) -> None:
+        self.classes_ = mixture.classes
+        self.proportions_train_ = mixture.w
+        self.proportions_ = mixture.w * found.beta
+        self._moved = mixture.w * (found.beta - plain.beta)
 
     def _fit_chunks(self, X: Any, y: Any, X_test: Any) -> Self:
         """From a sample of all; the weights of chunks are not computed yet."""
@@ -190,17 +189,14 @@ class TargetShift(BaseEstimator):
         return self
 
     def _bound(self, n: int, mixture: Mixture) -> float:
-        if not isinstance(self.bound, str):
-            bound = checks.positive(self.bound, "bound", 'Use "auto" or a number like 100.')
-            if bound < 1:
-                raise ValueError(
-                    f"bound={bound:g} cannot be met: weights below 1 have no mean of 1."
-                )
-            return bound
-        checks.option(self.bound, "bound", ["auto"])
-        return float(n) if isinstance(mixture, Classes) else min(max(n**0.5, 10.0), 1000.0)
+        bound = checks.number_or_auto(self.bound, "bound", checks.positive, "100")
+        if bound is None:
+            return float(n) if isinstance(mixture, Classes) else default_bound(n)
+        if bound < 1:
+            raise ValueError(f"bound={bound:g} cannot be met: weights below 1 have no mean of 1.")
+        return bound
 
-    def _warn(self, found: Solution, test: np.ndarray) -> None:
+    def _warn(self, found: WeightSolution, test: np.ndarray) -> None:
         if not found.converged:
             warn(
                 f"the weights are {found.gap:.2g} from the best objective after {found.steps} "
@@ -248,8 +244,7 @@ class TargetShift(BaseEstimator):
             )
         scaled = table * self._solution.beta
         total = scaled.sum(axis=1, keepdims=True)
-        found = np.where(total > 0, scaled / np.where(total > 0, total, 1.0), self.proportions_)
-        return in_kind(found, probabilities)
+        return in_kind(positive_ratio(scaled, total, self.proportions_), probabilities)
 
     def interval(self, level: float = 0.9) -> np.ndarray:
         """Bootstrap intervals, rows (low, high): of each class's proportion, or of E_test[y].
@@ -260,7 +255,7 @@ class TargetShift(BaseEstimator):
         check_is_fitted(self, "weights_")
         if not 0 < checks.number(level, "level") < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}. Use 0.9 for 90%.")
-        if isinstance(self._mix, Numbers) and not self._mix.numeric:
+        if not self._mix.has_mean:
             raise ValueError(
                 "y is no numbers, so that it has no mean. Use distribution_, the embedding of its "
                 "distribution among the test rows, or weights_."

@@ -15,13 +15,15 @@ from meanmap.adaptation.alignment import (
     EXPLORED,
     Alignment,
     Descent,
-    annealed,
+    anneal,
     descend,
-    sampled,
     starts,
+    stratified_rows,
     upright,
 )
-from meanmap.adaptation.matching import fit_host_space
+from meanmap.adaptation.matching import fit_host_space, require_targets, require_test_rows
+from meanmap.adaptation.mixtures import classes_of
+from meanmap.adaptation.programme import default_bound
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.selection import effective_size
@@ -128,23 +130,11 @@ class LocationScaleShift(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
         """Find W and B, and weights, from labelled training rows and unlabelled test rows."""
-        if y is None:
-            raise ValueError(
-                "This estimator requires y to be passed, but the target y is None: scale and "
-                "location are functions of it. KernelMeanMatching needs none."
-            )
-        if X_test is None:
-            raise ValueError(
-                "fit(X, y, X_test=T) needs the rows that training rows are to look like, got "
-                "X_test=None. Their targets are not needed."
-            )
+        require_targets(y, "scale and location are functions")
+        require_test_rows(X_test, "fit(X, y, X_test=T)")
         self._check_parameters()
-        kernel_x = gaussian(self.kernel_x)
-        X_test = in_order(X_test, column_names(X), "X_test", "X")
-        train, test = _table(X, "X"), _table(X_test, "X_test")
-        checks.same_kind(test, train, "X_test", "X")
-        _enough(train, "X", "a scale")
-        _enough(test, "X_test", "the scale of the test rows")
+        kernel_x = as_gaussian(self.kernel_x)
+        train, test = read_both(X, X_test)
         kernel_y, targets, flat = read_target(y, self.kernel_y)
         targets = on_host(targets)
         checks.same_length([("X", train), ("y", targets)])
@@ -153,61 +143,64 @@ class LocationScaleShift(BaseEstimator):
         Z, T = ((rows - units[0]) / units[1] for rows in (train, test))
         F, space, classes, groups = features(kernel_y, targets)
         kernel_x = kernel_x.resolve(T)
-        seen = sampled(groups, self.max_samples, rng)
-        looked = sampled(np.zeros(len(T)), self.max_samples, rng)
+        seen = stratified_rows(groups, self.max_samples, rng)
+        looked = stratified_rows(np.zeros(len(T)), self.max_samples, rng)
+        most, shrinkage = float(len(Z)), 0.0
+        if classes is None:
+            model = ConditionalEmbedding(space.kernel_, kernel_x).fit(take(targets, seen), Z[seen])
+            most, shrinkage = default_bound(len(Z)), model.regularization_
+        penalty = self._penalty(len(seen), len(looked), Z.shape[1], classes is not None)
         problem = Alignment(
             Z[seen],
             F[seen],
             T[looked],
             kernel_x.bandwidth * np.ones(Z.shape[1]),
-            self._penalty(len(seen), len(looked), Z.shape[1], classes is not None),
+            penalty,
             self._ridge(classes is not None),
-            float(len(Z)),
+            most,
+            shrinkage,
         )
-        if classes is None:
-            model = ConditionalEmbedding(space.kernel_, kernel_x)
-            model.fit(take(targets, seen), problem.Z)
-            most = min(max(len(Z) ** 0.5, 10.0), 1000.0)
-            problem = replace(problem, shrinkage=model.regularization_, most=most)
         found = self._search(problem, groups[seen], rng)
 
         validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_x_, self.kernel_y_, self._space = kernel_x, space.kernel_, space
         self._flat, self._units, self._gamma = flat, units, problem.A @ problem.Z
         self._parameters = found.parameters.reshape(problem.shape)
-        self.regularization_ = problem.penalty
-        self.n_iter_, self.converged_ = max(found.steps, 1), found.converged
-        constant = problem.square()
-        self.objective_, self.history_ = found.value + constant, found.history + constant
-        self.distance_ = problem.distance(found.parameters)
-        self.distance_before_ = problem.distance(0 * found.parameters, weighted=False)
+        self._keep_search(problem, found)
         weights = problem.weights_at(found.parameters, F)
         self.weights_ = in_kind(weights, X)
         self.effective_size_ = effective_size(weights / weights.sum())
         scale, location = self._line(F)
         self.X_new_ = in_kind(train * scale + location, X)
         self._targets = targets
-        if classes is not None:
-            first = np.unique(groups, return_index=True)[1]
-            scale, location = scale[first], location[first]
-            self.classes_ = classes
-            self.proportions_train_ = np.bincount(groups) / len(groups)
-            self.proportions_ = np.bincount(groups, weights) / len(groups)
         self.scale_, self.location_ = scale, location
+        if classes is not None:
+            self._keep_classes(classes, groups, weights)
         self._warn(found, len(seen), len(looked))
         return self
+
+    def _keep_search(self, problem: Alignment, found: Descent) -> None:
+        self.regularization_ = problem.penalty
+        self.n_iter_, self.converged_ = max(found.steps, 1), found.converged
+        constant = problem.square()
+        self.objective_, self.history_ = found.value + constant, found.history + constant
+        self.distance_ = problem.distance(found.parameters)
+        self.distance_before_ = problem.distance(0 * found.parameters, weighted=False)
+
+    def _keep_classes(self, classes: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> None:
+        """Scales and locations as a row a class, and the classes' proportions."""
+        first = np.unique(groups, return_index=True)[1]
+        self.scale_, self.location_ = self.scale_[first], self.location_[first]
+        self.classes_ = classes
+        self.proportions_train_ = np.bincount(groups) / len(groups)
+        self.proportions_ = np.bincount(groups, weights) / len(groups)
 
     def _check_parameters(self) -> None:
         if not isinstance(self.target_shift, bool | np.bool_):
             raise ValueError(f"target_shift must be True or False, got {self.target_shift!r}.")
         for name, least in (("n_init", 1), ("max_iter", 1), ("max_samples", 2)):
             checks.whole(getattr(self, name), name, least, f"Use {least} or more.")
-        if isinstance(self.regularization, str):
-            checks.option(self.regularization, "regularization", ["auto"])
-        else:
-            checks.not_negative(
-                self.regularization, "regularization", 'Use "auto" or a number like 1e-4.'
-            )
+        checks.number_or_auto(self.regularization, "regularization", checks.not_negative, "1e-4")
 
     def _penalty(self, n: int, m: int, columns: int, classes: bool) -> float:
         if isinstance(self.regularization, str):
@@ -222,12 +215,13 @@ class LocationScaleShift(BaseEstimator):
     def _search(self, problem: Alignment, groups: np.ndarray, rng: np.random.Generator) -> Descent:
         """The best of several searches on a part of the rows, and on from there with all."""
         part = problem.part(
-            sampled(groups, EXPLORED, rng), sampled(np.zeros(len(problem.T)), EXPLORED, rng)
+            stratified_rows(groups, EXPLORED, rng),
+            stratified_rows(np.zeros(len(problem.T)), EXPLORED, rng),
         )
-        ends = [annealed(part, at, self.max_iter) for at in starts(problem, self.n_init, rng)]
+        ends = [anneal(part, at, self.max_iter) for at in starts(problem, self.n_init, rng)]
         if problem.ridge is not None:
             first = starts(problem, min(self.n_init, 2), rng)
-            ends += [annealed(part, at, self.max_iter, hold=True) for at in first]
+            ends += [anneal(part, at, self.max_iter, hold=True) for at in first]
         best = min(ends, key=lambda end: problem.value(end.parameters)[0])
         found, start = best, upright(problem, best.parameters)
         if start is not best.parameters or part.size != problem.size:
@@ -277,7 +271,7 @@ class LocationScaleShift(BaseEstimator):
         """X ⊙ W(y) + B(y): other rows of the training kind, as the test would have them."""
         check_is_fitted(self, "scale_")
         checks.vectors(X, "X")
-        table = _table(seen_columns(self, X), "X")
+        table = _float_rows(seen_columns(self, X), "X")
         checks.same_kind(table, self.X_new_, "X", "the training sample")
         points = as_target(y, self.kernel_y_)[0] if self._flat else y
         points = self.kernel_y_.check(points, "y", self._targets, "the training targets")
@@ -291,7 +285,9 @@ class LocationScaleShift(BaseEstimator):
                     f"y: {values[new].tolist()[0]!r} is no class of the training rows, so that it "
                     f"has no scale and location. Known are {known}."
                 )
-        scale, location = self._line(with_constant(to_numpy(self._space.coordinates(points))))
+        scale, location = self._line(
+            coordinates_with_constant(to_numpy(self._space.coordinates(points)))
+        )
         return in_kind(table * scale + location, X)
 
     def plot(self, ax: Any = None) -> Any:
@@ -326,7 +322,7 @@ class LocationScaleShift(BaseEstimator):
         return tags
 
 
-def gaussian(kernel: Any) -> Any:
+def as_gaussian(kernel: Any) -> Any:
     """The kernel on rows, whose gradient is at hand."""
     if kernel is None:
         return Gaussian(BANDWIDTH)
@@ -342,17 +338,16 @@ def features(
     kernel: Kernel, targets: Points
 ) -> tuple[np.ndarray, Space, np.ndarray | None, np.ndarray]:
     """Features of targets with their space, and the classes and each row's, if there are any."""
-    n = count(targets)
-    if kernel.discrete and targets.ndim == 1:
-        classes, groups = np.unique(to_numpy(targets), return_inverse=True)
+    n, labels = count(targets), classes_of(kernel, targets)
+    if labels is not None:
         space, psi = fit_host_space(kernel.resolve(targets), targets, PivotedCholesky(1e-10))
-        return with_constant(psi), space, classes, groups
+        return coordinates_with_constant(psi), space, *labels
     basis = PivotedCholesky(1e-4, max_rank=RANK)
     space, psi = fit_host_space(kernel.resolve(targets), targets, basis)
-    return with_constant(psi), space, None, np.zeros(n, dtype=int)
+    return coordinates_with_constant(psi), space, None, np.zeros(n, dtype=int)
 
 
-def with_constant(psi: np.ndarray) -> np.ndarray:
+def coordinates_with_constant(psi: np.ndarray) -> np.ndarray:
     """Coordinates of the kernel 1 + l: what all targets share costs less than what does not."""
     return np.column_stack([np.ones(len(psi)), psi])
 
@@ -367,7 +362,17 @@ def deviations(test: np.ndarray, train: np.ndarray) -> np.ndarray:
     return units
 
 
-def _table(X: Any, name: str) -> np.ndarray:
+def read_both(X: Any, X_test: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of both samples, checked, in floats."""
+    X_test = in_order(X_test, column_names(X), "X_test", "X")
+    train, test = _float_rows(X, "X"), _float_rows(X_test, "X_test")
+    checks.same_kind(test, train, "X_test", "X")
+    _enough(train, "X", "a scale")
+    _enough(test, "X_test", "the scale of the test rows")
+    return train, test
+
+
+def _float_rows(X: Any, name: str) -> np.ndarray:
     return to_numpy(checks.vectors(X, name)).astype(np.float64)
 
 

@@ -29,32 +29,32 @@ def call(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = bool(os.environ.get("MEANMAP_DEBUG"))
     try:
-        app = application(arguments)
+        app = load_application(arguments)
     except ImportError as error:
-        return failed(
+        return report_failure(
             f"the command line needs typer and rich ({error}): pip install 'meanmap[cli]'"
         )
     try:
-        with screen.notes("--quiet" in arguments or "-q" in arguments):
+        with screen.warnings_as_notes("--quiet" in arguments or "-q" in arguments):
             code = app(arguments, prog_name="meanmap", standalone_mode=False)
     except KeyboardInterrupt:
-        return failed("interrupted; nothing was written.")
+        return report_failure("interrupted; nothing was written.")
     except SystemExit as end:  # after --show-completion
         return end.code if isinstance(end.code, int) else 0
     except Exception as error:
         # typer brings its own copy of click in some versions: a wrong usage is known by its method
         if hasattr(error, "format_message"):
-            return failed(f"{error.format_message()} See meanmap --help.")
+            return report_failure(f"{error.format_message()} See meanmap --help.")
         if type(error).__name__ == "Abort":  # Ctrl-C, as click tells it
-            return failed("interrupted; nothing was written.")
+            return report_failure("interrupted; nothing was written.")
         if debug:
             raise
         if isinstance(error, BrokenPipeError):
             screen.leave_pipe()
             return 0
-        return failed(words(error))
+        return report_failure(words(error))
     if code == INTERRUPTED:
-        return failed("interrupted; nothing was written.")
+        return report_failure("interrupted; nothing was written.")
     return code if isinstance(code, int) else 0
 
 
@@ -68,17 +68,17 @@ def words(error: Exception) -> str:
     return f"this is a bug: {what}. Run with MEANMAP_DEBUG=1 for the traceback."
 
 
-def failed(message: str) -> int:
+def report_failure(message: str) -> int:
     """One line on standard error; the exit code."""
     print("meanmap: " + " ".join(message.split()), file=sys.stderr)
     return FAILED
 
 
-def application(arguments: Sequence[str] = ()) -> Any:
+def load_application(arguments: Sequence[str] = ()) -> Any:
     """The commands, as a typer application; imported here, since typer is optional."""
     import rich  # noqa: F401
     import typer  # noqa: F401
 
-    from meanmap.cli.app import application as made
+    from meanmap.cli.app import build_application
 
-    return made(arguments)
+    return build_application(arguments)

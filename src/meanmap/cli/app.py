@@ -1,10 +1,12 @@
-"""The commands and their options, as typer reads them."""
+"""The application: options that commands share, and how a command is made of a function."""
 
 # Without `from __future__ import annotations`: typer reads annotations.
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,7 @@ import typer
 
 import meanmap
 from meanmap.cli import REJECTED, screen
-from meanmap.cli.outputs import Outputs, as_json, dumped, picture, table
+from meanmap.cli.outputs import Outputs, as_json, json_text, picture_bytes, table_bytes
 from meanmap.cli.tables import split_names
 from meanmap.report.answers import Answer
 
@@ -86,45 +88,122 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed, the sam
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress bars.")]
 
 
-class Finish:
-    """What is the same at the end of every command; `arguments` are what was typed."""
+# --- groups of options ----------------------------------------------------------------------------
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self.command = again(arguments)
 
-    def __call__(
-        self,
-        answers: Sequence[Answer],
-        where: Outputs,
-        title: str = "",
-        columns: Mapping[str, Any] | None = None,
-        exit_code: bool = False,
-        as_list: bool = False,
-    ) -> int:
-        """Write the files, print the answers; the exit code."""
-        answers = [replace(answer, command=self.command) for answer in answers]
+@dataclass(frozen=True)
+class FileOptions:
+    """What most commands take: where the answer goes, the seed, and how much is said."""
+
+    json: Json = False
+    report: Report = None
+    plot: Plot = None
+    force: Force = False
+    seed: Seed = 0
+    quiet: Quiet = False
+
+    @property
+    def progress(self) -> bool | None:
+        """Whether to show progress bars; None for where there is a terminal."""
+        return False if self.quiet else None
+
+    @property
+    def outputs(self) -> Outputs:
+        return Outputs.of(vars(self))
+
+
+@dataclass(frozen=True)
+class TestOptions:
+    """What the tests take."""
+
+    __test__ = False  # not a test of pytest's
+
+    labels: Labels = None
+    scale: Scale = True
+    alpha: Alpha = 0.05
+    exit_code: ExitCode = False
+    permutations: Permutations = 999
+    block_length: Blocks = None
+    groups: Groups = None
+    stream: InBatches = None
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a command found, to be written and printed."""
+
+    answers: Sequence[Answer]
+    title: str = ""
+    columns: Mapping[str, Any] | None = None
+    exit_code: bool = False
+    as_list: bool = False
+    code: int = 0  # to leave with
+
+    def finish(self, where: Outputs, command: str) -> int:
+        """Write the files, print the answers; the exit code. `command` is what was typed."""
+        answers = [replace(answer, command=command) for answer in self.answers]
         contents: dict[Path | None, bytes] = {}
         if where.report is not None:
-            from meanmap.report.pages import page
+            from meanmap.report.pages import answers_page
 
-            contents[where.report] = page(answers, title or answers[0].title).encode()
+            contents[where.report] = answers_page(answers, self.title or answers[0].title).encode()
         if where.plot is not None:
-            contents[where.plot] = picture(answers, where.plot)
-        if where.output is not None and columns is not None:
-            contents[where.output] = table(columns, where.output)
+            contents[where.plot] = picture_bytes(answers, where.plot)
+        if where.output is not None and self.columns is not None:
+            contents[where.output] = table_bytes(self.columns, where.output)
         where.write(contents)
         if where.as_json:
             found = [as_json(answer) for answer in answers]
-            screen.say(dumped(found if as_list else found[0]))
+            screen.say(json_text(found if self.as_list else found[0]))
         else:
-            screen.say("\n\n".join(screen.shown(answer).rstrip("\n") for answer in answers))
+            screen.say("\n\n".join(screen.answer_text(answer).rstrip("\n") for answer in answers))
             for path in contents:
                 screen.say(f"Written: {path}")
         rejected = any(answer.values.get("rejected") for answer in answers)
-        return REJECTED if exit_code and rejected else 0
+        return REJECTED if self.exit_code and rejected else self.code
 
 
-def again(arguments: Sequence[str]) -> str:
+def as_command(
+    function: Callable[..., Findings | int], arguments: Sequence[str]
+) -> Callable[..., int]:
+    """A function as typer takes it: groups of options spelled out, findings written and printed."""
+    own = signature(function).parameters
+    groups: dict[str, Any] = {
+        name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)
+    }
+    parameters: list[Parameter] = []
+    for name, one in own.items():
+        parameters += options_of(groups[name]) if name in groups else [one]
+
+    @wraps(function)
+    def command(**values: Any) -> int:
+        where = Outputs.of(values)
+        where.check()
+        for name, group in groups.items():
+            values[name] = group(**{one.name: values.pop(one.name) for one in fields(group)})
+        found = function(**values)
+        if isinstance(found, int):
+            return found
+        return found.finish(where, typed_command(arguments))
+
+    plain = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
+    command.__signature__ = signature(function).replace(parameters=plain)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+def options_of(group: Any) -> list[Parameter]:
+    """The fields of a group as parameters of a function."""
+    return [
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
+        for one in fields(group)
+    ]
+
+
+def typed_command(arguments: Sequence[str]) -> str:
     """The command as it was typed, without where its answer went."""
     valued, plain = {"--report", "--plot", "--output"}, {"--json", "--force", "--quiet", "-q"}
     kept, skip = [], False
@@ -135,62 +214,41 @@ def again(arguments: Sequence[str]) -> str:
     return shlex.join(["meanmap", *kept])
 
 
-def names(given: Sequence[str] | None) -> list[str] | None:
+def label_names(given: Sequence[str] | None) -> tuple[str, ...]:
     """An option that may be given several times, each time with names between commas."""
-    return None if given is None else list(given)
-
-
-def labels(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for words in given or () for name in split_names(words))
 
 
-def shown_progress(quiet: bool) -> bool | None:
-    return False if quiet else None
+def show_version(asked: bool) -> None:
+    """Print the version, and leave."""
+    if asked:
+        print(f"meanmap {meanmap.__version__}")
+        raise typer.Exit
 
 
-def application(arguments: Sequence[str] = ()) -> Any:
-    """The typer application."""
-    from meanmap.cli import app_data, app_work
+def show_help(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Without a command: help."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def build_application(arguments: Sequence[str] = ()) -> Any:
+    """The typer application; `arguments` are what was typed."""
+    from meanmap.cli.commands import COMMANDS
 
     app = typer.Typer(
-        help=HELP,
         epilog=EPILOG,
         no_args_is_help=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     )
-
-    def show_version(asked: bool) -> None:
-        if asked:
-            print(f"meanmap {meanmap.__version__}")
-            raise typer.Exit
-
-    @app.callback(invoke_without_command=True)
-    def start(
-        context: typer.Context,
-        version: Annotated[
-            bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show it.")
-        ] = False,
-    ) -> None:
-        if context.invoked_subcommand is None:
-            print(context.get_help())
-
-    finish = Finish(arguments)
-    app_data.add(app, finish)
-    app_work.add(app, finish)
+    app.callback(invoke_without_command=True, help=HELP)(show_help)
+    for name, function in COMMANDS.items():
+        app.command(name)(as_command(function, arguments))
     return app
-
-
-def outputs(
-    json: bool,
-    report: Path | None,
-    plot: Path | None,
-    force: bool,
-    quiet: bool,
-    output: Path | None = None,
-) -> Outputs:
-    """Where to write, checked before the work."""
-    where = Outputs(json, report, plot, output, force, quiet)
-    where.check()
-    return where

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from meanmap.cli.outputs import plain
-from meanmap.cli.tables import Coding, Rows, Table, constants, same_columns, same_kinds, told
+from meanmap.cli.outputs import plain_values
+from meanmap.cli.tables import (
+    Coding,
+    Table,
+    TableRows,
+    constants,
+    print_notes,
+    same_kinds,
+    shared_columns,
+    skipped_rows_note,
+    two_tables,
+)
 from meanmap.progress import progress_bar
-from meanmap.report.answers import Answer, Picture, Source
+from meanmap.report.answers import Answer, DataSource, Picture
 
 MANY = 20_000  # rows from which on sums over batches are tested: the others' time grows with n²
 RANK = 500  # coordinates at most
@@ -68,14 +78,35 @@ class Testing:
         auto = self.block_length == "auto"
         return {"null": "block", "block_length": "auto" if auto else int(self.block_length)}
 
+    @property
+    def level(self) -> str:
+        """The level of the test, in words."""
+        return f"{self.alpha:g}"
 
-def two_sample(a: str, b: str, columns: Sequence[str] | None, settings: Testing) -> Answer:
+    def in_words(self, codings: Sequence[Coding], streamed: bool) -> dict[str, str]:
+        """The settings by name, as a page shows them."""
+        shown = {
+            "level": self.level,
+            "seed": str(self.seed),
+            "permutations": "by moments" if streamed else str(self.permutations),
+            "columns": " | ".join(dict.fromkeys(map(str, codings))),
+        }
+        if streamed:
+            shown["rows"] = "in batches"
+        if self.block_length is not None:
+            shown["block length"] = self.block_length
+        if self.groups is not None:
+            shown["groups"] = self.groups
+        return shown
+
+
+def compare_tables(a: str, b: str, columns: Sequence[str] | None, settings: Testing) -> Answer:
     """Do the rows of two files come from one distribution?"""
     from meanmap.comparison import two_sample_test
 
     tables = two_tables(a, b, settings.labels)
     if columns is None:
-        names = same_columns(*tables)
+        names = shared_columns(*tables)
     else:
         names = tables[0].named(columns, "--columns")
         tables[1].named(columns, "--columns")
@@ -102,10 +133,10 @@ def two_sample(a: str, b: str, columns: Sequence[str] | None, settings: Testing)
     gaps = [words for one in rows for words in (one.gap, *one.far)]
     claim = differ(tables)
     found = answer(title, claim, result, [one.source for one in rows], gaps, settings, [coding])
-    return drawn(found, result, sides_of(tables), named_axes([coding], rows[0]))
+    return with_pictures(found, result, sides_of(tables), named_axes([coding], rows[0]))
 
 
-def independence(
+def relate_columns(
     name: str,
     x: Sequence[str],
     y: Sequence[str],
@@ -116,14 +147,7 @@ def independence(
     from meanmap.comparison import conditional_independence_test, independence_test
 
     table = Table.of(name, settings.labels)
-    sides = [table.named(x, "--x"), table.named(y, "--y")]
-    if given is not None:
-        sides.append(table.named(given, "--given"))
-    for i, side in enumerate(sides):
-        for other in sides[i + 1 :]:
-            both = [column for column in side if column in other]
-            if both:
-                raise ValueError(f"column {both[0]!r} is named twice. Name it on one side only.")
+    sides = disjoint_sides(table, {"--x": x, "--y": y, "--given": given})
     names = [column for side in sides for column in side]
     words = [", ".join(side) for side in sides]
     title = f"Do {words[0]} and {words[1]} depend on each other"
@@ -142,26 +166,30 @@ def independence(
     if given is None and settings.in_batches and len(rows.frame) > MANY:
         return streamed_independence(table, sides, settings, title)
     codings = [Coding.of([rows], side, settings.scale) for side in sides]
-    points = [coding.named(rows) for coding in codings]
-    if given is None:
-        with no_warning_of_order():
-            result = independence_test(
-                points[0],
-                points[1],
-                n_permutations=settings.permutations,
-                rng=settings.seed,
-                progress=settings.progress,  # type: ignore[arg-type]
-                **settings.rows_together(groups_of(rows, clusters)),
-            )
+    first, second, *known = [coding.named(rows) for coding in codings]
+    drawn: dict[str, Any] = {"n_permutations": settings.permutations, "rng": settings.seed}
+    if known:
+        result = conditional_independence_test(first, second, known[0], **drawn)
     else:
-        first, second, known = points
-        result = conditional_independence_test(
-            first, second, known, n_permutations=settings.permutations, rng=settings.seed
-        )
+        drawn |= {"progress": settings.progress}
+        drawn |= settings.rows_together(groups_of(rows, clusters))
+        with no_warning_of_order():
+            result = independence_test(first, second, **drawn)
     claim = depend(words)
     found = answer(title, claim, result, [rows.source], [rows.gap, *rows.far], settings, codings)
-    along = named_axes(codings, rows) if given is None else []
-    return drawn(found, result, f"{words[0]} and {words[1]}", along)
+    along = [] if known else named_axes(codings, rows)
+    return with_pictures(found, result, f"{words[0]} and {words[1]}", along)
+
+
+def disjoint_sides(table: Table, options: Mapping[str, Sequence[str] | None]) -> list[list[str]]:
+    """The columns that each option names, none of them twice."""
+    sides = [table.named(asked, option) for option, asked in options.items() if asked is not None]
+    for i, side in enumerate(sides):
+        for other in sides[i + 1 :]:
+            both = [column for column in side if column in other]
+            if both:
+                raise ValueError(f"column {both[0]!r} is named twice. Name it on one side only.")
+    return sides
 
 
 # --- rows in batches ------------------------------------------------------------------------------
@@ -177,20 +205,20 @@ def streamed_two_sample(
     samples = [table.sample(names, SAMPLE // 2, settings.seed) for table in tables]
     same_kinds(*samples)
     coding = Coding.of(samples, names, settings.scale)
-    pooled = coding(together(samples))
+    pooled = coding(stack_rows(samples))
     test = RunningTwoSampleTest(basis=space(as_kernel(None, pooled, "rows"), pooled))
     kinds = samples[0].kinds
     pairs = zip_longest(*(table.batches(names, kinds) for table in tables))
     with progress_bar(None, "batches", settings.progress, "batch") as done:
         for pair in pairs:
-            test.partial_fit(*(points_of(rows, coding) for rows in pair))
+            test.partial_fit(*(coded_points(rows, coding) for rows in pair))
             done(1)
     sources = [one.source for one in samples]
-    gaps = [gap(table, one.total) for table, one in zip(tables, samples, strict=True)]
+    gaps = [skipped_rows_note(table, one.total) for table, one in zip(tables, samples, strict=True)]
     gaps += [*(words for one in samples for words in one.far), *constants(samples, names)]
     result = test.result()
     found = answer(title, differ(tables), result, sources, gaps, settings, [coding], True)
-    return drawn(found, result, sides_of(tables), [])
+    return with_pictures(found, result, sides_of(tables), [])
 
 
 def streamed_independence(
@@ -213,11 +241,11 @@ def streamed_independence(
                 test.partial_fit(*(coding(rows) for coding in codings))
             done(1)
     result = test.result()
-    gaps = [gap(table, sample.total), *sample.far, *constants([sample], names)]
+    gaps = [skipped_rows_note(table, sample.total), *sample.far, *constants([sample], names)]
     words = [", ".join(side) for side in sides]
     claim = depend(words)
     found = answer(title, claim, result, [sample.source], gaps, settings, codings, True)
-    return drawn(found, result, f"{words[0]} and {words[1]}", [])
+    return with_pictures(found, result, f"{words[0]} and {words[1]}", [])
 
 
 def space(kernel: Any, points: Any) -> Any:
@@ -227,33 +255,19 @@ def space(kernel: Any, points: Any) -> Any:
     return Space(kernel, PivotedCholesky(1e-6, max_rank=RANK)).fit(points)
 
 
-def points_of(rows: Rows | None, coding: Coding) -> Any:
+def coded_points(rows: TableRows | None, coding: Coding) -> Any:
     return None if rows is None or not len(rows.frame) else coding(rows)
 
 
-def together(samples: Sequence[Rows]) -> Rows:
+def stack_rows(samples: Sequence[TableRows]) -> TableRows:
     """Rows of two tables under one another."""
     import pandas as pd
 
     frame = pd.concat([one.frame for one in samples], ignore_index=True)
-    return Rows("both files", frame, samples[0].kinds, len(frame))
-
-
-def gap(table: Table, total: int) -> str:
-    """What there is to say of rows that a pass over a file left out."""
-    if not table.missing:
-        return ""
-    return f"{table.name}: {table.missing} of {total} rows have missing values: left out."
+    return TableRows("both files", frame, samples[0].kinds, len(frame))
 
 
 # --- the answer -----------------------------------------------------------------------------------
-
-
-def two_tables(a: str, b: str, labels: Sequence[str]) -> tuple[Table, Table]:
-    """Two files; standard input is one of them at most."""
-    if a == b == "-":
-        raise ValueError("standard input can be one of the two files only. Name the other.")
-    return Table.of(a, labels), Table.of(b, labels)
 
 
 def without_groups(
@@ -270,7 +284,7 @@ def without_groups(
     return left, found
 
 
-def groups_of(rows: Rows, columns: Sequence[str]) -> Any:
+def groups_of(rows: TableRows, columns: Sequence[str]) -> Any:
     """The groups of the rows."""
     return rows.frame[columns[0]].to_numpy(dtype=str) if columns else None
 
@@ -300,7 +314,7 @@ def answer(
     title: str,
     claim: str,
     result: Any,
-    sources: Sequence[Source],
+    sources: Sequence[DataSource],
     gaps: Sequence[str],
     settings: Testing,
     codings: Sequence[Coding],
@@ -311,7 +325,7 @@ def answer(
     from meanmap.comparison.results import show_pvalue
 
     rejected = result.rejects(settings.alpha)
-    p, level = show_pvalue(result.pvalue), f"{settings.alpha:g}"
+    p, level = show_pvalue(result.pvalue), settings.level
     headline = (
         f"There is evidence that {claim}: p = {p}, not above {level}."
         if rejected
@@ -320,7 +334,7 @@ def answer(
     kernels = result.kernel if isinstance(result.kernel, tuple) else (result.kernel,)
     ordered = [words.replace(BLOCKS, OPTIONS) for words in result.notes if BLOCKS in words]
     notes = [words for words in result.notes if BLOCKS not in words]
-    notes += [*(told(ordered) if rejected else ordered), *told(gaps)]
+    notes += [*(print_notes(ordered) if rejected else ordered), *print_notes(gaps)]
     values: dict[str, Any] = {
         "statistic": result.statistic,
         "pvalue": result.pvalue,
@@ -340,22 +354,11 @@ def answer(
         ("kernel" if len(kernels) == 1 else "kernels", ", ".join(map(repr, kernels))),
         *(("note", words) for words in notes),
     )
-    shown = {
-        "level": level,
-        "seed": str(settings.seed),
-        "permutations": "by moments" if streamed else str(settings.permutations),
-        "columns": " | ".join(dict.fromkeys(map(str, codings))),
-    }
-    if streamed:
-        shown["rows"] = "in batches"
-    if settings.block_length is not None:
-        shown["block length"] = settings.block_length
-    if settings.groups is not None:
-        shown["groups"] = settings.groups
-    return Answer(title, headline, plain(values), ("", ""), rows, (), tuple(sources), shown)
+    shown = settings.in_words(codings, streamed)
+    return Answer(title, headline, plain_values(values), ("", ""), rows, (), tuple(sources), shown)
 
 
-def drawn(found: Answer, result: Any, what: str, axes_names: Sequence[str]) -> Answer:
+def with_pictures(found: Answer, result: Any, what: str, axes_names: Sequence[str]) -> Answer:
     """The answer with the picture of the null distribution and, where there is one, the witness."""
     from dataclasses import replace
 
@@ -374,7 +377,7 @@ def drawn(found: Answer, result: Any, what: str, axes_names: Sequence[str]) -> A
     return replace(found, pictures=(Picture(draw, words, panels),))
 
 
-def named_axes(codings: Sequence[Coding], rows: Rows) -> list[str]:
+def named_axes(codings: Sequence[Coding], rows: TableRows) -> list[str]:
     """What stands along the axes of a witness of one or two numbers; nothing for other points."""
     columns = [column for coding in codings for column in coding.columns]
     if len(columns) > 2 or any(rows.kinds[column] == "label" for column in columns):

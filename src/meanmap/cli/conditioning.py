@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from meanmap.cli import streams
-from meanmap.cli.comparing import SAMPLE, gap
-from meanmap.cli.outputs import plain
-from meanmap.cli.streams import Answers, Levels, shares
-from meanmap.cli.tables import Coding, Rows, Table, cell, constants, point, told
+from meanmap.cli.comparing import SAMPLE
+from meanmap.cli.outputs import plain_values
+from meanmap.cli.streams import Answers, Levels, probability_columns
+from meanmap.cli.tables import (
+    Coding,
+    Table,
+    TableRows,
+    cell,
+    constants,
+    point,
+    print_notes,
+    skipped_rows_note,
+)
 from meanmap.report.answers import Answer, Picture
 
 AT_ONCE = 20_000_000  # weights of answers in memory at a time
 
 
-def condition(
+def condition_columns(
     name: str,
     given: Sequence[str],
     predict: Sequence[str],
@@ -37,63 +47,74 @@ def condition(
         raise ValueError("--quantiles must lie between 0 and 1: 0.05,0.5,0.95 for instance.")
     table = Table.of(name, labels)
     known, asked = table.named(given, "--given"), table.named(predict, "--predict")
-    both = [column for column in asked if column in known]
-    if both:
-        raise ValueError(f"column {both[0]!r} is both given and predicted. Name it once.")
     in_batches = table.large if stream is None else stream
-    rows, notes = training_rows(table, [*known, *asked], in_batches, seed)
-    mixed = [column for column in asked if rows.kinds[column] == "label"]
-    if mixed and len(asked) > 1:
-        raise ValueError(f"--predict: {mixed[0]!r} is a label. Predict it by itself.")
-    coding, target = Coding.of([rows], known, scale), Coding.of([rows], asked, False)
+    rows, notes = training_rows(table, known, asked, in_batches, seed)
+    of_labels = rows.kinds[asked[0]] == "label"
+    coding = Coding.of([rows], known, scale)
     query = queries(at, known, rows)
     asked_for, left_blank = answerable(query, known, rows)
-    notes = told([*left_blank, *notes])
+    notes = print_notes([*left_blank, *notes])
     if in_batches:
-        model, answers = streams.streamed(table, rows, coding, asked, levels, progress)
+        model, answers = streams.model_in_batches(table, rows, coding, asked, levels, progress)
     else:
-        model, answers = whole(rows, coding, target, levels)
+        model, answers = model_at_once(rows, coding, asked, levels)
     columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in known}
-    part = Rows(query.name, query.frame[asked_for], query.kinds, query.total)
-    columns |= {key: filled(one, asked_for) for key, one in answers(coding(part)).items()}
-    values: dict[str, Any] = {
-        **nested(columns, known, asked, bool(mixed), levels),
-        "regularization": model.regularization_,
-        "kernel": [repr(model.kernel_x_), repr(model.kernel_y_)],
-        "notes": notes,
-    }
+    part = TableRows(query.name, query.frame[asked_for], query.kinds, query.total)
+    columns |= {key: in_all_rows(one, asked_for) for key, one in answers(coding(part)).items()}
     settings = {
-        "regularization": f"{model.regularization_:.3g}",
-        "kernels": f"{model.kernel_x_!r} and {model.kernel_y_!r}",
+        **model_settings(model),
         "columns": str(coding),
         "rows": "in batches" if in_batches else "at once",
         **({"notes": " ".join(notes)} if notes else {}),
     }
-    shown = tuple(tuple(cell(v) for v in row) for row in zip(*columns.values(), strict=True))
+    found = Conditional(columns, known, asked, of_labels, levels)
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
-        headline(columns, known, asked, bool(mixed), levels, asked_for),
-        plain(values),
+        found.headline(asked_for),
+        plain_values({**found.nested(), **model_values(model), "notes": notes}),
         tuple(columns),
-        shown,
-        (picture(rows, columns, known, asked, bool(mixed), levels, answers),),
+        tuple(tuple(cell(v) for v in row) for row in zip(*columns.values(), strict=True)),
+        (found.picture(rows, answers),),
         (rows.source,),
         settings,
     )
     return answer, columns
 
 
+def model_values(model: Any) -> dict[str, Any]:
+    """The figures of a model, for programs."""
+    return {
+        "regularization": model.regularization_,
+        "kernel": [repr(model.kernel_x_), repr(model.kernel_y_)],
+    }
+
+
+def model_settings(model: Any) -> dict[str, str]:
+    """The same in words."""
+    return {
+        "regularization": f"{model.regularization_:.3g}",
+        "kernels": f"{model.kernel_x_!r} and {model.kernel_y_!r}",
+    }
+
+
 def training_rows(
-    table: Table, names: list[str], in_batches: bool, seed: int
-) -> tuple[Rows, list[str]]:
+    table: Table, known: list[str], asked: list[str], in_batches: bool, seed: int
+) -> tuple[TableRows, list[str]]:
     """Rows to learn from, of a large file some, and what there is to say of them."""
+    for column in asked:
+        if column in known:
+            raise ValueError(f"column {column!r} is both given and predicted. Name it once.")
+    names = [*known, *asked]
     rows = table.sample(names, SAMPLE, seed) if in_batches else table.rows(names)
     rows.enough(5)
-    missing = gap(table, rows.total) if in_batches else rows.gap
+    mixed = [column for column in asked if rows.kinds[column] == "label"]
+    if mixed and len(asked) > 1:
+        raise ValueError(f"--predict: {mixed[0]!r} is a label. Predict it by itself.")
+    missing = skipped_rows_note(table, rows.total) if in_batches else rows.gap
     return rows, [missing, *rows.far, *constants([rows], names)]
 
 
-def queries(at: Sequence[str], known: list[str], rows: Rows) -> Rows:
+def queries(at: Sequence[str], known: list[str], rows: TableRows) -> TableRows:
     """Where to answer: points in words, or rows of files."""
     import pandas as pd
 
@@ -119,14 +140,14 @@ def queries(at: Sequence[str], known: list[str], rows: Rows) -> Rows:
         frame = pd.DataFrame({column: [named[column]] for column in known})
         parts.append(
             pd.DataFrame(
-                {c: value(frame[c], rows.kinds[c], c) for c in known},
+                {c: query_value(frame[c], rows.kinds[c], c) for c in known},
             )
         )
     whole_query = pd.concat(parts, ignore_index=True)
-    return Rows("--at", whole_query, {c: rows.kinds[c] for c in known}, len(whole_query))
+    return TableRows("--at", whole_query, {c: rows.kinds[c] for c in known}, len(whole_query))
 
 
-def answerable(query: Rows, known: list[str], rows: Rows) -> tuple[np.ndarray, list[str]]:
+def answerable(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.ndarray, list[str]]:
     """Which rows of --at can be answered, and what there is to say of the others."""
     frame = query.frame[known]
     complete = frame.notna().all(axis=1).to_numpy()
@@ -152,7 +173,7 @@ def answerable(query: Rows, known: list[str], rows: Rows) -> tuple[np.ndarray, l
     return complete, notes
 
 
-def filled(values: Any, rows: np.ndarray) -> np.ndarray:
+def in_all_rows(values: Any, rows: np.ndarray) -> np.ndarray:
     """Answers of some rows in the order of all of them, blank elsewhere."""
     values = np.asarray(values)
     if rows.all():
@@ -163,7 +184,7 @@ def filled(values: Any, rows: np.ndarray) -> np.ndarray:
     return out
 
 
-def value(column: Any, kind: str, name: str) -> Any:
+def query_value(column: Any, kind: str, name: str) -> Any:
     """A value of --at by its column's kind."""
     from meanmap.cli.formats import is_number
     from meanmap.cli.kinds import days
@@ -181,15 +202,19 @@ def value(column: Any, kind: str, name: str) -> Any:
     return column
 
 
-def whole(rows: Rows, coding: Coding, target: Coding, levels: Levels) -> tuple[Any, Answers]:
+def model_at_once(
+    rows: TableRows, coding: Coding, asked: list[str], levels: Levels
+) -> tuple[Any, Answers]:
     """A model of all rows, and what it answers at points."""
     from meanmap import ConditionalEmbedding
 
+    target = Coding.of([rows], asked, False)
     model = ConditionalEmbedding().fit(coding(rows), target(rows))
-    asked = target.columns
     if rows.kinds[asked[0]] == "label":
         labels = np.unique(target(rows))
-        return model, lambda points: shares(asked[0], labels, model.given(points)(labels))
+        return model, lambda points: probability_columns(
+            asked[0], labels, model.given(points)(labels)
+        )
     return model, lambda points: number_answers(model, points, asked, levels)
 
 
@@ -202,8 +227,8 @@ def number_answers(model: Any, points: Any, asked: list[str], levels: Levels) ->
     parts = []
     for start in range(0, len(points), block):
         beliefs = model.given(points[start : start + block])
-        figures = [figure(beliefs, what, len(asked)) for what in ("mean", "std")]
-        figures += [figure(beliefs, "quantile", len(asked), q) for q in levels]
+        figures = [belief_figures(beliefs, what, len(asked)) for what in ("mean", "std")]
+        figures += [belief_figures(beliefs, "quantile", len(asked), q) for q in levels]
         parts.append(np.stack(figures))
     found = np.concatenate(parts, axis=1)
     names = ["mean", "std", *(f"{q:g}" for q in levels)]
@@ -214,7 +239,7 @@ def number_answers(model: Any, points: Any, asked: list[str], levels: Levels) ->
     }
 
 
-def figure(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
+def belief_figures(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
     """A figure of each belief, a row each; NaN where a point lies so far off that there is none."""
     try:
         return np.asarray(getattr(beliefs, what)(*arguments))
@@ -223,119 +248,114 @@ def figure(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
             return np.full((1, size), np.nan)
     half = len(beliefs) // 2
     parts = beliefs[:half], beliefs[half:]
-    return np.concatenate([figure(part, what, size, *arguments) for part in parts])
+    return np.concatenate([belief_figures(part, what, size, *arguments) for part in parts])
 
 
-def nested(
-    columns: dict[str, Any],
-    known: list[str],
-    asked: list[str],
-    of_labels: bool,
-    levels: Levels,
-) -> dict[str, Any]:
-    """The table's columns as programs want them."""
-    out: dict[str, Any] = {"given": {column: columns[column] for column in known}}
-    if of_labels:
-        name = asked[0]
-        out["mode"] = {name: columns[f"{name} mode"]}
-        head = f"P({name}="
-        out["probability"] = {
-            key[len(head) : -1]: part for key, part in columns.items() if key.startswith(head)
-        }
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """Answers at points: a column for each known column, and for each figure of those asked for."""
+
+    columns: dict[str, Any]
+    known: list[str]
+    asked: list[str]
+    of_labels: bool
+    levels: Levels
+
+    def nested(self) -> dict[str, Any]:
+        """The table's columns as programs want them."""
+        columns, asked = self.columns, self.asked
+        out: dict[str, Any] = {"given": {column: columns[column] for column in self.known}}
+        if self.of_labels:
+            name = asked[0]
+            return {
+                **out,
+                "mode": {name: columns[f"{name} mode"]},
+                "probability": probabilities_of(columns, name),
+            }
+        out["mean"] = {column: columns[f"{column} mean"] for column in asked}
+        out["std"] = {column: columns[f"{column} std"] for column in asked}
+        out["quantile"] = {c: {f"{q:g}": columns[f"{c} {q:g}"] for q in self.levels} for c in asked}
         return out
-    out["mean"] = {column: columns[f"{column} mean"] for column in asked}
-    out["std"] = {column: columns[f"{column} std"] for column in asked}
-    out["quantile"] = {c: {f"{q:g}": columns[f"{c} {q:g}"] for q in levels} for c in asked}
-    return out
 
+    def headline(self, answered: np.ndarray) -> str:
+        """The first answer in words, and how many there are."""
+        asked, levels = self.asked, self.levels
+        many, total = int(answered.sum()), len(answered)
+        columns = {key: part[answered] for key, part in self.columns.items()}
+        where = ", ".join(f"{column} = {cell(columns[column][0])}" for column in self.known)
+        if not self.of_labels and np.isnan(columns[f"{asked[0]} mean"][0]):
+            return f"Nothing is known of {', '.join(asked)} at {where}: no row is near."
+        if self.of_labels:
+            found = columns[f"{asked[0]} mode"][0]
+            share = columns[f"P({asked[0]}={found})"][0]
+            words = [f"{asked[0]} is {found} with probability {share:.2f}"]
+        else:
+            words = [
+                f"{c} is {cell(columns[f'{c} mean'][0])} ± {cell(columns[f'{c} std'][0])}"
+                for c in asked
+            ]
+            if len(asked) == 1 and len(levels) > 1:
+                low, high = min(levels), max(levels)
+                ends = [cell(columns[f"{asked[0]} {q:g}"][0]) for q in (low, high)]
+                words[0] += f", between {ends[0]} and {ends[1]} with probability {high - low:g}"
+        more = f" There are {many} answers{f' for {total} rows' * (many < total)}."
+        more = more if total > 1 else ""
+        return f"Given {where}: {'; '.join(words)}.{more}"
 
-def headline(
-    columns: dict[str, Any],
-    known: list[str],
-    asked: list[str],
-    of_labels: bool,
-    levels: Levels,
-    answered: np.ndarray,
-) -> str:
-    """The first answer in words, and how many there are."""
-    many, total = int(answered.sum()), len(answered)
-    columns = {key: part[answered] for key, part in columns.items()}
-    where = ", ".join(f"{column} = {cell(columns[column][0])}" for column in known)
-    if not of_labels and np.isnan(columns[f"{asked[0]} mean"][0]):
-        return f"Nothing is known of {', '.join(asked)} at {where}: no row is near."
-    if of_labels:
-        found = columns[f"{asked[0]} mode"][0]
-        share = columns[f"P({asked[0]}={found})"][0]
-        words = [f"{asked[0]} is {found} with probability {share:.2f}"]
-    else:
-        words = [
-            f"{c} is {cell(columns[f'{c} mean'][0])} ± {cell(columns[f'{c} std'][0])}"
-            for c in asked
-        ]
-        if len(asked) == 1 and len(levels) > 1:
-            low, high = min(levels), max(levels)
-            ends = [cell(columns[f"{asked[0]} {q:g}"][0]) for q in (low, high)]
-            words[0] += f", between {ends[0]} and {ends[1]} with probability {high - low:g}"
-    more = f" There are {many} answers{f' for {total} rows' * (many < total)}."
-    more = more if total > 1 else ""
-    return f"Given {where}: {'; '.join(words)}.{more}"
+    def picture(self, rows: TableRows, answers: Answers) -> Picture:
+        """Along one number the whole curve; otherwise an answer beside the other."""
+        target, known, levels = self.asked[0], self.known, self.levels
+        if self.of_labels:
+            return Picture(
+                lambda axes: draw_probabilities(axes[0], self.columns, target),
+                f"The probability of each {target} at each point that was asked for.",
+            )
+        words = f"The mean of {target} and the interval from its quantile "
+        words += f"{min(levels):g} to {max(levels):g}"
+        if len(known) == 1 and rows.kinds[known[0]] != "label":
+            return Picture(
+                lambda axes: self._draw_curve(axes[0], rows, answers),
+                f"{words} against {known[0]}, over the rows of {rows.name}.",
+            )
+        return Picture(self._draw_points, f"{words} at each point that was asked for.")
 
-
-def picture(
-    rows: Rows,
-    columns: dict[str, Any],
-    known: list[str],
-    asked: list[str],
-    of_labels: bool,
-    levels: Levels,
-    answers: Answers,
-) -> Picture:
-    """Along one number the whole curve; otherwise an answer beside the other."""
-    low, high = min(levels), max(levels)
-    target = asked[0]
-    along = len(known) == 1 and rows.kinds[known[0]] != "label" and not of_labels
-    if of_labels:
-        return Picture(
-            lambda axes: probabilities(axes[0], columns, target),
-            f"The probability of each {target} at each point that was asked for.",
-        )
-
-    def curve(axes: list[Any]) -> None:
-        ax, x = axes[0], rows.frame[known[0]].to_numpy(dtype=float)
-        some = slice(0, 2000)
+    def _draw_curve(self, ax: Any, rows: TableRows, answers: Answers) -> None:
+        target, known = self.asked[0], self.known[0]
+        x, some = rows.frame[known].to_numpy(dtype=float), slice(0, 2000)
         ax.plot(x[some], rows.frame[target].to_numpy()[some], ".", color="#8a8a8a", markersize=3)
         grid = np.linspace(float(np.quantile(x, 0.005)), float(np.quantile(x, 0.995)), 80)
         found = answers(grid[:, None])
-        ends = [found[f"{target} {q:g}"] for q in (low, high)]
+        ends = [found[f"{target} {q:g}"] for q in (min(self.levels), max(self.levels))]
         ax.fill_between(grid, *ends, color="#0072b2", alpha=0.2, linewidth=0)
         ax.plot(grid, found[f"{target} mean"], color="#0072b2", label="mean")
-        bars(ax, columns[known[0]])
-        ax.set(xlabel=known[0], ylabel=target)
+        self._draw_bars(ax, self.columns[known])
+        ax.set(xlabel=known, ylabel=target)
         ax.legend(fontsize="small")
 
-    def bars(ax: Any, at: Any) -> None:
+    def _draw_points(self, axes: list[Any]) -> None:
+        self._draw_bars(axes[0], np.arange(1, len(self.columns[self.known[0]]) + 1))
+        axes[0].set(xlabel="point that was asked for", ylabel=self.asked[0])
+
+    def _draw_bars(self, ax: Any, at: Any) -> None:
+        target, levels = self.asked[0], (min(self.levels), max(self.levels))
         # the interval is that of the table, whether or not the mean lies in it
-        ends = np.array([columns[f"{target} {q:g}"] for q in (low, high)])
+        ends = np.array([self.columns[f"{target} {q:g}"] for q in levels])
         reach = (ends[1] - ends[0]) / 2
         ax.errorbar(at, ends[0] + reach, reach, fmt="none", ecolor="#d55e00", capsize=3)
-        ax.plot(at, columns[f"{target} mean"], "o", color="#d55e00", label="asked for")
-
-    def beside(axes: list[Any]) -> None:
-        bars(axes[0], np.arange(1, len(columns[known[0]]) + 1))
-        axes[0].set(xlabel="point that was asked for", ylabel=target)
-
-    words = f"The mean of {target} and the interval from its quantile {low:g} to {high:g}"
-    if along:
-        return Picture(curve, f"{words} against {known[0]}, over the rows of {rows.name}.")
-    return Picture(beside, f"{words} at each point that was asked for.")
+        ax.plot(at, self.columns[f"{target} mean"], "o", color="#d55e00", label="asked for")
 
 
-def probabilities(ax: Any, columns: dict[str, Any], target: str) -> None:
+def probabilities_of(columns: dict[str, Any], target: str) -> dict[str, Any]:
+    """The columns that hold probabilities, by label."""
+    head = f"P({target}="
+    return {key[len(head) : -1]: part for key, part in columns.items() if key.startswith(head)}
+
+
+def draw_probabilities(ax: Any, columns: dict[str, Any], target: str) -> None:
     """Stacked bars, one a point."""
     from meanmap.plots import COLOURS
 
-    head = f"P({target}="
-    shares = {key[len(head) : -1]: v for key, v in columns.items() if key.startswith(head)}
+    shares = probabilities_of(columns, target)
     at = np.arange(1, len(next(iter(shares.values()))) + 1)
     bottom = np.zeros(len(at))
     for i, (label, share) in enumerate(shares.items()):

@@ -68,11 +68,11 @@ class Input:
         return GROWTH[self.kind] * size
 
 
-def opened(name: str) -> Input:
+def open_input(name: str) -> Input:
     """A file, standard input for "-", or a table of the package's for "@name"."""
-    stream = spooled(sys.stdin.buffer) if name == "-" else file(name)
+    stream = spool(sys.stdin.buffer) if name == "-" else file(name)
     if not stream.seekable():
-        stream = spooled(stream)
+        stream = spool(stream)
     name = "standard input" if name == "-" else name
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
@@ -95,7 +95,7 @@ def file(name: str) -> BinaryIO:
         path = DATA / f"{name[1:]}.csv"
         if not path.is_file() or path.parent != DATA:
             there = ["@" + one.stem for one in sorted(DATA.glob("*.csv"))]
-            raise ValueError(f"there is no table {name}.{nearest(name, there)}")
+            raise ValueError(f"there is no table {name}.{suggest_name(name, there)}")
         return path.open("rb")
     path = Path(name)
     try:
@@ -114,7 +114,7 @@ def file(name: str) -> BinaryIO:
         raise ValueError(str(error)) from None
 
 
-def spooled(stream: Any) -> BinaryIO:
+def spool(stream: Any) -> BinaryIO:
     """What comes through a pipe, in a temporary file: it is read more than once."""
     if stream.isatty():
         raise ValueError("standard input is a terminal. Pipe a table into it, or name a file.")
@@ -123,7 +123,7 @@ def spooled(stream: Any) -> BinaryIO:
     return copy
 
 
-def nearest(name: str, there: list[str]) -> str:
+def suggest_name(name: str, there: list[str]) -> str:
     """The nearest name, and those that there are."""
     near = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
     shown = ", ".join(there[:20]) + (", …" if len(there) > 20 else "")
@@ -208,7 +208,7 @@ def frames(source: Input, batch: int | None = None) -> Iterator[tuple[Any, dict[
     }
     with reading(source):
         for frame in readers[source.kind](source, batch):
-            yield split(source, frame)
+            yield split_vectors(source, frame)
 
 
 def texts(source: Input, batch: int | None) -> Iterator[Any]:
@@ -295,7 +295,7 @@ def parquets(source: Input, batch: int | None) -> Iterator[Any]:
         yield found.read().to_pandas(ignore_metadata=True)
         return
     for piece in found.iter_batches(batch_size=batch):
-        yield as_table(piece).to_pandas(ignore_metadata=True)
+        yield arrow_table(piece).to_pandas(ignore_metadata=True)
 
 
 def arrows(source: Input, batch: int | None) -> Iterator[Any]:
@@ -322,7 +322,7 @@ def arrow_streams(source: Input, batch: int | None) -> Iterator[Any]:
         yield from pieces_of(piece, batch)
 
 
-def as_table(piece: Any) -> Any:
+def arrow_table(piece: Any) -> Any:
     import pyarrow
 
     return pyarrow.Table.from_batches([piece])
@@ -331,7 +331,7 @@ def as_table(piece: Any) -> Any:
 def pieces_of(piece: Any, batch: int) -> Iterator[Any]:
     """A record batch, which may be large, in frames of so many rows."""
     for start in range(0, max(piece.num_rows, 1), batch):
-        yield as_table(piece.slice(start, batch)).to_pandas(ignore_metadata=True)
+        yield arrow_table(piece.slice(start, batch)).to_pandas(ignore_metadata=True)
 
 
 def archives(source: Input, batch: int | None) -> Iterator[Any]:
@@ -361,7 +361,7 @@ def archives(source: Input, batch: int | None) -> Iterator[Any]:
         yield frame
 
 
-def split(source: Input, frame: Any) -> tuple[Any, dict[str, list[str]]]:
+def split_vectors(source: Input, frame: Any) -> tuple[Any, dict[str, list[str]]]:
     """Vectors as columns of their own; a column of row numbers, which has no name, left out."""
     import pandas as pd
 

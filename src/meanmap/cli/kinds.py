@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap.checks import LARGEST
-from meanmap.cli.formats import first_line, nearest
+from meanmap.cli.formats import first_line, suggest_name
 
 DAY = 86_400
 DATES = r"\d{4}-\d{2}-\d{2}(?:[T ].*)?"
@@ -22,7 +22,9 @@ def kinds_of(
     there = list(frame.columns)
     for column in labels:
         if column not in there:
-            raise ValueError(f"{name} has no column {column!r} (--labels).{nearest(column, there)}")
+            raise ValueError(
+                f"{name} has no column {column!r} (--labels).{suggest_name(column, there)}"
+            )
     return {c: "label" if c in labels else kind_of(name, frame[c], c) for c in columns}
 
 
@@ -68,7 +70,7 @@ def kind_of(name: str, values: Any, column: str) -> str:
     return "label"
 
 
-def converted(name: str, values: Any, kind: str, column: str, start: int) -> Any:
+def convert_column(name: str, values: Any, kind: str, column: str, start: int) -> Any:
     """A column by its kind: floats, or text; missing where it is missing."""
     import pandas as pd
 

@@ -9,7 +9,7 @@ import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,12 @@ class Outputs:
     output: Path | None = None
     force: bool = False
     quiet: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Outputs:
+        """From the options of a command, by their names in its signature."""
+        named = {one.name: values[one.name] for one in fields(cls) if one.name in values}
+        return cls(as_json=values["json"], **named)
 
     def check(self) -> None:
         """Refuse before the work what could not be written after it."""
@@ -94,7 +100,7 @@ def write_all(contents: Mapping[Path, bytes], force: bool) -> None:
 # --- contents -------------------------------------------------------------------------------------
 
 
-def picture(answers: Sequence[Answer], path: Path) -> bytes:
+def picture_bytes(answers: Sequence[Answer], path: Path) -> bytes:
     """All pictures of the answers, one above the other."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -112,10 +118,10 @@ def picture(answers: Sequence[Answer], path: Path) -> bytes:
         places.setdefault(id(one), []).extend(np.ravel(piece.subplots(1, across)))
     for one in drawn:
         one.draw(places[id(one)])
-    return saved(figure, path)
+    return figure_bytes(figure, path)
 
 
-def saved(figure: Any, path: Path) -> bytes:
+def figure_bytes(figure: Any, path: Path) -> bytes:
     """A figure in the format of the path."""
     buffer = io.BytesIO()
     kind = path.suffix.lower()[1:]
@@ -125,7 +131,7 @@ def saved(figure: Any, path: Path) -> bytes:
     return buffer.getvalue()
 
 
-def table(columns: Mapping[str, Any], path: Path) -> bytes:
+def table_bytes(columns: Mapping[str, Any], path: Path) -> bytes:
     """A table in the format of the path."""
     import pandas as pd
 
@@ -160,24 +166,26 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "sources": sources,
         "command": answer.command,
     }
-    found = plain({**answer.values, **{k: v for k, v in extra.items() if k not in answer.values}})
+    found = plain_values(
+        {**answer.values, **{k: v for k, v in extra.items() if k not in answer.values}}
+    )
     assert isinstance(found, dict)
     return found
 
 
-def dumped(value: Any) -> str:
+def json_text(value: Any) -> str:
     """As JSON, which knows no NaN."""
-    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(plain_values(value), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
     """Anything as numbers, text, lists and dicts; None for what is not finite."""
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain_values(one) for key, one in value.items()}
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return plain_values(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain_values(one) for one in value]
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):

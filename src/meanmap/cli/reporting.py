@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from meanmap.cli.comparing import gap, two_tables
-from meanmap.cli.outputs import plain
-from meanmap.cli.tables import Rows, Table, constants, same_columns, same_kinds, told
+from meanmap.cli.outputs import plain_values
+from meanmap.cli.tables import (
+    Table,
+    TableRows,
+    constants,
+    print_notes,
+    same_kinds,
+    shared_columns,
+    skipped_rows_note,
+    two_tables,
+)
 from meanmap.report.answers import Answer, Picture
 
+if TYPE_CHECKING:
+    from meanmap import HSICSelector
+    from meanmap.report import ShiftReport
+
 MOST = 2000  # rows of each file that a report looks at
+#: Figures of a report that programs get, by what they are of.
+COLUMN = ("name", "pvalue", "adjusted", "effect", "difference", "spread", "where")
+FINDING = ("name", "pvalue", "adjusted")
+EXPLANATION = ("name", "explained", "pvalue", "effective_size", "found")
 
 
-def shift(
+def report_shift(
     train: str,
     test: str,
     columns: Sequence[str] | None = None,
@@ -32,25 +49,11 @@ def shift(
         raise ValueError(f"--alpha must lie between 0 and 1, got {alpha:g}. Try 0.05.")
     tables = two_tables(train, test, labels)
     there = tables[1].columns()[0]
-    if target is not None:
-        tables[0].named([target], "--target")
-    if columns is None and target is None:
-        names = same_columns(*tables)
-    elif columns is None:
-        names = [c for c in tables[0].named(None) if c != target]
-        tables[1].named(names)
-    else:
-        names = tables[0].named(columns, "--columns")
-        tables[1].named(columns, "--columns")
-        if target in names:
-            raise ValueError(
-                f"--columns: {target!r} is the target, whose own shift is tested by itself. Name "
-                "it in --target only."
-            )
+    names = compared_columns(tables, columns, target)
     both = target is not None and target in there
     own = [names + ([target] if target else []), names + ([target] if both and target else [])]
-    rows = [read(table, part, seed) for table, part in zip(tables, own, strict=True)]
-    kinds = [Rows(r.name, r.frame, {c: r.kinds[c] for c in names}, r.total) for r in rows]
+    rows = [read_rows(table, part, seed) for table, part in zip(tables, own, strict=True)]
+    kinds = [TableRows(r.name, r.frame, {c: r.kinds[c] for c in names}, r.total) for r in rows]
     same_kinds(*kinds)
     for one in rows:
         one.enough(2)
@@ -69,43 +72,72 @@ def shift(
     return shift_answer(found, tables, rows, seed)
 
 
-def values_of(rows: Rows, column: str) -> Any:
+def compared_columns(
+    tables: tuple[Table, Table], columns: Sequence[str] | None, target: str | None
+) -> list[str]:
+    """The columns that both tables have, without the target."""
+    if target is not None:
+        tables[0].named([target], "--target")
+    if columns is None and target is None:
+        return shared_columns(*tables)
+    if columns is None:
+        names = [c for c in tables[0].named(None) if c != target]
+        tables[1].named(names)
+        return names
+    names = tables[0].named(columns, "--columns")
+    tables[1].named(columns, "--columns")
+    if target in names:
+        raise ValueError(
+            f"--columns: {target!r} is the target, whose own shift is tested by itself. Name "
+            "it in --target only."
+        )
+    return names
+
+
+def values_of(rows: TableRows, column: str) -> Any:
     """A column as an array."""
     return rows.frame[column].to_numpy(dtype=str if rows.kinds[column] == "label" else float)
 
 
-def read(table: Table, names: list[str], seed: int) -> Rows:
+def read_rows(table: Table, names: list[str], seed: int) -> TableRows:
     """A table, of a large file some rows."""
     return table.sample(names, MOST, seed) if table.large else table.rows(names)
 
 
-def shift_answer(found: Any, tables: Sequence[Table], rows: Sequence[Rows], seed: int) -> Answer:
+def shift_answer(
+    found: ShiftReport, tables: Sequence[Table], rows: Sequence[TableRows], seed: int
+) -> Answer:
     """A report as an answer."""
     gaps = [
-        gap(table, one.total) if table.large else one.gap
+        skipped_rows_note(table, one.total) if table.large else one.gap
         for table, one in zip(tables, rows, strict=True)
     ]
-    notes = [*found._remarks(), *told([*gaps, *(words for one in rows for words in one.far)])]
-    header, lines, _ = found._tests()
-    columns = [
-        {
-            name: getattr(column, name)
-            for name in ("name", "pvalue", "adjusted", "effect", "difference", "spread", "where")
-        }
-        for column in found.columns
+    notes = [
+        *found.remarks(),
+        *print_notes([*gaps, *(words for one in rows for words in one.far)]),
     ]
-    explanations = [
-        {
-            "name": one.name,
-            "explained": one.explained,
-            "pvalue": one.pvalue,
-            "effective_size": one.effective_size,
-            "found": one.found,
-            "holds": one.holds(found.level),
-        }
-        for one in found.explanations
-    ]
-    values: dict[str, Any] = {
+    header, lines, _ = found.tests_table()
+    words = "Columns by how much they differ, and where the leading one does."
+    draw = Picture(found.plot, words if found.columns else "The test of the rows.", 2)
+    return Answer(
+        found.title,
+        f"{found.verdict} {found.remedy}",
+        plain_values({**shift_values(found), "notes": notes}),
+        tuple(header),
+        tuple(tuple(line) for line in lines),
+        (draw,),
+        tuple(one.source for one in rows),
+        {"level": f"{found.level:g} for all tests together", "seed": str(seed)},
+    )
+
+
+def shift_values(found: ShiftReport) -> dict[str, Any]:
+    """The figures of a report, for programs."""
+
+    def part(one: Any, names: Sequence[str]) -> dict[str, Any]:
+        return {name: getattr(one, name) for name in names}
+
+    return {
         "kind": found.kind,
         "candidates": list(found.candidates),
         "verdict": found.verdict,
@@ -118,30 +150,17 @@ def shift_answer(found: Any, tables: Sequence[Table], rows: Sequence[Rows], seed
         "effect": found.effect,
         "sizes": list(found.sizes),
         "used": list(found.used),
-        "columns": columns,
-        "targets": [
-            {"name": one.name, "pvalue": one.pvalue, "adjusted": one.adjusted}
-            for one in found.targets
+        "columns": [part(one, COLUMN) for one in found.columns],
+        "targets": [part(one, FINDING) for one in found.targets],
+        "explanations": [
+            {**part(one, EXPLANATION), "holds": one.holds(found.level)}
+            for one in found.explanations
         ],
-        "explanations": explanations,
         "outside": None if math.isnan(found.outside) else found.outside,
-        "notes": notes,
     }
-    words = "Columns by how much they differ, and where the leading one does."
-    draw = Picture(found.plot, words if found.columns else "The test of the rows.", 2)
-    return Answer(
-        found._title(),
-        f"{found.verdict} {found.remedy}",
-        plain(values),
-        tuple(header),
-        tuple(tuple(line) for line in lines),
-        (draw,),
-        tuple(one.source for one in rows),
-        {"level": f"{found.level:g} for all tests together", "seed": str(seed)},
-    )
 
 
-def select(
+def select_columns(
     name: str,
     target: str,
     features: Sequence[str] | None = None,
@@ -173,6 +192,17 @@ def select(
         raise ValueError(f"--count must be a whole number or auto, got {count!r}.") from None
     selector = HSICSelector(number, method=method, random_state=seed, progress=progress)
     selector.fit(rows.numbers(names), values_of(rows, goal))
+    notes = print_notes([rows.gap, *rows.far, *constants([rows], [*names, goal])])
+    settings = {"method": method, "count": count, "seed": str(seed)}
+    return replace(
+        selection_answer(selector, names, goal, notes), sources=(rows.source,), settings=settings
+    )
+
+
+def selection_answer(
+    selector: HSICSelector, names: list[str], goal: str, notes: list[str]
+) -> Answer:
+    """A selection in words and numbers."""
     order = sorted(range(len(names)), key=lambda i: selector.ranking_[i])
     chosen = [names[i] for i in order if selector.support_[i]]
     values: dict[str, Any] = {
@@ -181,7 +211,7 @@ def select(
         "scores": {names[i]: float(selector.scores_[i]) for i in range(len(names))},
         "selected": chosen,
         "n_features": int(selector.n_features_),
-        "notes": told([rows.gap, *rows.far, *constants([rows], [*names, goal])]),
+        "notes": notes,
     }
     lines = tuple(
         (
@@ -197,12 +227,10 @@ def select(
         f"Columns on which {goal} depends",
         f"{goal} depends most on {', '.join(chosen[:10])}{', …' if len(chosen) > 10 else ''} "
         f"({what}).",
-        plain(values),
+        plain_values(values),
         ("rank", "column", "score", ""),
         lines,
         (Picture(lambda axes: selector.plot(axes[0]), f"Dependence of {goal} along the search."),),
-        (rows.source,),
-        {"method": method, "count": count, "seed": str(seed)},
     )
 
 

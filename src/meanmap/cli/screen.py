@@ -38,7 +38,7 @@ def tell(kind: str, message: str) -> None:
 
 
 @contextmanager
-def notes(quiet: bool) -> Iterator[None]:
+def warnings_as_notes(quiet: bool) -> Iterator[None]:
     """Warnings as single lines, each once; none of other packages' own affairs."""
     told: set[str] = set()
 
@@ -58,7 +58,7 @@ def notes(quiet: bool) -> Iterator[None]:
         yield
 
 
-def shown(answer: Answer) -> str:
+def answer_text(answer: Answer) -> str:
     """An answer as text: the finding, the table, the data."""
     import rich.box
     import rich.console
@@ -81,7 +81,9 @@ def shown(answer: Answer) -> str:
                 pad_edge=False,
             )
             for i, name in enumerate(answer.header):
-                table.add_column(Text(name), justify="right" if numbers(answer, i) else "left")
+                table.add_column(
+                    Text(name), justify="right" if holds_numbers(answer, i) else "left"
+                )
             for row in answer.rows[:ROWS]:
                 table.add_row(*map(Text, row))
             if not headed:
@@ -98,7 +100,7 @@ def shown(answer: Answer) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def numbers(answer: Answer, column: int) -> bool:
+def holds_numbers(answer: Answer, column: int) -> bool:
     """Whether a column of the table holds numbers, which stand to the right."""
     cells = [row[column] for row in answer.rows if row[column]]
     named = bool(answer.header[column]) and bool(cells)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.cli.tables import Coding, Rows, Table
+from meanmap.cli.tables import Coding, Table, TableRows
 
 Levels = tuple[float, ...]
 Answers = Callable[[Any], dict[str, Any]]
@@ -17,9 +17,9 @@ RANK = 300  # coordinates of the columns that are given
 THRESHOLDS = 200  # at which is counted what lies below
 
 
-def streamed(
+def model_in_batches(
     table: Table,
-    sample: Rows,
+    sample: TableRows,
     coding: Coding,
     asked: list[str],
     levels: Levels,
@@ -71,7 +71,7 @@ class Functions:
     of_labels: bool
 
     @classmethod
-    def of(cls, sample: Rows, asked: list[str], points: Any, base: Any) -> Functions:
+    def of(cls, sample: TableRows, asked: list[str], points: Any, base: Any) -> Functions:
         """From a sample, and the model of it."""
         if sample.kinds[asked[0]] == "label":
             labels = np.unique(sample.frame[asked[0]].to_numpy(dtype=str))
@@ -81,7 +81,7 @@ class Functions:
         at = {c: np.unique(np.quantile(off[:, i], grid)) for i, c in enumerate(asked)}
         return cls(base, at, False)
 
-    def __call__(self, rows: Rows, points: Any) -> np.ndarray:
+    def __call__(self, rows: TableRows, points: Any) -> np.ndarray:
         """The functions' values, a row each; the first is 1."""
         parts = [np.ones((len(rows.frame), 1))]
         if self.of_labels:
@@ -101,7 +101,7 @@ class Functions:
         values = expected[:, 1:] / np.where(mass > 1e-6, mass, np.nan)
         if self.of_labels:
             ((column, labels),) = self.thresholds.items()
-            return shares(column, labels, values)
+            return probability_columns(column, labels, values)
         base = np.asarray(self.base.predict(points))
         out: dict[str, Any] = {}
         for i, (column, at) in enumerate(self.thresholds.items()):
@@ -120,7 +120,7 @@ class Functions:
         return out
 
 
-def shares(asked: str, labels: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+def probability_columns(asked: str, labels: np.ndarray, values: np.ndarray) -> dict[str, Any]:
     """The probability of each label, and the likeliest."""
     found = np.maximum(np.nan_to_num(np.asarray(values)), 0.0)
     total = found.sum(axis=1, keepdims=True)

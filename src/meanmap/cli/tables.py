@@ -16,19 +16,19 @@ from meanmap.cli.formats import (
     amount,
     available_memory,
     frames,
-    nearest,
-    opened,
+    open_input,
+    suggest_name,
 )
-from meanmap.cli.kinds import converted, kinds_of
+from meanmap.cli.kinds import convert_column, kinds_of
 from meanmap.linalg import column_moments, far_cells
-from meanmap.report.answers import Source
+from meanmap.report.answers import DataSource
 
 VERY_FAR = 1e6  # times the middle deviation of a column: such a number is asked about
 LARGE = 256_000_000  # bytes of a file from which on it is read in batches
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TableRows:
     """Rows of a table: columns that are numbers, dates as numbers of days, or labels.
 
     Attributes
@@ -51,8 +51,8 @@ class Rows:
         return self.total - len(self.frame)
 
     @property
-    def source(self) -> Source:
-        return Source(self.name, self.total, dict(self.kinds))
+    def source(self) -> DataSource:
+        return DataSource(self.name, self.total, dict(self.kinds))
 
     @property
     def gap(self) -> str:
@@ -117,7 +117,7 @@ class Coding:
     labels: dict[str, tuple[np.ndarray, float]]
 
     @classmethod
-    def of(cls, parts: Sequence[Rows], columns: Sequence[str], wanted: bool = True) -> Coding:
+    def of(cls, parts: Sequence[TableRows], columns: Sequence[str], wanted: bool = True) -> Coding:
         """From all rows that there are, or a sample of them."""
         columns = list(columns)
         kinds = parts[0].kinds
@@ -138,7 +138,7 @@ class Coding:
                 labels[column] = values, differ**-0.5 if differ > 1e-12 else 0.0
         return cls(columns, scale, labels)
 
-    def __call__(self, rows: Rows) -> Any:
+    def __call__(self, rows: TableRows) -> Any:
         """The points of some rows."""
         if len(self.columns) == 1 and rows.kinds[self.columns[0]] == "label":
             return rows.frame[self.columns[0]].to_numpy(dtype=str)
@@ -153,7 +153,7 @@ class Coding:
             parts.append(numbers if self.scale is None else numbers / self.scale[column])
         return np.hstack(parts)
 
-    def named(self, rows: Rows) -> Any:
+    def named(self, rows: TableRows) -> Any:
         """The points of some rows with the names of their columns; labels as they are."""
         import pandas as pd
 
@@ -186,7 +186,7 @@ class Table:
     @classmethod
     def of(cls, name: str, labels: Sequence[str] = ()) -> Table:
         """Open a file; `labels` are columns to take for labels, whatever they hold."""
-        return cls(opened(name), list(labels))
+        return cls(open_input(name), list(labels))
 
     @property
     def name(self) -> str:
@@ -211,7 +211,7 @@ class Table:
         for word in asked:
             for name in [word] if word in there or word in vectors else split_names(word):
                 if name not in there and name not in vectors:
-                    known = nearest(name, [*there, *vectors])
+                    known = suggest_name(name, [*there, *vectors])
                     where = f" ({option})" if option else ""
                     raise ValueError(f"{self.name} has no column {name!r}{where}.{known}")
                 found += vectors.get(name, [name])
@@ -224,7 +224,7 @@ class Table:
         columns: Sequence[str],
         kinds: dict[str, str] | None = None,
         gaps: Sequence[str] = (),
-    ) -> Rows:
+    ) -> TableRows:
         """All rows; columns in `gaps` may have missing values."""
         need, free = self.input.memory, available_memory()
         if need > free:
@@ -239,7 +239,7 @@ class Table:
 
     def batches(
         self, columns: Sequence[str], kinds: dict[str, str] | None = None
-    ) -> Iterator[Rows]:
+    ) -> Iterator[TableRows]:
         """Rows in batches, the kinds of the columns being those of the first."""
         start = 0
         for frame, _ in frames(self.input, BATCH):
@@ -252,7 +252,7 @@ class Table:
 
     def sample(
         self, columns: Sequence[str], size: int, seed: int, kinds: dict[str, str] | None = None
-    ) -> Rows:
+    ) -> TableRows:
         """So many rows drawn from the whole file at random, in one pass; `total` counts all."""
         import pandas as pd
 
@@ -270,7 +270,7 @@ class Table:
                 frame, keys = frame.iloc[order], keys[order]
             kept = frame
         assert kept is not None and kinds is not None
-        found = Rows(self.name, kept, kinds, total)
+        found = TableRows(self.name, kept, kinds, total)
         self.missing = total - clean
         return found
 
@@ -282,22 +282,36 @@ class Table:
 
     def clean(
         self, frame: Any, kinds: dict[str, str], columns: list[str], start: int, gaps: Sequence[str]
-    ) -> Rows:
+    ) -> TableRows:
         """The columns, each by its kind, without rows that have missing values."""
         import pandas as pd
 
         missing = [column for column in columns if column not in frame.columns]
         if missing:
             raise ValueError(f"{self.name} has no column {missing[0]!r}.")
-        parts = {c: converted(self.name, frame[c], kinds[c], c, start) for c in columns}
+        parts = {c: convert_column(self.name, frame[c], kinds[c], c, start) for c in columns}
         out = pd.DataFrame(parts)
         out.index = out.index + start
         needed = [column for column in columns if column not in gaps]
         kept = out.dropna(subset=needed) if needed else out
-        return Rows(self.name, kept, {c: kinds[c] for c in columns}, len(frame))
+        return TableRows(self.name, kept, {c: kinds[c] for c in columns}, len(frame))
 
 
-def constants(parts: Sequence[Rows], columns: Sequence[str]) -> list[str]:
+def two_tables(a: str, b: str, labels: Sequence[str]) -> tuple[Table, Table]:
+    """Two files; standard input is one of them at most."""
+    if a == b == "-":
+        raise ValueError("standard input can be one of the two files only. Name the other.")
+    return Table.of(a, labels), Table.of(b, labels)
+
+
+def skipped_rows_note(table: Table, total: int) -> str:
+    """What there is to say of rows that a pass over a file left out."""
+    if not table.missing:
+        return ""
+    return f"{table.name}: {table.missing} of {total} rows have missing values: left out."
+
+
+def constants(parts: Sequence[TableRows], columns: Sequence[str]) -> list[str]:
     """What there is to say of columns that hold one value in all rows."""
     out = []
     for column in columns:
@@ -316,7 +330,7 @@ def cell(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def told(words: Iterable[str]) -> list[str]:
+def print_notes(words: Iterable[str]) -> list[str]:
     """What there is to say, said on standard error as well."""
     said = [one for one in words if one]
     for one in said:
@@ -329,7 +343,7 @@ def split_names(words: str) -> list[str]:
     return [name.strip() for name in words.split(",") if name.strip()]
 
 
-def same_columns(first: Table, second: Table) -> list[str]:
+def shared_columns(first: Table, second: Table) -> list[str]:
     """All columns of two tables, which must be the same."""
     one, other = first.named(None), second.named(None)
     words = []
@@ -344,7 +358,7 @@ def same_columns(first: Table, second: Table) -> list[str]:
     return one
 
 
-def same_kinds(first: Rows, second: Rows) -> None:
+def same_kinds(first: TableRows, second: TableRows) -> None:
     """Refuse a column that is numbers here and labels there."""
     for column, kind in first.kinds.items():
         if second.kinds[column] != kind:
@@ -362,7 +376,9 @@ def point(words: str, columns: Sequence[str]) -> dict[str, str] | None:
     found = dict(pairs)
     for name in found:
         if name not in columns:
-            raise ValueError(f"--at: {name!r} is not among --given.{nearest(name, list(columns))}")
+            raise ValueError(
+                f"--at: {name!r} is not among --given.{suggest_name(name, list(columns))}"
+            )
     for name in columns:
         if name not in found:
             raise ValueError(f"--at: {words!r} lacks {name!r}; give every column of --given.")

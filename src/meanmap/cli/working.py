@@ -14,20 +14,29 @@ from typing import Any
 import meanmap
 from meanmap import experiments
 from meanmap.arrays import warn
-from meanmap.cli.formats import nearest
-from meanmap.cli.outputs import Outputs, plain, saved
+from meanmap.cli.formats import suggest_name
+from meanmap.cli.outputs import Outputs, figure_bytes, plain_values
 from meanmap.cli.screen import say
 from meanmap.report.answers import Answer, Picture
 
 
-def reproduced(names: Sequence[str], jobs: int | None) -> list[str]:
+def experiment_names(names: Sequence[str], jobs: int | None) -> list[str]:
     """The names of the experiments to run, checked."""
     if jobs == 0:
         raise ValueError("--jobs must not be 0: give a number of processes, or -1 for all.")
     return list(experiments.names()) if list(names) == ["all"] else experiments.known(names)
 
 
-def reproduce(
+def list_experiments(as_json: bool) -> str:
+    """The experiments that there are, a line each."""
+    if as_json:
+        return json.dumps(experiments.EXPERIMENTS, indent=2)
+    width = max(map(len, experiments.names()))
+    lines = [f"{name:<{width}}  {experiments.describe(name)}" for name in experiments.names()]
+    return "\n".join(["Experiments: meanmap reproduce NAME... [--quick]", *lines])
+
+
+def run_experiments(
     names: Sequence[str], quick: bool, seed: int, jobs: int | None, quiet: bool, some: bool
 ) -> Iterator[tuple[str, Any, str]]:
     """Run experiments: the name, and what was found or why it could not be run.
@@ -53,14 +62,14 @@ def experiment_files(
     """The page and the picture of experiments."""
     contents: dict[Path | None, bytes] = {}
     if where.report is not None:
-        from meanmap.report.pages import experiments_page
+        from meanmap.report.experiment_pages import experiments_page
 
         contents[where.report] = experiments_page(outcomes, left_out).encode()
     if where.plot is not None:
         import numpy as np
 
         axes = np.ravel(np.asarray(outcomes[0].plot(), dtype=object))
-        contents[where.plot] = saved(axes[0].get_figure(root=True), where.plot)
+        contents[where.plot] = figure_bytes(axes[0].get_figure(root=True), where.plot)
     return contents
 
 
@@ -79,7 +88,7 @@ def benchmarks() -> Path:
     )
 
 
-def bench(
+def run_benchmarks(
     names: Sequence[str], listed: bool, check: bool, hidden: bool
 ) -> tuple[int, list[Answer]]:
     """Run benchmarks, each in an interpreter of its own: the exit code, and what they found."""
@@ -90,7 +99,7 @@ def bench(
         there = [line.split()[0] for line in text.splitlines()]
         for name in names:
             if name not in there:
-                raise ValueError(f"there is no benchmark {name!r}.{nearest(name, there)}")
+                raise ValueError(f"there is no benchmark {name!r}.{suggest_name(name, there)}")
     options = [*(["--list"] if listed else []), *(["--check"] if check else [])]
     command = [*script, *options, *names]
     lines = []
@@ -123,13 +132,13 @@ def bench_answer(found: dict[str, Any]) -> Answer:
     )
     words = f"{sum(held, 0) if None not in held else held.count(True)} of {len(held)} bars hold."
     title = f"{found['name']}: {found.get('title', '')}"
-    return Answer(title, words, plain(found), ("work", "peer", "ratio", "bar", ""), rows)
+    return Answer(title, words, plain_values(found), ("work", "peer", "ratio", "bar", ""), rows)
 
 
 # --- demo -----------------------------------------------------------------------------------------
 
 
-def demo() -> list[Answer]:
+def demo_answers() -> list[Answer]:
     """The parts of the demo, each an answer."""
     import numpy as np
 
@@ -137,7 +146,7 @@ def demo() -> list[Answer]:
 
     answers = []
     for part in (make(np.random.default_rng(shown.SEED)) for make in shown.PARTS):
-        lines = tabled(part.lines[1:])
+        lines = demo_cells(part.lines[1:])
         pictures = () if part.draw is None else (demo_picture(part),)
         values = {"title": part.title, "lines": list(part.lines)}
         answers.append(
@@ -153,7 +162,7 @@ def demo() -> list[Answer]:
     return answers
 
 
-def tabled(lines: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def demo_cells(lines: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Lines of the demo as cells: a label of 36 letters, then columns; all lines as wide."""
     cells = [(line[:36].strip(), *re.split(r"\s{2,}", line[36:].strip())) for line in lines]
     width = max(map(len, cells), default=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,11 +223,8 @@ def _resolve_each(kernels: list[Kernel], X: np.ndarray) -> list[Kernel]:
             factor, rule = parse_bandwidth(bandwidth)
             if rule not in known:
                 known[rule] = chosen_bandwidth(rule, X)
-            kernel = copy(kernel)
-            kernel.bandwidth = multiply_bandwidth(known[rule], factor)
-            found.append(kernel)
-        else:
-            found.append(kernel.resolve(X))
+            kernel = kernel.replace(bandwidth=multiply_bandwidth(known[rule], factor))
+        found.append(kernel.resolve(X))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, count
+from meanmap.arrays import Points, count, is_chunked
 from meanmap.comparison import blocks, nulls, ordering, shifts
 from meanmap.comparison.candidates import Candidates, paired_handicaps
 from meanmap.comparison.nulls import NullMethod, Outcome, Settings
@@ -29,7 +29,6 @@ from meanmap.statistics import dependence
 from meanmap.statistics.centring import Centred
 from meanmap.statistics.gates import constant_notes, read_paired_samples
 from meanmap.statistics.tiles import Family
-from meanmap.streams.chunks import is_chunked
 
 APART = "the two variables are less alike than chance allows"
 WEIGHTS = 300  # eigenvalues of each variable that the limit distribution is made of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, take
+from meanmap.arrays import Points, concatenate, count, is_chunked, take
 from meanmap.comparison import bins, blocks, nulls, ordering
 from meanmap.comparison.candidates import Candidates, optimize_kernel
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
@@ -31,7 +31,6 @@ from meanmap.statistics import distance
 from meanmap.statistics.centring import Centred, near_origin
 from meanmap.statistics.gates import constant_notes, read_two_samples
 from meanmap.statistics.tiles import Family, GramMoments, gram_moments
-from meanmap.streams.chunks import is_chunked
 
 ALIKE = "the two samples are more alike than chance allows"
 

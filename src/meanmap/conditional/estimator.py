@@ -18,6 +18,7 @@ from meanmap.arrays import (
     asarray,
     count,
     float_like,
+    is_chunked,
     namespace,
     one_blas_thread,
     take,
@@ -27,12 +28,13 @@ from meanmap.conditional import calculus
 from meanmap.conditional.fitting import (
     SMALL,
     FittedConditional,
+    Pairs,
     centering,
     check_regularization,
     fit_pairs,
+    read_pairs,
 )
 from meanmap.conditional.operator import ConditionalOperator, Side
-from meanmap.conditional.pairs import Pairs, read_pairs
 from meanmap.conditional.selection import (
     SCHEDULES,
     LeaveOneOut,
@@ -50,8 +52,8 @@ from meanmap.kernels.protocol import same_value
 from meanmap.linalg import Spectrum
 from meanmap.rules import bayes_method
 from meanmap.spaces.space import fit_space
-from meanmap.streams.chunks import Chunks, answer_chunks, is_chunked
-from meanmap.streams.sums import raw_total, require_same_space, summarize_rows
+from meanmap.streams.chunks import Chunks, answer_chunks
+from meanmap.streams.sums import require_same_space, summarize_rows
 
 
 class ConditionalEmbedding(RegressorMixin, BaseEstimator):
@@ -129,7 +131,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         regularization = check_regularization(self.regularization)
         pairs = read_pairs(X, Y, self.kernel_x, self.kernel_y, self.basis, sample_weight)
         fitted = fit_pairs(pairs, regularization, self.centered)
-        return self._keep(fitted, X, pairs.flat, raw_total(sample_weight, pairs.given))
+        return self._keep(fitted, X, pairs.flat, pairs.total)
 
     def fit_checked(self, x: Points, y: Points, weights: Array | None = None) -> Self:
         """`fit` to points that passed the gates of both kernels, which are named.
@@ -138,7 +140,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         """
         w = checks.weights(None, x, float_like(x)) if weights is None else weights
         bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
-        pairs = Pairs(x, y, self.kernel_x, self.kernel_y, bases, w, False, count(x))
+        pairs = Pairs(x, y, self.kernel_x, self.kernel_y, bases, w)
         return self._keep(fit_pairs(pairs, self.regularization, self.centered), x, False, count(x))
 
     def _keep(self, fitted: FittedConditional, X: Any, flat: bool, total: float) -> Self:

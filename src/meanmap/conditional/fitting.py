@@ -1,4 +1,4 @@
-"""P(Y|X) from pairs that were checked: spaces, λ, and the operator.
+"""P(Y|X) from pairs: they are read, and given spaces, λ and an operator.
 
 Searches and models that hold checked points fit here; `ConditionalEmbedding.fit` reads its input
 and does the same.
@@ -6,14 +6,27 @@ and does the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, count, namespace, one_blas_thread, take
-from meanmap.conditional.operator import ConditionalOperator, Side
-from meanmap.conditional.pairs import Pairs
+from meanmap.arrays import (
+    Array,
+    Points,
+    count,
+    float_like,
+    in_one_precision,
+    namespace,
+    one_blas_thread,
+    take,
+    to_numpy,
+)
+from meanmap.conditional.operator import ConditionalOperator, Functional, Side
 from meanmap.conditional.selection import (
     SCHEDULES,
     LeaveOneOut,
@@ -21,15 +34,51 @@ from meanmap.conditional.selection import (
     Solved,
     bandwidth_candidates,
     effective_size,
+    inverse_from_moments,
     regularized_inverse,
     search_size,
 )
-from meanmap.conditional.streaming import fit_large
-from meanmap.kernels import Kernel
-from meanmap.spaces.space import fit_space
+from meanmap.embeddings import Deferred, numeric
+from meanmap.kernels import Kernel, as_target
+from meanmap.spaces.space import fit_space, fit_space_moments, read_points
+from meanmap.streams.sums import value_columns
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
 LARGE = 1 << 23  # coordinates of a sample that are more than this are not kept
+LOOKED = 2000  # rows that λ is chosen on, of a sample that is not kept
+
+
+class Pairs(NamedTuple):
+    """Two samples that belong together, row by row, with their kernels and weights."""
+
+    x: Points
+    y: Points
+    kernel_x: Kernel
+    kernel_y: Kernel
+    bases: tuple[Any, Any]
+    w: Array
+    flat: bool = False  # y was a 1-D array of numbers
+    total: float = 1.0  # of the weights, before they were scaled to one
+
+
+def read_pairs(
+    X: Any, Y: Any, kernel_x: Any, kernel_y: Any, basis: Any, sample_weight: Any
+) -> Pairs:
+    """Pairs of any kinds that passed the gate; rows of weight zero are left out."""
+    bases = basis if isinstance(basis, tuple) else (basis, basis)
+    if len(bases) != 2:
+        raise ValueError(f"basis: expected one basis or a pair (x, y), got {len(bases)}.")
+    x, kernel_x = read_points(X, kernel_x, bases[0], "X")
+    target, flat = as_target(Y, kernel_y)
+    y, kernel_y = read_points(target, kernel_y, bases[1], "y")
+    x, y = in_one_precision(x, y)
+    n = checks.same_length([("X", x), ("y", y)])
+    w = checks.sample_weights(sample_weight, x, float_like(x))
+    keep = to_numpy(w) > 0
+    if not keep.all():
+        x, y, w = (take(part, keep) for part in (x, y, w))
+    total = checks.total_weight(sample_weight, n)
+    return Pairs(x, y, kernel_x, kernel_y, bases, w, flat, total)
 
 
 @dataclass(frozen=True)
@@ -103,3 +152,107 @@ def fit_pairs(
             rest=w if centered is None else None,
         )
     return FittedConditional(x, y, w, solved.regularization, solved.errors, operator)
+
+
+# --- samples whose coordinates are too many to keep -----------------------------------------------
+
+
+class StreamedOperator(ConditionalOperator):
+    """A conditional known by sums over rows that are gone, or too many to keep.
+
+    Where they are gone its atoms span the target's space; the means come from sums of their own.
+    """
+
+    def __init__(self, *arguments: Any, sums: OperatorSums, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._sums = sums
+
+    @cached_property
+    def mass(self) -> Array:
+        mu = self._sums.x
+        return self.with_constant(mu, mu[0] * 0 + 1) @ self.inverse
+
+    @cached_property
+    def _rest_coordinates(self) -> Array:
+        return self._sums.y
+
+    @cached_property
+    def matrix(self) -> Array:
+        return self._sums.cross @ self.inverse
+
+    @cached_property
+    def _means(self) -> list[Functional]:
+        parts = self.atoms if isinstance(self.atoms, tuple) else (self.atoms,)
+        middles = self._sums.middles or [None] * len(parts)
+        return [
+            Functional(self, numeric(part), sums @ self.inverse, middle)
+            for part, sums, middle in zip(parts, self._sums.moments, middles, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class OperatorSums:
+    """Sums over rows, over the total weight, as a conditional uses them."""
+
+    x: Array  # μ = Σ w ψ(x)
+    y: Array  # ν = Σ w φ(y)
+    cross: Array  # C_YX; with an intercept its last column is ν
+    moments: list[Array]  # Σ w (y - c) ψ(x)ᵀ for each variable of Y
+    middles: list[Array] | None  # c, the mean of y; None where it is 0
+
+    @classmethod
+    def of(
+        cls,
+        means: tuple[Array, Array],
+        cross: Array,
+        moments: list[Array],
+        middles: Sequence[Array],
+        centered: bool | None,
+    ) -> OperatorSums:
+        """From sums of y itself, which are taken about its mean unless nothing is centred."""
+        mu, nu = means
+        xp = namespace(cross)
+        if centered is False:
+            return cls(mu, nu, cross, moments, None)
+        found = [m - c[:, None] * mu[None, :] for m, c in zip(moments, middles, strict=True)]
+        if centered:
+            cross = xp.concat([cross, nu[:, None]], axis=1)
+            found = [xp.concat([m, xp.zeros_like(m[:, :1])], axis=1) for m in found]
+        return cls(mu, nu, cross, found, list(middles))
+
+
+def fit_large(
+    pairs: Pairs,
+    kernel: Kernel,
+    y: Side,
+    norms: Array,
+    regularization: float | str,
+    centered: bool | None,
+) -> tuple[Side, Solved, StreamedOperator]:
+    """The fit without the sample's coordinates on X, which would be too many to keep."""
+    w, psi_y = pairs.w, y.known
+    xp = namespace(psi_y)
+    columns = [psi_y, xp.ones_like(psi_y[:, :1]), *value_columns(pairs.y)]
+    ends = np.cumsum([column.shape[1] for column in columns])
+    values = xp.concat(columns, axis=1)
+    space, C, B = fit_space_moments(kernel, pairs.bases[0], pairs.x, w, values)
+    cross, mu, nu = B[: ends[0]], B[ends[0]], w @ psi_y
+    size = min(count(pairs.x), LOOKED if isinstance(regularization, str) else 1)
+    some = np.linspace(0, count(pairs.x) - 1, size).astype(int)
+    rows = space.coordinates(take(pairs.x, some))
+    sample = RegressionSample(rows, *(take(part, some) for part in (psi_y, w, norms)))
+    nested = space.map_.nested
+    solved = inverse_from_moments(C, cross, (mu, nu), sample, regularization, centered, nested)
+    moments = [B[i:j] for i, j in pairwise(ends[1:])]
+    middles = [w @ column for column in columns[2:]]
+    operator = StreamedOperator(
+        space,
+        y,
+        Deferred(space, pairs.x, bool(centered)),
+        w,
+        solved.inverse,
+        sums=OperatorSums.of((mu, nu), cross, moments, middles, centered),
+        regularization=solved.regularization,
+        rest=w if centered is None else None,
+    )
+    return Side(space, pairs.x, Deferred(space, pairs.x)), solved, operator

@@ -445,7 +445,9 @@ class Trust:
         xp, bar = namespace(features), OUTSIDE * self.variance
         missed = xp.zeros_like(features[:, 0])
         if operator.source.map_.projects and operator.regularization:
-            missed = _missed(operator, features, operator.source.kernel_.squared_norms(points))
+            missed = _missing_variance(
+                operator, features, operator.source.kernel_.squared_norms(points)
+            )
         found = to_numpy(missed)
         looked, little = np.ones(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
         if not operator.intercept:
@@ -472,7 +474,7 @@ class Trust:
             )
 
 
-def _missed(operator: ConditionalOperator, features: Array, diagonal: Array) -> Array:
+def _missing_variance(operator: ConditionalOperator, features: Array, diagonal: Array) -> Array:
     """`(k(x, x) - ‖ψ‖²)/λ`: what the coordinates do not show of a variance."""
     psi = features[:, : operator.source.rank_]
     missed = diagonal - namespace(psi).sum(psi * psi, axis=1)
@@ -492,7 +494,7 @@ def _missed_at(
         psi = rows[:, : operator.source.rank_]
         size = namespace(psi).sum(psi * psi, axis=1)
         diagonal = size / (1 - min(operator.source.residual_, 0.5))
-    missed = np.maximum(to_numpy(_missed(operator, rows, diagonal)), 0.0)
+    missed = np.maximum(to_numpy(_missing_variance(operator, rows, diagonal)), 0.0)
     usual = float(np.median(to_numpy(diagonal)))
     return missed, (1 - FAR) * usual / (operator.regularization or 1.0)
 

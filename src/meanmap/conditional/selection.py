@@ -80,7 +80,7 @@ class LeaveOneOut:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the errors over the grid, with the regularisation that was chosen."""
-        return plots.validated(self.grid, self.errors, self.best, ax)
+        return plots.validation_curve(self.grid, self.errors, self.best, ax)
 
 
 FACTORS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5)  # multiples of the median that "loo" tries

@@ -29,7 +29,7 @@ WIDE = 32  # columns beyond which a climb does without second derivatives
 
 def density(atoms: Array, p: np.ndarray, x: Array, bandwidth: Any = None) -> Array:
     """`Σ pᵢ N(x; xᵢ, diag(h²))` at the points x, for one row of probabilities p."""
-    h = scales(atoms, p) if bandwidth is None else read_bandwidth(bandwidth, atoms.shape[1])
+    h = scales(atoms, p) if bandwidth is None else density_bandwidths(bandwidth, atoms.shape[1])
     total = prod(width * (2 * pi) ** 0.5 for width in h)
     return Gaussian(tuple(h)).gram_times(x, atoms, asarray(p, atoms)) / total
 
@@ -219,7 +219,7 @@ def climb(z: np.ndarray, p: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, floa
     return x, height
 
 
-def read_bandwidth(bandwidth: Any, d: int) -> list[float]:
+def density_bandwidths(bandwidth: Any, d: int) -> list[float]:
     """A bandwidth as the caller gave it, a number or one a column."""
     remedy = "It is the standard deviation of the smoothing; None chooses it."
     if np.ndim(bandwidth) == 0:

@@ -9,11 +9,11 @@ from scipy.linalg import cho_factor, cho_solve
 
 from meanmap import checks
 from meanmap.arrays import to_numpy
-from meanmap.density.candidates import Candidates, Frame
+from meanmap.density.candidates import NormalCandidates, RoundFrame
 
 
 def log_base(
-    kind: str, base: Any, candidates: Candidates, frame: Frame, moments: Any
+    kind: str, base: Any, candidates: NormalCandidates, frame: RoundFrame, moments: Any
 ) -> np.ndarray:
     """log q up to a constant, with which `Σ αₖ log(αₖ/qₖ)` is minus the entropy of the mixture, or
     its divergence from a base density, where candidates do not overlap.
@@ -26,13 +26,15 @@ def log_base(
     if kind == "entropy":
         return entropies
     if base is None:
-        return entropies + _normal(candidates, *moments)
+        return entropies + _normal_means(candidates, *moments)
     if hasattr(base, "logpdf") or hasattr(base, "score_samples"):
-        return entropies + _expected(base, candidates, frame)
+        return entropies + _mean_log_densities(base, candidates, frame)
     return _proportions(base, candidates)
 
 
-def _normal(candidates: Candidates, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+def _normal_means(
+    candidates: NormalCandidates, mean: np.ndarray, covariance: np.ndarray
+) -> np.ndarray:
     """E log N(z; m, S) for z ~ N(c, h²I): -((c - m)ᵀS⁻¹(c - m) + h² tr S⁻¹)/2."""
     factor = cho_factor(covariance, lower=True)
     gap = candidates.means - mean
@@ -41,7 +43,7 @@ def _normal(candidates: Candidates, mean: np.ndarray, covariance: np.ndarray) ->
     return -(squares + candidates.deviations**2 * trace) / 2
 
 
-def _expected(base: Any, candidates: Candidates, frame: Frame) -> np.ndarray:
+def _mean_log_densities(base: Any, candidates: NormalCandidates, frame: RoundFrame) -> np.ndarray:
     """The mean of a log-density under each candidate, by the 2d points c ± √d h eᵢ.
 
     Exact for polynomials of degree three, hence for a normal base.
@@ -61,7 +63,7 @@ def _expected(base: Any, candidates: Candidates, frame: Frame) -> np.ndarray:
     return np.where(np.isfinite(total), total / (2 * d), -1e3)
 
 
-def _proportions(base: Any, candidates: Candidates) -> np.ndarray:
+def _proportions(base: Any, candidates: NormalCandidates) -> np.ndarray:
     try:
         q = np.asarray(to_numpy(base), dtype=np.float64)
     except (TypeError, ValueError) as error:

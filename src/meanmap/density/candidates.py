@@ -15,7 +15,7 @@ BLOCK = 1 << 22  # log-densities in memory at a time
 
 
 @dataclass(frozen=True)
-class Frame:
+class RoundFrame:
     """`z = Uᵀ B⁻¹ (x - m)`: a candidate of covariance BBᵀ is round there, the kernel diagonal."""
 
     centre: np.ndarray  # m
@@ -23,7 +23,7 @@ class Frame:
     rotation: np.ndarray  # U
 
     @classmethod
-    def of(cls, centre: np.ndarray, factor: np.ndarray, sigma: np.ndarray | None) -> Frame:
+    def of(cls, centre: np.ndarray, factor: np.ndarray, sigma: np.ndarray | None) -> RoundFrame:
         """For a kernel of bandwidths σ, a column each; None is one that is round in z as well."""
         d = len(centre)
         if sigma is None:
@@ -50,7 +50,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class NormalCandidates:
     """`N(c, h²I)` for every centre c at the first width h, then for every centre at the next."""
 
     centres: np.ndarray  # (c, d)
@@ -72,7 +72,7 @@ class Candidates:
     def gram(self, sigma: np.ndarray) -> np.ndarray:
         """`⟨μⱼ, μₖ⟩`: a Gaussian kernel between Gaussians is one of variance σ² + hⱼ² + hₖ²."""
         blocks = [
-            [expected(self.centres, a**2 + b**2, self.centres, sigma) for b in self.widths]
+            [expected_kernel(self.centres, a**2 + b**2, self.centres, sigma) for b in self.widths]
             for a in self.widths
         ]
         return np.block(blocks)
@@ -80,7 +80,7 @@ class Candidates:
     def inner(self, Z: np.ndarray, weights: np.ndarray, sigma: np.ndarray) -> np.ndarray:
         """`⟨μ̂, μₖ⟩` of weighted points: (m,), or (m, q) for q columns of weights."""
         return np.concatenate(
-            [expected(self.centres, h**2, Z, sigma, weights) for h in self.widths]
+            [expected_kernel(self.centres, h**2, Z, sigma, weights) for h in self.widths]
         )
 
     def logs(self, Z: np.ndarray) -> np.ndarray:
@@ -105,7 +105,7 @@ class Candidates:
         return out
 
 
-def expected(
+def expected_kernel(
     A: np.ndarray,
     variance: float,
     B: np.ndarray,

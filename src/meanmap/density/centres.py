@@ -8,8 +8,8 @@ import numpy as np
 
 from meanmap import checks, decoding
 from meanmap.arrays import to_numpy
-from meanmap.density.candidates import Frame
-from meanmap.density.choice import Sample
+from meanmap.density.candidates import RoundFrame
+from meanmap.density.choice import DistinctSample
 from meanmap.frames import in_order
 from meanmap.kernels import Gaussian
 from meanmap.statistics.thinning import thin_sample
@@ -20,8 +20,8 @@ GRID = 3  # dimensions in which a grid is worth its points
 def centres_of(
     asked: Any,
     most: int,
-    sample: Sample,
-    frame: Frame,
+    sample: DistinctSample,
+    frame: RoundFrame,
     sigma: np.ndarray | None,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -50,18 +50,20 @@ def centres_of(
     elif asked == "thinned":
         index = np.unique(thin_sample(round_kernel(frame, sigma, Z), Z, p, c, rng))
     else:
-        index = np.unique(herded(sample, frame, sigma, c))
+        index = np.unique(herding_order(sample, frame, sigma, c))
     return Z[index], index
 
 
-def round_kernel(frame: Frame, sigma: np.ndarray | None, Z: np.ndarray) -> Gaussian:
+def round_kernel(frame: RoundFrame, sigma: np.ndarray | None, Z: np.ndarray) -> Gaussian:
     """The kernel in the frame; at the median distance if there is none."""
     if sigma is None:
         return Gaussian().resolve(Z)
     return Gaussian(tuple(float(s) for s in frame.bandwidths(sigma)))
 
 
-def herded(sample: Sample, frame: Frame, sigma: np.ndarray | None, n: int) -> np.ndarray:
+def herding_order(
+    sample: DistinctSample, frame: RoundFrame, sigma: np.ndarray | None, n: int
+) -> np.ndarray:
     """Which points herding takes, with repetition."""
     kernel = round_kernel(frame, sigma, sample.points)
     values = kernel.gram_times(sample.points, sample.points, sample.target)

@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.density.candidates import Candidates
-from meanmap.density.programme import Infeasible, Match, Regularizer, Solution, Span, constrained
+from meanmap.density.candidates import NormalCandidates
+from meanmap.density.programme import (
+    Infeasible,
+    Match,
+    MixtureSolution,
+    Regularizer,
+    Span,
+    solve_constrained,
+)
 
 FOLDS = 5
 SHARES = (0.3, 0.5, 0.8, 1.2, 1.7, 2.4)  # of Silverman's width
@@ -20,7 +27,7 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True)
-class Sample:
+class DistinctSample:
     """Points that differ from each other, with weights that sum to one, in the frame."""
 
     points: np.ndarray  # (n, d)
@@ -61,19 +68,19 @@ class Choice:
         return self.widths[i], self.penalties[j]
 
 
-def folded(n: int, rng: np.random.Generator, folds: int = FOLDS) -> np.ndarray:
+def fold_numbers(n: int, rng: np.random.Generator, folds: int = FOLDS) -> np.ndarray:
     """A fold for every point, all of (nearly) one size."""
     return rng.permutation(np.arange(n) % min(folds, n))
 
 
-def held_out(
-    sample: Sample,
+def held_out_likelihoods(
+    sample: DistinctSample,
     centres: np.ndarray,
     index: np.ndarray | None,
     widths: Sequence[float],
     scales: Sequence[float],
     sigma: Callable[[float], np.ndarray],
-    regularizer: Callable[[Candidates, np.ndarray], Regularizer],
+    regularizer: Callable[[NormalCandidates, np.ndarray], Regularizer],
     penalties: Sequence[float],
     epsilon: float | None = None,
 ) -> Choice:
@@ -88,7 +95,7 @@ def held_out(
     size = sample.size * (1 - 1 / training.shape[1])
     least = COARSE * min(penalties) / size if epsilon is None else 0.0
     for i, h in enumerate(widths):
-        candidates = Candidates(centres, tuple(h * s for s in scales))
+        candidates = NormalCandidates(centres, tuple(h * s for s in scales))
         span = Span.of(candidates.gram(sigma(h)), least)
         b = candidates.inner(sample.points, training, sigma(h))
         logs = candidates.logs(sample.points[looked])
@@ -104,14 +111,14 @@ def held_out(
             match = Match(whole.rows[kept], whole.target)
             judge = sample.folds[looked] == fold
             weights = sample.weights[looked][judge]
-            solved: Solution | None = None
+            solved: MixtureSolution | None = None
             chosen = regularizer(candidates, kept)
             for j in range(columns):
                 if epsilon is None:
                     solved = chosen.solve(match, penalties[j] / size, solved)
                 else:
                     try:
-                        solved = constrained(match, chosen, epsilon)
+                        solved = solve_constrained(match, chosen, epsilon)
                     except Infeasible:
                         total[j] = -np.inf
                         continue
@@ -122,7 +129,7 @@ def held_out(
 
 
 def held_out_plain(
-    sample: Sample,
+    sample: DistinctSample,
     centres: np.ndarray,
     weights: np.ndarray,
     index: np.ndarray,
@@ -132,7 +139,7 @@ def held_out_plain(
     looked = sample.looked()
     folds = sample.folds[looked]
     scores = np.zeros((len(widths), 1))
-    logs = Candidates(centres, (1.0,)).logs(sample.points[looked])
+    logs = NormalCandidates(centres, (1.0,)).logs(sample.points[looked])
     apart = sample.folds[index][None, :] != folds[:, None]
     V = np.where(apart, weights, 0.0)
     V /= np.maximum(V.sum(axis=1, keepdims=True), TINY)

@@ -13,28 +13,28 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, float_like, in_kind, is_array, one_blas_thread, to_numpy
 from meanmap.decoding import sampling
 from meanmap.density.base import log_base
-from meanmap.density.candidates import Candidates, Frame
-from meanmap.density.centres import centres_of, herded
+from meanmap.density.candidates import NormalCandidates, RoundFrame
+from meanmap.density.centres import centres_of, herding_order
 from meanmap.density.choice import (
     PENALTIES,
     SHARES,
     Choice,
-    Sample,
-    folded,
-    held_out,
+    DistinctSample,
+    fold_numbers,
+    held_out_likelihoods,
     held_out_plain,
 )
-from meanmap.density.inputs import distance, frame_of, nearest, points_of, square
+from meanmap.density.inputs import distance, distinct_points, frame_of, probability_weights, square
 from meanmap.density.programme import (
     DECREMENT,
     Entropy,
+    MixtureSolution,
     Quadratic,
     Regularizer,
-    Solution,
     Span,
     by_cvxpy,
-    constrained,
     effective_count,
+    solve_constrained,
     warn_if_unsolved,
 )
 from meanmap.embeddings import Embedding
@@ -161,11 +161,13 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         Equal rows are one of their total weight; rows of weight 0 are left out.
         """
         self._check_settings()
-        points, w, sigma = points_of(X, sample_weight, self.kernel)
+        points, w, sigma = distinct_points(X, sample_weight, self.kernel)
         rng = checks.random_generator(self.random_state, "random_state")
-        p = w if (w >= 0).all() else nearest(points, w, sigma)
+        p = w if (w >= 0).all() else probability_weights(points, w, sigma)
         frame, unit = frame_of(points, p, sigma, self.bandwidth, self.scaling)
-        sample = Sample(frame.to(points), w, p, folded(len(points), rng), column_names(X))
+        sample = DistinctSample(
+            frame.to(points), w, p, fold_numbers(len(points), rng), column_names(X)
+        )
         with one_blas_thread():
             made = self._programme if self.method == "programme" else self._simple
             candidates, solution, choice = made(sample, frame, unit, sigma, rng)
@@ -220,7 +222,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         return isinstance(self.bandwidth, str)
 
     @staticmethod
-    def _sigma(frame: Frame, sigma: np.ndarray | None, h: float) -> np.ndarray:
+    def _sigma(frame: RoundFrame, sigma: np.ndarray | None, h: float) -> np.ndarray:
         """The kernel's bandwidths in the frame, for candidates of width h."""
         d = len(frame.centre)
         return np.full(d, RATIO * h) if sigma is None else frame.bandwidths(sigma)
@@ -229,18 +231,18 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
 
     def _programme(
         self,
-        sample: Sample,
-        frame: Frame,
+        sample: DistinctSample,
+        frame: RoundFrame,
         unit: float,
         sigma: np.ndarray | None,
         rng: np.random.Generator,
-    ) -> tuple[Candidates, Solution, Choice | None]:
+    ) -> tuple[NormalCandidates, MixtureSolution, Choice | None]:
         centres, index = centres_of(self.candidates, self.n_candidates, sample, frame, sigma, rng)
         mean = sample.weights @ sample.points
         gap = sample.points - mean
         moments = mean, (gap.T * sample.weights) @ gap + 1e-9 * np.eye(len(mean))
 
-        def regularizer(candidates: Candidates, kept: Any, rough: bool = True) -> Regularizer:
+        def regularizer(candidates: NormalCandidates, kept: Any, rough: bool = True) -> Regularizer:
             decrement = SEARCHED if rough else DECREMENT
             if self.regularizer == "quadratic":
                 return Quadratic(len(np.arange(len(candidates))[kept]), decrement)
@@ -255,7 +257,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
             fixed = self.base is not None and np.ndim(self.base) == 1  # proportions of them all
             most = len(centres) if fixed else min(len(centres), SOME)
             some = np.linspace(0, len(centres) - 1, most).astype(int)
-            choice = held_out(
+            choice = held_out_likelihoods(
                 sample,
                 centres[some],
                 None if index is None else index[some],
@@ -267,7 +269,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
                 epsilon,
             )
             h, penalty = choice.best
-        candidates = Candidates(centres, tuple(h * s for s in self._scales))
+        candidates = NormalCandidates(centres, tuple(h * s for s in self._scales))
         at = self._sigma(frame, sigma, h)
         b = candidates.inner(sample.points, sample.target, at)
         match = Span.of(candidates.gram(at)).match(b, square(sample, at))
@@ -278,22 +280,22 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         elif epsilon is None:
             solution = chosen.solve(match, penalty)
         else:
-            solution = constrained(match, chosen, epsilon)
+            solution = solve_constrained(match, chosen, epsilon)
         return candidates, warn_if_unsolved(solution), choice
 
     def _simple(
         self,
-        sample: Sample,
-        frame: Frame,
+        sample: DistinctSample,
+        frame: RoundFrame,
         unit: float,
         sigma: np.ndarray | None,
         rng: np.random.Generator,
-    ) -> tuple[Candidates, Solution, Choice | None]:
+    ) -> tuple[NormalCandidates, MixtureSolution, Choice | None]:
         """Proportions that no programme chose, and the likeliest width for them."""
         if self.method == "plain":
             index, p = np.arange(len(sample.points)), np.maximum(sample.target, 0.0)
         else:
-            herd = herded(sample, frame, sigma, self.n_candidates)
+            herd = herding_order(sample, frame, sigma, self.n_candidates)
             index, times = np.unique(herd, return_counts=True)
             p = times.astype(np.float64)
         p = p / p.sum()
@@ -301,7 +303,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         if self._automatic:
             choice = held_out_plain(sample, centres, p, index, [s * unit for s in SHARES])
             h = choice.best[0]
-        return Candidates(centres, (h,)), Solution(p, np.nan), choice
+        return NormalCandidates(centres, (h,)), MixtureSolution(p, np.nan), choice
 
     # --- what it says -------------------------------------------------------------------------
 
@@ -326,7 +328,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         widths = self._width * self.deviations_
         for h in np.unique(widths):
             at = widths == h
-            part = Candidates(self._means[at], (float(h),)).density(Z, self.proportions_[at])
+            part = NormalCandidates(self._means[at], (float(h),)).density(Z, self.proportions_[at])
             logs = np.logaddexp(logs, part)
         return logs - self._frame.log_volume
 

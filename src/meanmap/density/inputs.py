@@ -8,15 +8,15 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import to_numpy
-from meanmap.decoding.densities import read_bandwidth
-from meanmap.density.candidates import Candidates, Frame, expected
-from meanmap.density.choice import Sample
-from meanmap.density.programme import Solution
+from meanmap.decoding.densities import density_bandwidths
+from meanmap.density.candidates import NormalCandidates, RoundFrame, expected_kernel
+from meanmap.density.choice import DistinctSample
+from meanmap.density.programme import MixtureSolution
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian
 
 
-def points_of(
+def distinct_points(
     X: Any, sample_weight: Any, kernel: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Different points, their weights of total one, and the kernel's bandwidths if known."""
@@ -47,13 +47,13 @@ def frame_of(
     sigma: np.ndarray | None,
     bandwidth: Any,
     scaling: str,
-) -> tuple[Frame, float]:
+) -> tuple[RoundFrame, float]:
     """Coordinates in which candidates are round, and the width there to start from."""
     d, size = points.shape[1], 1 / float(p @ p)
     mean = p @ points
     if not isinstance(bandwidth, str):
-        factor = np.diag(np.array(read_bandwidth(bandwidth, d)))
-        return Frame.of(mean, factor, sigma), 1.0
+        factor = np.diag(np.array(density_bandwidths(bandwidth, d)))
+        return RoundFrame.of(mean, factor, sigma), 1.0
     checks.option(bandwidth, "bandwidth", ("auto",))
     centred = points - mean
     covariance = (centred.T * p) @ centred
@@ -70,7 +70,7 @@ def frame_of(
     correlations = covariance / np.outer(deviations, deviations)
     shrunk = share * correlations + (1 - share) * np.eye(d)
     factor = deviations[:, None] * np.linalg.cholesky(shrunk)
-    return Frame.of(mean, factor, sigma), (4 / ((d + 2) * size)) ** (1 / (d + 4))
+    return RoundFrame.of(mean, factor, sigma), (4 / ((d + 2) * size)) ** (1 / (d + 4))
 
 
 def _atoms(embedding: Embedding, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -88,20 +88,23 @@ def _atoms(embedding: Embedding, sample_weight: Any) -> tuple[np.ndarray, np.nda
     return points, to_numpy(embedding.normalized().weights).astype(np.float64)
 
 
-def nearest(points: np.ndarray, w: np.ndarray, sigma: np.ndarray | None) -> np.ndarray:
+def probability_weights(points: np.ndarray, w: np.ndarray, sigma: np.ndarray | None) -> np.ndarray:
     """The nearest probability on the points, by which a width is chosen for signed weights."""
     kernel = None if sigma is None else Gaussian(tuple(float(s) for s in sigma))
     return to_numpy(embed(points, kernel, w).project().weights)
 
 
-def square(sample: Sample, sigma: np.ndarray) -> float:
+def square(sample: DistinctSample, sigma: np.ndarray) -> float:
     """`‖μ̂‖²`."""
     kernel = Gaussian(tuple(float(s) for s in sigma))
     return float(sample.target @ kernel.gram_times(sample.points, sample.points, sample.target))
 
 
 def distance(
-    sample: Sample, candidates: Candidates, solution: Solution, sigma: np.ndarray
+    sample: DistinctSample,
+    candidates: NormalCandidates,
+    solution: MixtureSolution,
+    sigma: np.ndarray,
 ) -> float:
     """`‖μ̂ - μ[p]‖`."""
     alpha = solution.proportions
@@ -110,7 +113,7 @@ def distance(
     own = 0.0
     for a, left in zip(candidates.widths, parts, strict=True):
         for c, right in zip(candidates.widths, parts, strict=True):
-            own += left @ expected(
+            own += left @ expected_kernel(
                 candidates.centres, a**2 + c**2, candidates.centres, sigma, right
             )
     return float(np.sqrt(max(square(sample, sigma) - 2 * alpha @ b + own, 0.0)))

@@ -73,7 +73,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Solution:
+class MixtureSolution:
     """Proportions, and how they were found."""
 
     proportions: np.ndarray
@@ -100,7 +100,9 @@ class Regularizer(ABC):
     def conjugate(self, scores: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, float]:
         """R* and its gradient, the proportions; its Hessian `diag(g) - c g gᵀ` as g and c."""
 
-    def solve(self, match: Match, penalty: float, start: Solution | None = None) -> Solution:
+    def solve(
+        self, match: Match, penalty: float, start: MixtureSolution | None = None
+    ) -> MixtureSolution:
         """argmin `R(α) + ‖μ̂ - μ[p]‖²/2λ` over the simplex, from another penalty's answer."""
         L, t = match.rows, match.target
         known = None if start is None else start.dual
@@ -137,7 +139,7 @@ class Regularizer(ABC):
             now, alpha, g, c = there
         good = squared <= max(ROUGH, self.decrement)
         trouble = "" if good else f"Newton's decrement is {squared**0.5:.1e}"
-        return Solution(alpha / alpha.sum(), penalty, v, trouble)
+        return MixtureSolution(alpha / alpha.sum(), penalty, v, trouble)
 
 
 @dataclass(frozen=True)
@@ -188,13 +190,13 @@ def reach(match: Match) -> float:
     return match.distance(nearest_probability(match.rows, match.target, np.full(m, 1 / m)))
 
 
-def constrained(match: Match, regularizer: Regularizer, epsilon: float) -> Solution:
+def solve_constrained(match: Match, regularizer: Regularizer, epsilon: float) -> MixtureSolution:
     """argmin R(α) subject to `‖μ̂ - μ[p]‖ ≤ ε`: the penalised problem whose answer is that far.
 
     The distance grows with the penalty, so that it is found as a root.
     """
     if match.distance(regularizer.base()) <= epsilon:
-        return Solution(regularizer.base(), np.inf)
+        return MixtureSolution(regularizer.base(), np.inf)
     least = reach(match)
     if epsilon < least:
         raise Infeasible(
@@ -202,7 +204,7 @@ def constrained(match: Match, regularizer: Regularizer, epsilon: float) -> Solut
             f"candidates is nearer to the embedding than {least:.6g}. Pass a larger epsilon, "
             "narrower candidates (bandwidth), more of them (n_candidates), or epsilon='auto'."
         )
-    last: list[Solution] = []
+    last: list[MixtureSolution] = []
 
     def gap(log_penalty: float) -> float:
         start = last[-1] if last else None
@@ -218,7 +220,7 @@ def constrained(match: Match, regularizer: Regularizer, epsilon: float) -> Solut
         if low < np.log(LEAST):
             far = match.distance(last[-1].proportions)
             trouble = f"the nearest found is {far:.6g} away, the nearest there is {least:.6g}"
-            return Solution(last[-1].proportions, last[-1].penalty, last[-1].dual, trouble)
+            return MixtureSolution(last[-1].proportions, last[-1].penalty, last[-1].dual, trouble)
     if low < high:
         found = brentq(gap, low, min(low + 2.0, high), xtol=1e-11)
         gap(found)
@@ -227,7 +229,7 @@ def constrained(match: Match, regularizer: Regularizer, epsilon: float) -> Solut
 
 def by_cvxpy(
     match: Match, regularizer: Regularizer, epsilon: float | None, penalty: float = np.nan
-) -> Solution:
+) -> MixtureSolution:
     """The constrained programme as it is written (penalised without ε), by a general solver."""
     try:
         import cvxpy as cp
@@ -259,10 +261,10 @@ def by_cvxpy(
         # far/λ is the dual vector, and the multiplier of ‖far‖ ≤ ε its length
         multiplier = float(np.ravel(constraints[1].dual_value)[0])
         penalty = epsilon / multiplier if multiplier > 0 else np.inf
-    return Solution(found / found.sum(), penalty, None, trouble)
+    return MixtureSolution(found / found.sum(), penalty, None, trouble)
 
 
-def warn_if_unsolved(solution: Solution) -> Solution:
+def warn_if_unsolved(solution: MixtureSolution) -> MixtureSolution:
     """Say so if the solver did not finish."""
     if solution.trouble:
         warn(

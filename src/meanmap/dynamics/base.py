@@ -274,7 +274,7 @@ class StateFilter(BaseEstimator):
             later = None
             if given is not None:
                 rows = last[:, None] + np.arange(ahead)[None, :]
-                later = take_rows(given, rows)
+                later = take_controls(given, rows)
             found = self._model.forecast(passage.last(read.lengths), ahead, later)
             lengths = (ahead,) * len(read.lengths)
             return found.track("predicted", lengths, read.single)
@@ -288,7 +288,7 @@ class StateFilter(BaseEstimator):
             now = None
             if given is not None:
                 rows = np.broadcast_to(np.arange(length)[None, :] + k, (b, length))
-                now = each_part(take_rows(given, rows), flatten_steps)
+                now = each_part(take_controls(given, rows), flatten_steps)
             belief = self._model.advance(belief, self._model.motion.source(belief.coordinates, now))
         found = Passage(self._model.sample, True, 1, None)
         found.add(belief, None)
@@ -356,7 +356,7 @@ def flatten_steps(part: Array) -> Array:
     return namespace(part).reshape(part, (part.shape[0] * part.shape[1], *part.shape[2:]))
 
 
-def take_rows(controls: Points, rows: np.ndarray) -> Points:
+def take_controls(controls: Points, rows: np.ndarray) -> Points:
     """Controls (b, rows, …) at given rows (b, k) of each sequence; past the end, the last one."""
 
     def of(part: Array) -> Array:

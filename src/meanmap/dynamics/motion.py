@@ -28,7 +28,7 @@ from meanmap.embeddings import FactoredWeights
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.protocol import ALL
 from meanmap.linalg import ConflictWarning
-from meanmap.rules import CONFLICT, PriorOnSample, Squared, answer_weights, normalize_weights
+from meanmap.rules import CONFLICT, PriorOnSample, SquaredMethod, answer_weights, normalize_weights
 from meanmap.spaces import PivotedCholesky, Space
 
 STEADY = 0.1  # a conditional whose weights sum to one within this on the sample determines mass
@@ -306,7 +306,8 @@ class Motion:
         on the states before are `u ∘ Ψ' (C² + δI)⁻¹ C m'` (kernel Bayes' rule, squared).
         """
         xp, before = namespace(u), self._before
-        weights = normalize_weights(Squared().weights(self._after, u, delta, later.coordinates), u)
+        weights = SquaredMethod().weights(self._after, u, delta, later.coordinates)
+        weights = normalize_weights(weights, u)
         shape = (weights.shape[0], self.sample.psi.shape[0])
         out = xp.zeros(shape, dtype=weights.dtype, device=device(weights))
         return Belief(weights @ before, assign(out, (slice(None), self.first), weights))

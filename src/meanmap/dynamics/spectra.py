@@ -48,7 +48,7 @@ class OperatorSpectrum:
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the eigenvalues in the unit circle."""
-        return plots.eigenvalues(to_numpy(self.eigenvalues), ax, **style)
+        return plots.complex_plane(to_numpy(self.eigenvalues), ax, **style)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{value:.3g}" for value in self.eigenvalues[:4])

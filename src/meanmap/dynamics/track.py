@@ -234,7 +234,7 @@ class Track:
         if host.dtype.kind not in "fiu" or host.ndim == 1:
             labels = np.unique(host)
             table = to_numpy(self.beliefs(labels)).T
-            return plots.probabilities(labels, table, truth, ax)
+            return plots.label_probabilities(labels, table, truth, ax)
         steps = self._steps
         mean = to_numpy(self.mean).reshape(steps, -1)
         if self.weights is None:

@@ -58,7 +58,7 @@ class Validation:
         """Draw the errors of all candidates, the best first."""
         order = np.sort(self.errors)
         order = order[np.isfinite(order)]
-        return plots.ranked(order, "mean squared error on the other half", ax)
+        return plots.ranking(order, "mean squared error on the other half", ax)
 
     def __repr__(self) -> str:
         chosen = ", ".join(f"{name}={_short(value)}" for name, value in self.best.items())

@@ -27,7 +27,7 @@ from meanmap.kernels import Kernel
 from meanmap.kernels.algebra import match_columns, require_same_kernel
 from meanmap.spaces import Space
 
-Coordinates = Array | Callable[[], Array] | None
+LazyCoordinates = Array | Callable[[], Array] | None
 
 
 class Element:
@@ -47,7 +47,7 @@ class Element:
         kernel: Kernel,
         atoms: Points,
         weights: Array | FactoredWeights,
-        coordinates: Coordinates = None,
+        coordinates: LazyCoordinates = None,
     ) -> None:
         self._space = space
         self.kernel = kernel
@@ -109,7 +109,7 @@ class Element:
         }
 
     def with_weights(
-        self, weights: Array | FactoredWeights, coordinates: Coordinates = None
+        self, weights: Array | FactoredWeights, coordinates: LazyCoordinates = None
     ) -> Self:
         """Other weights on the same atoms; coordinates if the element was computed in them."""
         changed = {"weights": weights, "coordinates": coordinates}
@@ -155,7 +155,7 @@ class Element:
     def __neg__(self) -> Self:
         return self * -1.0
 
-    def scaled_coordinates(self, factor: Any) -> Coordinates:
+    def scaled_coordinates(self, factor: Any) -> LazyCoordinates:
         """The coordinates of a multiple, computed when needed; None for a sum over atoms."""
         return partial(_multiply, self, factor) if self._by_coordinates else None
 

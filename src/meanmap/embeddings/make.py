@@ -57,19 +57,16 @@ def embed(
     if isinstance(points, tuple):
         points = to_library(points, points)  # all variables in the library of the first
     like = float_like(points)
-    n = count(points)
     if weights is None:
         weights = checks.weights(None, points, like)
     else:
-        weights = checks.plain(weights, "weights")
-        rows = [checks.weights(row, points, like) for row in weights] if weights.ndim == 2 else None
-        if rows is not None and not rows:
+        given = checks.plain(weights, "weights")
+        rows = given if given.ndim == 2 else [given]
+        if len(rows) == 0:
+            n = count(points)
             raise ValueError(f"weights: expected shape ({n},) or (b, {n}), got no rows.")
-        weights = (
-            namespace(like).stack(rows)
-            if rows is not None
-            else checks.weights(weights, points, like)
-        )
+        checked = [checks.weights(row, points, like) for row in rows]
+        weights = namespace(like).stack(checked) if given.ndim == 2 else checked[0]
     if space is None:
         kernel = kernel.resolve(points, abs(weights) if weights.ndim == 1 else None)
         space = Space(kernel, basis)

@@ -146,8 +146,7 @@ class Embedding(Element):
     def _distribution(self) -> Any:
         """The distribution function of every coordinate, sorted and made monotone once."""
         each_part(self.atoms, quantiles.orderable)
-        weights = to_numpy(self.normalized()._weight_rows).astype(np.float64)
-        weights = weights / weights.sum(axis=1, keepdims=True)
+        weights = self._normalized_rows
         return each_part(self.atoms, lambda part: quantiles.Distribution(part, weights))
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
@@ -169,16 +168,21 @@ class Embedding(Element):
         """The weights as a batch, (b, n) or (1, n)."""
         return self.weights if self.is_batch else self.weights[None, :]
 
+    @property
+    def _normalized_rows(self) -> np.ndarray:
+        """The same on the host, in double precision, each row of sum one."""
+        weights = to_numpy(self.normalized()._weight_rows).astype(np.float64)
+        return weights / weights.sum(axis=1, keepdims=True)
+
     @cached_property
     def _probabilities(self) -> np.ndarray:
         """Probabilities (b, n) on the atoms, with the mean and the deviation of the weights."""
-        weights = to_numpy(self.normalized()._weight_rows).astype(np.float64)
-        weights = weights / weights.sum(axis=1, keepdims=True)
+        weights = self._normalized_rows
         if not (weights < 0).any():
             return weights
-        values = _columns(self.atoms, count(self.atoms))
-        mean, deviation = (_columns(part, len(weights)) for part in (self.mean(), self.std()))
-        return decoding.probabilities(weights, values, mean, deviation)
+        b, n = weights.shape
+        parts = (self.atoms, n), (self.mean(), b), (self.std(), b)
+        return decoding.probabilities(weights, *(_number_columns(*part) for part in parts))
 
     def mode(self, candidates: Any = None) -> Points:
         """The likeliest point.
@@ -419,7 +423,7 @@ class Embedding(Element):
         return f"{name}({batch}{count(self.atoms)} atoms, {self.kernel!r})"
 
 
-def _columns(points: Points, rows: int) -> np.ndarray:
+def _number_columns(points: Points, rows: int) -> np.ndarray:
     """Points that are numbers, (rows, …) each, side by side as columns."""
     parts = [to_numpy(part).reshape(rows, -1) for part in leaves(points)]
     return np.concatenate(parts, axis=1).astype(np.float64)

@@ -18,7 +18,7 @@ from scipy.ndimage import rotate
 from sklearn.svm import SVC
 
 from meanmap import plots
-from meanmap.adaptation.domains import Problem
+from meanmap.adaptation.domains import DomainProblem
 from meanmap.adaptation.matching import fit_host_space
 from meanmap.experiments.bayes import paired
 from meanmap.experiments.results import COLOURS, Figure, Outcome, Table
@@ -184,7 +184,7 @@ def features(
         if method in (SUPERVISED, PRINTED):
             phi = np.eye(y.max() + 1)[y[seen]]
             phi = phi - phi.mean(axis=0)
-        problem = Problem(psi - mean, code, phi, 1 / len(psi))
+        problem = DomainProblem(psi - mean, code, phi, 1 / len(psi))
         everywhere = space.transform(X) - mean
         top = problem.axes[0][0]
         ridge = 0.01 * top if method in (TRANSFER, PRINTED) else 0.0

@@ -21,7 +21,7 @@ BITS = 2048.0  # 2¹¹: what half precision resolves
 
 
 @cache
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether there are Triton and a CUDA device."""
     try:
         import torch
@@ -51,7 +51,7 @@ def fits(A: Any, B: Any) -> bool:
         and A.shape[0] * B.shape[0] >= WORTHWHILE
         and A.dtype == B.dtype
         and not (A.requires_grad or B.requires_grad)
-        and installed()
+        and is_installed()
     )
 
 
@@ -65,7 +65,7 @@ def gram(profile: str, A: Any, B: Any) -> Any:
     rows, columns = 64, 64
     grid = -(-m // rows), -(-n // columns)
     with torch.cuda.device(A.device):
-        _programs().gram[grid](
+        _programs().gram_program[grid](
             A, B, out, m, n, A.shape[1], PROFILES[profile], rows, columns, num_warps=4
         )
     return out
@@ -86,7 +86,7 @@ def matmul(profile: str, A: Any, B: Any, V: Any) -> Any:
     out = torch.empty((shares, m, q), dtype=A.dtype, device=A.device)
     wide = 1 << (q - 1).bit_length()
     with torch.cuda.device(A.device):
-        _programs().matmul[-(-m // rows), shares](
+        _programs().matmul_program[-(-m // rows), shares](
             *(A, B, V, out, m, n, share, A.shape[1], q, wide, PROFILES[profile], rows, columns),
             num_warps=4,
         )
@@ -103,7 +103,7 @@ def gram_halves(profile: str, A: Any, B: Any, centre: float) -> Any:
     rows, columns = 128, 64
     grid = -(-m // rows), -(-n // columns)
     with torch.cuda.device(A.device):
-        _programs().gram_halves[grid](
+        _programs().gram_halves_program[grid](
             A, B, out, m, n, centre, A.shape[1], PROFILES[profile], rows, columns, num_warps=4
         )
     return out
@@ -147,7 +147,7 @@ def labelled_columns(C: Any, labels: Any) -> Any:
     shares = -(-m // share)
     out = torch.empty((shares, q), dtype=torch.float64, device=C.device)
     with torch.cuda.device(C.device):
-        _programs().dots[-(-q // columns), shares](
+        _programs().dots_program[-(-q // columns), shares](
             C.contiguous(), labels.contiguous(), out, m, q, share, rows, columns, num_warps=4
         )
     return out.sum(dim=0)

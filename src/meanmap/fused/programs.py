@@ -38,7 +38,7 @@ def value(square, PROFILE: tl.constexpr):
 
 
 @triton.jit
-def gram(
+def gram_program(
     A,
     B,
     OUT,
@@ -58,7 +58,7 @@ def gram(
 
 
 @triton.jit
-def gram_halves(
+def gram_halves_program(
     A,
     B,
     OUT,
@@ -83,7 +83,7 @@ def gram_halves(
 
 
 @triton.jit
-def dots(C, LABELS, OUT, m, q, share, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def dots_program(C, LABELS, OUT, m, q, share, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Sums of the products of two columns over a share of the rows, in double precision."""
     j = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     start = tl.program_id(1) * share
@@ -98,7 +98,7 @@ def dots(C, LABELS, OUT, m, q, share, ROWS: tl.constexpr, COLUMNS: tl.constexpr)
 
 
 @triton.jit
-def matmul(
+def matmul_program(
     A,
     B,
     V,

@@ -23,7 +23,7 @@ from meanmap.arrays import (
 from meanmap.decoding.densities import density, scales
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import in_order
-from meanmap.graphical.known import FieldEvidence
+from meanmap.graphical.evidence import FieldEvidence
 from meanmap.graphical.passing import Passing, State
 
 SHOWN = 40  # nodes that are drawn with words

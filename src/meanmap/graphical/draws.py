@@ -21,7 +21,8 @@ from meanmap.arrays import Array, Points, asarray, concatenate, namespace, take,
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.decoding import sampling
 from meanmap.embeddings import Embedding, GridEmbedding
-from meanmap.graphical.messages import Inference, as_coordinates, warn_of_conflict
+from meanmap.graphical.messages import Inference, warn_of_conflict
+from meanmap.graphical.nodes import as_coordinates
 
 NEAR = 0.5  # residuals of the n**NEAR nearest rows; 0.4 to 0.7 are alike on eight laws, n ≤ 1000
 EQUAL = 1e-12  # of the largest squared distance: rounding

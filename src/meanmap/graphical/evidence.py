@@ -1,69 +1,248 @@
-"""Evidence on its way into a graphical model: points of a node, and how much they say."""
+"""What is known of a random field: observed points, likelihoods, and what others believe."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from meanmap import checks, frames
-from meanmap.arrays import Array, Points, count, is_array, namespace, to_numpy, warn
-from meanmap.graphical.messages import Node
-from meanmap.linalg import ConflictWarning
+from meanmap.arrays import (
+    Array,
+    Points,
+    apply,
+    asarray,
+    at_least,
+    concatenate,
+    count,
+    namespace,
+    take,
+    to_numpy,
+)
+from meanmap.embeddings import Embedding, function_values
+from meanmap.graphical.field import Wiring
+from meanmap.graphical.nodes import (
+    FAR,
+    evidence_coordinates,
+    evidence_points,
+    in_node_order,
+    warn_outside_data,
+)
+from meanmap.graphical.passing import Alone
+from meanmap.graphical.potentials import Potentials, sum_cells
 
-FAR = 0.05  # evidence with a support below this lies outside the data
-NOTHING = 1e-4  # and below this says nothing
+TYPICAL = 1e-3  # λ for a belief on a node without neighbours
+
+Function = Callable[[Points], Any]
 
 
-def in_node_order(node: Node, name: Any, value: Any) -> Any:
-    """A frame, or one row of it, with the node's columns in their order."""
-    names, called = node.space.kernel_.names, f"evidence[{name!r}]"
-    return frames.row_in_order(frames.in_order(value, names, called, "the data"), names, called)
+@dataclass(frozen=True, eq=False)
+class FieldEvidence:
+    """Evidence, checked: observed points, likelihood functions, and beliefs of others."""
+
+    potentials: Potentials
+    observed: dict[int, tuple[np.ndarray, Points, Array]]  # of a kind: nodes, points, coordinates
+    trust: float  # the power of what observed nodes say
+    functions: dict[int, Function]  # by node
+    beliefs: dict[int, Array]  # by node: the message that a belief of somebody else amounts to
+
+    @classmethod
+    def of(cls, potentials: Potentials, evidence: Mapping[Any, Any], trust: float) -> FieldEvidence:
+        """From a dict by node that has passed the gate."""
+        field = potentials.field
+        points: dict[int, list[tuple[int, Any]]] = {}
+        functions: dict[int, Function] = {}
+        beliefs: dict[int, Array] = {}
+        for name, value in evidence.items():
+            v = field.place[name]
+            kind = int(field.kind[v])
+            if isinstance(value, Embedding):
+                beliefs[v] = belief_message(potentials, kind, name, value)
+            elif callable(value):
+                likelihood_values(value, potentials.nodes[kind].points, name)
+                functions[v] = value
+            else:
+                points.setdefault(kind, []).append((v, value))
+        observed = {}
+        for kind, pairs in points.items():
+            observed[kind] = observed_points(potentials, kind, pairs)
+        return cls(potentials, observed, trust, functions, beliefs)
+
+    @cached_property
+    def hidden(self) -> np.ndarray:
+        """Whether a node is not observed."""
+        found = np.ones(len(self.potentials.field.nodes), dtype=bool)
+        for nodes, _, _ in self.observed.values():
+            found[nodes] = False
+        return found
+
+    @cached_property
+    def messages(self) -> dict[int, tuple[np.ndarray, Array, np.ndarray]]:
+        """Messages that do not change: for each kind the hidden nodes, what they hear, its power.
+
+        From observed neighbours, and from those who believe something of a node.
+        """
+        field = self.potentials.field
+        parts: dict[int, list[tuple[np.ndarray, Array, np.ndarray]]] = {}
+        goes = ~self.hidden[field.sources] & self.hidden[field.targets]
+        row = np.zeros(len(field.nodes), dtype=int)
+        for nodes, _, _ in self.observed.values():
+            row[nodes] = np.arange(len(nodes))
+        for link in np.unique(field.links[goes]):
+            message = np.flatnonzero(goes & (field.links == link))
+            t, s = field.ends(int(link))
+            psi = take(self.observed[t][2], row[field.sources[message]])
+            beta = self.potentials.scaled(psi @ self.potentials.links[link].direct, int(link))
+            power = np.full(len(message), self.trust)
+            parts.setdefault(s, []).append((field.targets[message], beta, power))
+        for v, beta in self.beliefs.items():
+            one = np.array([v]), beta[None, :], np.ones(1)
+            parts.setdefault(int(field.kind[v]), []).append(one)
+        found = {}
+        for kind, several in parts.items():
+            to, betas, powers = zip(*several, strict=True)
+            beta = namespace(betas[0]).concat(list(betas))
+            found[kind] = np.concatenate(to), beta, np.concatenate(powers)
+        return found
+
+    def alone(self, wiring: Wiring) -> list[Alone]:
+        """For each kind what is known of every hidden node by itself."""
+        field, found = self.potentials.field, []
+        local = np.zeros(len(field.nodes), dtype=int)
+        for nodes in wiring.hidden:
+            local[nodes] = np.arange(len(nodes))
+        for kind, nodes in enumerate(wiring.hidden):
+            node = self.potentials.nodes[kind]
+            logs = asarray(np.zeros((0, count(node.points))), node.coordinates)
+            to = np.zeros(0, dtype=int)
+            if kind in self.messages:
+                to, beta, power = self.messages[kind]
+                logs = self.potentials.logarithms(beta, node.coordinates)
+                logs = logs * asarray(power, logs)[:, None]
+            functions = [v for v in self.functions if field.kind[v] == kind]
+            if functions:
+                more = [self.likelihood(v, node.points)[None, :] for v in functions]
+                logs = namespace(logs).concat([logs, *more])
+                to = np.concatenate([to, functions])
+            at = local[to]
+            peak, many = np.zeros(len(nodes)), np.bincount(at, minlength=len(nodes))
+            if len(at):
+                np.add.at(peak, at, to_numpy(namespace(logs).max(logs, axis=1)))
+            logs = sum_cells(logs, at, len(nodes))
+            top = namespace(logs).max(logs, axis=1, keepdims=True)
+            found.append(Alone(logs, namespace(logs).exp(logs - top), peak, many))
+        return found
+
+    def likelihood(self, v: int, points: Points) -> Array:
+        """log of a node's likelihood at points, over its mean at the sample; 0 without one."""
+        field = self.potentials.field
+        node, name = self.potentials.nodes[int(field.kind[v])], field.nodes[v]
+        if v not in self.functions:
+            return asarray(np.zeros(count(points)), node.coordinates)
+        scale = node.weights @ likelihood_values(self.functions[v], node.points, name)
+        values = function_values(self.functions[v], points) / scale
+        return apply("log", at_least(values, self.potentials.tiny))
+
+    def heard(self, v: int) -> tuple[Array, np.ndarray]:
+        """The messages to one node that do not change, and their powers."""
+        kind = int(self.potentials.field.kind[v])
+        if kind not in self.messages:
+            return self.potentials.nodes[kind].coordinates[:0], np.zeros(0)
+        to, beta, power = self.messages[kind]
+        mine = np.flatnonzero(to == v)
+        return take(beta, mine), power[mine]
 
 
-def evidence_points(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
-    """A point of a node, or several, and whether it was one."""
+def observed_points(
+    potentials: Potentials, kind: int, pairs: list[tuple[int, Any]]
+) -> tuple[np.ndarray, Points, Array]:
+    """The observed nodes of a kind, their points and coordinates."""
+    node, field = potentials.nodes[kind], potentials.field
+    nodes = np.array([v for v, _ in pairs])
+    names = [field.nodes[v] for v in nodes]
+    values = [
+        in_node_order(node, name, value) for name, (_, value) in zip(names, pairs, strict=True)
+    ]
     kernel, like = node.space.kernel_, node.space.example_
-    if not np.isscalar(value):
-        value = checks.plain(in_node_order(node, name, value), f"evidence[{name!r}]")
-    if kernel.on_vectors and (np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1):
-        # one number, or a list of numbers for a variable of one
-        try:
-            plain = to_numpy(value) if is_array(value) else value
-            flat_value = np.asarray(plain, dtype=float).reshape(-1, 1)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(
-                f"evidence[{name!r}]: expected a number, got {value!r:.40} ({error})."
-            ) from error
-        points = kernel.check(flat_value, f"evidence[{name!r}]", like)
-        return points, np.ndim(value) == 0 or len(flat_value) == 1
-    points, single = kernel.rows(value, like, f"evidence[{name!r}]")
-    return points, single
-
-
-def evidence_coordinates(
-    node: Node, names: list[Any], points: Points, psi: Array, regularization: float
-) -> Array:
-    """Evidence in coordinates; with a warning where it lies outside the data.
-
-    λ is that of regressions on the node. Far outside, where its coordinates are rounding errors,
-    evidence says nothing: the node's own distribution stands in its place.
-    """
-    kernel, xp = node.space.kernel_, namespace(psi)
-    share = xp.sum(psi * psi, axis=1) / kernel.squared_norms(points)
-    projects = node.space.map_.projects
-    far = to_numpy(share) < FAR if projects else np.zeros(count(points), dtype=bool)
-    if kernel.on_vectors and regularization > 0:
-        far = far | node.reach(regularization).is_outside(node, points, psi)
-    if far.any():
-        warn_outside_data(names[int(far.argmax()) if len(names) > 1 else 0])
-    return xp.where((share < NOTHING)[:, None], node.mean, psi) if projects else psi
-
-
-def warn_outside_data(name: Any) -> None:
-    """Warn that the evidence on a node lies outside the data."""
-    warn(
-        f"evidence on {name!r} lies outside the data: what follows from it is extrapolated, and "
-        "far outside it says nothing. Check the value, or fit on data that reach so far.",
-        ConflictWarning,
+    if kernel.on_vectors and all(is_row_of_numbers(value, like.shape[1]) for value in values):
+        stacked = np.array([np.ravel(to_numpy(value)) for value in values])
+        points = kernel.check(stacked, f"evidence[{names[0]!r}]", like)
+    else:  # one by one, so that an error names the node
+        each = []
+        for name, value in zip(names, values, strict=True):
+            found, single = evidence_points(node, name, value)
+            if not single:
+                raise ValueError(f"evidence[{name!r}]: expected one point, got {count(found)}.")
+            each.append(found)
+        points = concatenate(each)
+    psi = asarray(node.space.coordinates(points), node.coordinates)
+    return (
+        nodes,
+        points,
+        evidence_coordinates(node, names, points, psi, usual_regularization(potentials, kind)),
     )
+
+
+def is_row_of_numbers(value: Any, size: int) -> bool:
+    """Whether a value is so many finite numbers."""
+    if np.size(value) != size:
+        return False
+    plain = np.asarray(to_numpy(value))
+    return plain.dtype.kind in "fiub" and bool(np.isfinite(plain).all())
+
+
+def likelihood_values(function: Function, points: Points, name: Any) -> Array:
+    """A likelihood at the points of a node, checked."""
+    what = f"evidence[{name!r}]: a likelihood has to be"
+    try:
+        values = function_values(function, points)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what} a number for each of {count(points)} points: {error}") from error
+    plain = to_numpy(values)
+    if values.ndim != 1:
+        raise ValueError(f"{what} one number for each point, got shape {tuple(values.shape)}.")
+    if not np.isfinite(plain).all():
+        raise ValueError(f"{what} finite, got {plain[~np.isfinite(plain)][0]}.")
+    if plain.min() < 0:
+        raise ValueError(f"{what} at least 0, got {plain.min():.3g}. Return exp of a logarithm.")
+    if plain.max() == 0:
+        raise ValueError(
+            f"{what} positive somewhere, got 0 at all {len(plain)} values of the data. It may be "
+            "so narrow that it falls between them, or so small that it underflows: only its shape "
+            "counts, so subtract the largest logarithm before exp."
+        )
+    return values
+
+
+def usual_regularization(potentials: Potentials, kind: int) -> float:
+    """The usual λ of regressions on a node of a kind."""
+    links = enumerate(potentials.links)
+    known = [link.regularization for i, link in links if potentials.field.ends(i)[1] == kind]
+    typical = TYPICAL if potentials.least else 0.0
+    return float(np.median(known)) if known else typical
+
+
+def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
+    """What another's belief q says: `(C + λI)⁻¹ m_q`, its density over that of the data."""
+    if belief.is_batch:
+        raise ValueError(f"evidence[{name!r}]: expected one embedding, got {len(belief)}.")
+    node = potentials.nodes[kind]
+    atoms = belief.atoms_for(node.space.kernel_, f"evidence[{name!r}]", node.space.example_)
+    weights = asarray(belief.normalized().weights, node.coordinates)
+    m = node.space.mean_coordinates(atoms, weights)
+    if node.space.map_.projects:
+        whole = weights @ node.space.kernel_.gram_times(atoms, atoms, weights)
+        if float(m @ m) < FAR * float(whole):
+            warn_outside_data(name)
+    lam = usual_regularization(potentials, kind)
+    spectrum = node.spectrum
+    beta = spectrum.inverse(spectrum.sufficient(lam)) @ m
+    mean = float(beta @ node.mean)
+    if mean <= 0:
+        raise ValueError(
+            f"evidence[{name!r}]: the belief lies where the data have nothing. Give a likelihood "
+            "as a function, or data that reach so far."
+        )
+    return beta / mean

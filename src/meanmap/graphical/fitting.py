@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from meanmap import checks
-from meanmap.arrays import Array, Points, asarray, float_like, take, to_numpy
+from meanmap.arrays import Points, to_numpy
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.fitting import FittedConditional, fit_pairs
-from meanmap.conditional.pairs import Pairs, alike
 from meanmap.graphical.latent import hidden_node
 from meanmap.graphical.layout import TreeLayout
-from meanmap.graphical.messages import Network, Node
+from meanmap.graphical.messages import Network
+from meanmap.graphical.nodes import (
+    LEAST,
+    MANY,
+    Node,
+    fit_edge,
+    fit_node,
+    reweight_node,
+    weigh_pairs,
+)
 from meanmap.graphical.tables import Variable, read_variable, rows_in_both, table_length
 from meanmap.kernels import Kernel, TensorProduct
-from meanmap.rules import positive_part
-from meanmap.spaces import Space
-from meanmap.spaces.space import fit_space
 
-LEAST = 1e-3  # times the mean of a message: less is not told from nothing
-MANY = 500  # rows that resolve half the median distance
 Edges = dict[tuple[Any, Any], ConditionalEmbedding]
 
 
@@ -110,7 +111,7 @@ class Learner:
         """P(t | s) from paired points, as an estimator that can be asked by itself."""
         kernels, spaces = (s.space.kernel_, t.space.kernel_), (s.space, t.space)
         model = ConditionalEmbedding(*kernels, self.regularization, spaces, centered=False)
-        return model.fit(*points, weights)
+        return model.fit_checked(*weigh_pairs(points, weights))
 
     def independent(
         self,
@@ -143,36 +144,6 @@ class Learner:
         return reweight_node(node, m, lam)
 
 
-def fit_edge(
-    s: Space,
-    t: Space,
-    regularization: float | str,
-    points: tuple[Points, Points],
-    weights: np.ndarray,
-) -> FittedConditional:
-    """P(t | s) between two spaces, from paired points that were checked (those of s first)."""
-    x, y = alike(*points)
-    if not weights.all():  # rows of weight zero are left out
-        x, y = (take(part, weights > 0) for part in (x, y))
-    w = asarray(weights[weights > 0] / weights.sum(), float_like(x))
-    pairs = Pairs(x, y, s.kernel_, t.kernel_, (s, t), w, flat=False, given=len(weights))
-    found = fit_pairs(pairs, regularization, centered=False)
-    if found.errors is not None:
-        found.errors.warn_at_edge()
-    return found
-
-
-def reweight_node(node: Node, m: Array, regularization: float) -> Node:
-    """A node with the weights on its rows that an embedding m amounts to, negative parts cut.
-
-    `u = w ∘ Ψ (C + λI)⁻¹ m`, as a prior in the sum rule.
-    """
-    spectrum = node.spectrum
-    H = spectrum.inverse(spectrum.sufficient(regularization))
-    u = node.weights * (node.coordinates @ (H @ m))
-    return replace(node, weights=positive_part(u))
-
-
 def hidden_among(graph: Any, table: dict[Any, Any]) -> tuple[Any, int] | None:
     """The hidden node, if there is one, with what it is learned from at hand."""
     hidden = hidden_node(graph, table)
@@ -185,13 +156,6 @@ def hidden_among(graph: Any, table: dict[Any, Any]) -> tuple[Any, int] | None:
             f"graph.nodes[{absent[0]!r}]['states'] = 3."
         )
     return hidden
-
-
-def fit_node(found: Variable, weights: np.ndarray, basis: Any) -> Node:
-    """A variable with coordinates; its rows' weights are made to sum to one."""
-    w = checks.sample_weights(weights, found.points, float_like(found.points))
-    space, coordinates = fit_space(found.kernel, basis, found.points, w)
-    return Node(space, found.points, coordinates, w)
 
 
 def edge_rows(

@@ -14,14 +14,12 @@ from meanmap import checks
 from meanmap.arrays import is_array, one_blas_thread, to_numpy, warn
 from meanmap.conditional.fitting import check_regularization
 from meanmap.graphical.beliefs import Beliefs
-from meanmap.graphical.field import RandomField, field_of
-from meanmap.graphical.fitting import LEAST
-from meanmap.graphical.known import FieldEvidence
-from meanmap.graphical.passing import Passing
+from meanmap.graphical.evidence import FieldEvidence
+from meanmap.graphical.field import RandomField, Wiring, field_of
+from meanmap.graphical.nodes import LEAST
+from meanmap.graphical.passing import SCHEDULES, Passing
 from meanmap.graphical.potentials import FieldLearner, Potentials
-from meanmap.graphical.schedules import SCHEDULES
 from meanmap.graphical.tables import is_missing, kernels_of, read_columns, row_weights
-from meanmap.graphical.wiring import Wiring
 from meanmap.linalg import ConflictWarning
 from meanmap.progress import progress_bar
 

@@ -22,88 +22,14 @@ from typing import Any
 import numpy as np
 
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy, warn
-from meanmap.conditional.operator import ALONE, OUTSIDE, ConditionalOperator
-from meanmap.embeddings import Embedding, embedding_of
+from meanmap.conditional.operator import ConditionalOperator
+from meanmap.embeddings import Embedding
 from meanmap.graphical.layout import TreeLayout
-from meanmap.linalg import ConflictWarning, Spectrum
-from meanmap.spaces import Space
+from meanmap.graphical.nodes import Node
+from meanmap.linalg import ConflictWarning
 
-MASS = 1 / 3  # of the usual mass: what an answer inside the data has at least
 CONFLICT = 0.05  # evidence less likely than this share of independent evidence contradicts itself
 NOTHING = 1e-12  # and below this no value suits it
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """A variable, or a family: its space, its values, and their coordinates."""
-
-    space: Space
-    points: Points
-    coordinates: Array  # (n, r)
-    weights: Array
-
-    @cached_property
-    def mean(self) -> Array:
-        """The embedding of its distribution, (r,)."""
-        return self.weights @ self.coordinates
-
-    @cached_property
-    def covariance(self) -> Array:
-        """Its operator, `Ψᵀ diag(w) Ψ`."""
-        return self.coordinates.T @ (self.weights[:, None] * self.coordinates)
-
-    @cached_property
-    def spectrum(self) -> Spectrum:
-        """Of its covariance operator."""
-        return Spectrum.of(self.covariance)
-
-    def reach(self, regularization: float) -> Reach:
-        """How far its data say anything at this λ."""
-        if regularization not in self._reaches:
-            self._reaches[regularization] = Reach.of(self, regularization)
-        return self._reaches[regularization]
-
-    @cached_property
-    def _reaches(self) -> dict[float, Reach]:
-        return {}
-
-    def embedding(self, weights: Array, coordinates: Array | None = None) -> Embedding:
-        return embedding_of(self.space, self.space.kernel_, self.points, weights, coordinates)
-
-
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """Where the data of a node end, by two signs of a regression on it.
-
-    Outside them the variance of an answer grows beyond that at the rows themselves, each left out;
-    unless λ is so large that it is nearly as large there. Then the answer has little mass left.
-    """
-
-    inverse: Array  # (C + λI)⁻¹
-    regularization: float
-    widest: float  # the variance that 99 of 100 rows have at most
-    usual: float  # the median of the rows' mass
-
-    @classmethod
-    def of(cls, node: Node, regularization: float) -> Reach:
-        H = node.spectrum.inverse(node.spectrum.sufficient(regularization))
-        rows, w = node.coordinates, to_numpy(node.weights)
-        v = to_numpy(namespace(rows).sum((rows @ H) * rows, axis=1))
-        left = np.maximum(1 - w * v, ALONE)
-        usual = float(np.median(to_numpy(rows @ (H @ node.mean))))
-        return cls(H, regularization, float(np.quantile((v / left)[w > 0], 0.99)), usual)
-
-    def is_outside(self, node: Node, points: Points, psi: Array) -> np.ndarray:
-        """Whether each point lies outside the data."""
-        xp = namespace(psi)
-        missed = node.space.kernel_.squared_norms(points) - xp.sum(psi * psi, axis=1)
-        missed = np.maximum(to_numpy(missed), 0.0) if node.space.map_.projects else 0.0
-        variance = to_numpy(xp.sum((psi @ self.inverse) * psi, axis=1))
-        far = variance + missed / self.regularization > OUTSIDE * self.widest
-        if node.space.kernel_.bounded and self.usual > 0.5:  # else mass is not determined
-            mass = to_numpy(psi @ (self.inverse @ node.mean))
-            far = far | (mass < MASS * self.usual)
-        return np.asarray(far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,8 +221,3 @@ def warn_of_conflict(name: Any, ratio: np.ndarray) -> None:
         + (answered if least <= NOTHING else ""),
         ConflictWarning,
     )
-
-
-def as_coordinates(node: Node, points: Points) -> Array:
-    """ψ of points, one row each."""
-    return asarray(node.space.coordinates(points), node.coordinates)

@@ -27,10 +27,10 @@ from meanmap.frames import in_order
 from meanmap.graphical import latent
 from meanmap.graphical.beliefs import describe_belief
 from meanmap.graphical.draws import PairEmbedding, draw_rows, positive_weights
-from meanmap.graphical.evidence import evidence_coordinates, evidence_points
 from meanmap.graphical.fitting import Learner, hidden_among
 from meanmap.graphical.layout import layout_of
-from meanmap.graphical.messages import Inference, Network, as_coordinates
+from meanmap.graphical.messages import Inference, Network
+from meanmap.graphical.nodes import as_coordinates, evidence_coordinates, evidence_points
 from meanmap.graphical.structure import chow_liu_tree
 from meanmap.graphical.tables import (
     is_missing,

@@ -32,8 +32,7 @@ from meanmap.arrays import (
 from meanmap.conditional.fitting import FittedConditional
 from meanmap.frames import column_names, in_order
 from meanmap.graphical.field import RandomField
-from meanmap.graphical.fitting import MANY, fit_edge, fit_node
-from meanmap.graphical.messages import Node
+from meanmap.graphical.nodes import MANY, Node, fit_edge, fit_node
 from meanmap.graphical.tables import Variable, read_variable
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.linalg import RegularizationWarning, Spectrum

@@ -21,7 +21,7 @@ Each says whether it is `bounded`, and on what it is `characteristic` and `unive
 
 from meanmap.kernels.algebra import Constant, Product, Scaled, Sum, TensorProduct
 from meanmap.kernels.defaults import as_kernel, as_target, default_kernel
-from meanmap.kernels.discrete import Delta, Hamming
+from meanmap.kernels.discrete import Delta
 from meanmap.kernels.domains.bags import Expected, OnEmbeddings
 from meanmap.kernels.domains.columns import Columns
 from meanmap.kernels.domains.custom import Function, Precomputed, ScikitLearn
@@ -29,6 +29,7 @@ from meanmap.kernels.domains.graphs import WeisfeilerLehman
 from meanmap.kernels.domains.matrices import Chordal, Mallows, Trace
 from meanmap.kernels.domains.normals import Normal
 from meanmap.kernels.domains.packs import Weighted
+from meanmap.kernels.domains.rows import Hamming
 from meanmap.kernels.domains.series import GlobalAlignment
 from meanmap.kernels.domains.strings import NGrams
 from meanmap.kernels.protocol import Kernel

@@ -56,7 +56,7 @@ def multiply_bandwidth(bandwidth: Any, factor: float) -> Any:
     return bandwidth * factor
 
 
-def read_bandwidth(value: Any, dimension: int) -> float | tuple[float, ...]:
+def bandwidth_numbers(value: Any, dimension: int) -> float | tuple[float, ...]:
     """A bandwidth that is a number, or one a column, or an error."""
     remedy = 'Use bandwidth="median", a positive number, or one number a column.'
     if value is not None and not np.isscalar(value):
@@ -78,7 +78,7 @@ def resolve_bandwidth(
 ) -> float | tuple[float, ...]:
     """A bandwidth as a valid number, or one a column, found on the points where it is a rule."""
     if not isinstance(value, str):
-        return read_bandwidth(value, points.shape[1])
+        return bandwidth_numbers(value, points.shape[1])
     found = chosen_bandwidth(value, points, weights)
     for sigma in found if isinstance(found, tuple) else (found,):
         _refuse_extremes(sigma)

@@ -101,7 +101,16 @@ def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
 
 
 def as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:
-    """Y as points, and whether it was a 1-D array of numbers, which stands for one column."""
+    """Y as points, and whether it was a 1-D array of numbers, which stands for one column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import as_target
+    >>> Y, flat = as_target(np.array([1.0, 2.0, 3.0]), None)
+    >>> Y.shape, flat
+    ((3, 1), True)
+    """
     on_vectors = kernel is None or (isinstance(kernel, Kernel) and kernel.on_vectors)
     if isinstance(Y, tuple) or not on_vectors:
         return Y, False

@@ -53,6 +53,16 @@ class Ones(FeatureMap):
         return full((count(points), 1), sqrt(self.value), like)
 
 
+def equal(A: Array, B: Array) -> Array:
+    """Which points of A equal which of B; rows are equal if every entry is."""
+    if A.ndim == 1:
+        return A[:, None] == B[None, :]
+    out = A[:, None, 0] == B[None, :, 0]
+    for column in range(1, A.shape[1]):
+        out &= A[:, None, column] == B[None, :, column]
+    return out
+
+
 class OneHot(FeatureMap):
     """ψ(x) = e_x over the categories seen at fit; a category never seen has no coordinates."""
 
@@ -62,26 +72,11 @@ class OneHot(FeatureMap):
         self.rank = len(self.categories)
 
     def __call__(self, points: Points) -> Array:
-        from meanmap.kernels.discrete import equal
-
         if isinstance(points, np.ndarray):
             return equal(points, self.categories).astype(np.float64)
         xp, like = namespace(points), float_like(points)
         categories = xp.asarray(self.categories, dtype=points.dtype, device=device(points))
         return xp.astype(equal(points, categories), like.dtype)
-
-
-class OneHotColumns(FeatureMap):
-    """The one-hot vectors of every column, side by side, over √d: the share of equal columns."""
-
-    def __init__(self, points: Points) -> None:
-        self.columns = [OneHot(points[:, c]) for c in range(points.shape[1])]
-        self.rank = sum(column.rank for column in self.columns)
-
-    def __call__(self, points: Points) -> Array:
-        table = points if points.ndim == 2 else points[:, None]
-        parts = [column(table[:, c]) for c, column in enumerate(self.columns)]
-        return namespace(*parts).concat(parts, axis=1) / sqrt(len(parts))
 
 
 class Monomials(FeatureMap):

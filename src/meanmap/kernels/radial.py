@@ -21,6 +21,7 @@ from meanmap.arrays import (
     full,
     matmul_into,
     namespace,
+    on_accelerator,
 )
 from meanmap.kernels.bandwidths import SCALED, median_factor, resolve_bandwidth
 from meanmap.kernels.protocol import ALL, Comparison, Kernel, SteinComparison
@@ -128,7 +129,7 @@ class Radial(VectorKernel):
     def against(self, B: Points) -> Comparison:
         compare = self._tiles(B)
         profile = self.fused_profile
-        if profile is None or not fused.on_cuda(B):
+        if profile is None or not on_accelerator(B) or not fused.on_cuda(B):
             return compare
         scaled = self.scaled(B)
 
@@ -143,10 +144,16 @@ class Radial(VectorKernel):
     def gram_times(self, A: Points, B: Points, V: Array) -> Array:
         profile = self.fused_profile
         few = V.ndim == 1 or V.shape[1] <= fused.MOST_VECTORS
-        if profile is None or not few or not fused.fits(A, B) or V.requires_grad:
+        if (
+            profile is None
+            or not few
+            or not on_accelerator(V)
+            or not fused.fits(A, B)
+            or V.requires_grad
+        ):
             return super().gram_times(A, B, V)
         columns = V if V.ndim > 1 else V[:, None]
-        product = fused.matmul(profile, self.scaled(A), self.scaled(B), columns)
+        product = fused.matmul(str(profile), self.scaled(A), self.scaled(B), columns)
         return product if V.ndim > 1 else product[:, 0]
 
     def squared_norms(self, A: Points) -> Array:
@@ -154,15 +161,16 @@ class Radial(VectorKernel):
 
     def slopes(self, B: Points) -> Comparison:
         """Like `against`, for the slope of the profile."""
-        return self._distances(B, lambda squared: self.slope(at_least(squared, 0.0)))
+        return self._distances(B, self.slope)
 
     def gradients(self, A: Points, B: Points) -> Array:
         slope = self.slopes(B)(A, ALL, None)
         return slope[:, :, None] * self.scaled(self.scaled(B)[None, :, :] - self.scaled(A)[:, None])
 
     def _tiles(self, B: Points) -> Comparison:
-        # rounding may leave a square below 0
-        return self._distances(B, lambda squared: self.profile(at_least(squared, 0.0)))
+        return self._distances(B, self.profile)
+
+    _exact = False  # whether squares are never below 0, or the profile takes those that are
 
     def _distances(
         self, B: Points, then: Callable[[Array], Array] | None = None, times: float = 1.0
@@ -186,6 +194,8 @@ class Radial(VectorKernel):
             if bar is not None:
                 near = found < times * bar if times > 0 else found > times * bar
                 found = _measure_again(found, near, a, right, columns, times)
+            if not self._exact:
+                found = at_least(found, 0.0)  # where rounding left a square below
             return found if then is None else then(found)
 
         return compare
@@ -217,7 +227,7 @@ class Radial(VectorKernel):
         right = xp.concat([t.T, b.T, xp.ones_like(tb), tb], axis=0)
 
         def compare(A: Points, S: Array, columns: Any) -> Array:
-            squared = at_least(distances(A, columns, None), 0.0)
+            squared = distances(A, columns, None)
             f, slope, curvature = self.jet(squared)
             spread = squared if spreads is distances else spreads(A, columns, None)
             a, s = A / each**2 - centre, S - middle
@@ -275,9 +285,20 @@ class Rough(Radial):
     their distance: near pairs are measured again, coordinate by coordinate. The gradient is taken
     to be 0 at equal points. A subclass that is differentiable there all the same says
     `smooth = True`, and writes `slope` and `curvature`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap.kernels import Rough
+    >>> class RootExponential(Rough):
+    ...     def profile(self, squared):
+    ...         return np.exp(-(squared**0.25))
+    >>> RootExponential(1.0)([[0.0], [1.0], [4.0]])[0].round(3)
+    array([1.   , 0.368, 0.135])
     """
 
     smooth = False
+    _exact = True
 
     def slope(self, squared: Array) -> Array:
         if self.smooth:

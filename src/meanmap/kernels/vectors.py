@@ -38,6 +38,7 @@ class Gaussian(Radial):
     power = 2.0
     spectral_freedom = math.inf
     fused_profile = "gaussian"
+    _exact = True
 
     def profile(self, squared: Array) -> Array:
         squared *= -0.5
@@ -46,7 +47,7 @@ class Gaussian(Radial):
     slope = curvature = profile
 
     def jet(self, squared: Array) -> tuple[Array, Array, Array]:
-        k = self.profile(squared + 0)
+        k = apply("exp", squared * -0.5)
         return k, k, k
 
     def _tiles(self, B: Points) -> Comparison:
@@ -170,6 +171,7 @@ class RationalQuadratic(Radial):
     """
 
     characteristic = universal = "R^d"
+    _exact = True
 
     def __init__(self, alpha: float = 1.0, bandwidth: Any = "median") -> None:
         self.alpha = alpha
@@ -219,7 +221,20 @@ def _inner_stein(B: Points, T: Array, degree: int, offset: float) -> SteinCompar
     return compare
 
 
-class Polynomial(VectorKernel):
+class InnerProduct(VectorKernel):
+    """A kernel that is a function, `of_sum`, of ⟨x, x'⟩."""
+
+    bounded = False
+    over_columns = "products"
+
+    def against(self, B: Points) -> Comparison:
+        return lambda A, columns, out: self.of_sum(matmul_into(A, B[columns].T, out))
+
+    def squared_norms(self, A: Points) -> Array:
+        return self.of_sum(namespace(A).sum(A * A, axis=1))
+
+
+class Polynomial(InnerProduct):
     """(⟨x, x'⟩ + c)^p, which keeps the moments up to order p (of order p alone if c = 0).
 
     Unbounded, so outside the assumptions of Fukumizu et al. (2013); not characteristic.
@@ -231,9 +246,6 @@ class Polynomial(VectorKernel):
     array([[ 4.,  9.],
            [ 9., 25.]])
     """
-
-    bounded = False
-    over_columns = "products"
 
     def __init__(self, degree: int = 2, offset: float = 1.0) -> None:
         self.degree = degree
@@ -261,15 +273,9 @@ class Polynomial(VectorKernel):
         checks.not_negative(self.offset, "offset", "A negative one is no positive definite kernel.")
         return int(self.degree)
 
-    def against(self, B: Points) -> Comparison:
-        return lambda A, columns, out: self.of_sum(matmul_into(A, B[columns].T, out))
-
     def of_sum(self, total: Array) -> Array:
         total += self.offset
         return total**self.degree
-
-    def squared_norms(self, A: Points) -> Array:
-        return self.of_sum(namespace(A).sum(A * A, axis=1))
 
     def gradients(self, A: Points, B: Points) -> Array:
         slope = self.degree * (A @ B.T + self.offset) ** (self.degree - 1)
@@ -282,7 +288,7 @@ class Polynomial(VectorKernel):
         return Monomials(points.shape[1], self.degree, self.offset)
 
 
-class Linear(VectorKernel):
+class Linear(InnerProduct):
     """⟨x, x'⟩: an embedding is the mean, a conditional embedding is linear regression.
 
     It has no constant: conditionals regress through the origin. `Linear() + 1` adds one.
@@ -294,19 +300,11 @@ class Linear(VectorKernel):
     array([[11.]])
     """
 
-    bounded = False
     translates = True
-    over_columns = "products"
     mode_search = "mean"
 
     def of_sum(self, total: Array) -> Array:
         return total
-
-    def against(self, B: Points) -> Comparison:
-        return lambda A, columns, out: matmul_into(A, B[columns].T, out)
-
-    def squared_norms(self, A: Points) -> Array:
-        return namespace(A).sum(A * A, axis=1)
 
     def gradients(self, A: Points, B: Points) -> Array:
         return namespace(B).broadcast_to(B[None, :, :], (A.shape[0], *B.shape))

@@ -46,7 +46,7 @@ def depth(item: Any) -> int:
     return int(getattr(item, "ndim", 0))
 
 
-def listed(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
+def as_bags(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
     """X as bags, and whether its rows were points by themselves, bags of one.
 
     `kernel` is the one between points: a list of 1-D items is rows where points are vectors, and
@@ -107,7 +107,7 @@ class OnBags(BaseEstimator):
                 f"kernel={self.kernel!r} and level2={self.level2!r} both name the kernel between "
                 "points. Leave kernel=None where level2 is a kernel on bags."
             )
-        bags, table = listed(X, self.kernel if between_points is None else between_points, "X")
+        bags, table = as_bags(X, self.kernel if between_points is None else between_points, "X")
         kernel = self._second(bags)
         checked = kernel.check(bags, "X")
         w = checks.sample_weights(weights, checked, np.empty(0))
@@ -185,7 +185,7 @@ class OnBags(BaseEstimator):
         check_is_fitted(self)
         kernel = self._bag_kernel
         X = in_order(X, getattr(self, "feature_names_in_", None), "X", "the training data")
-        bags, table = listed(X, kernel.point_kernel, "X")
+        bags, table = as_bags(X, kernel.point_kernel, "X")
         if table or hasattr(bags[0], "columns"):
             seen_columns(self, X if table else bags[0], "X" if table else "X[0]")
         checked = self._bag_kernel.check(bags, "X", self._like)

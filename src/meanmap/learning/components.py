@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from meanmap import checks, plots
 from meanmap.arrays import Array, asarray, namespace, take, to_numpy
 from meanmap.embeddings import Embedding
-from meanmap.linalg import Spectrum
+from meanmap.linalg import Spectrum, column_signs
 from meanmap.spaces import Basis, Space
 
 
@@ -96,7 +96,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             )
         order = np.arange(kept.size - 1, -1, -1)[: size if most is None else most]
         components = take(spectrum.vectors.T, order)
-        components = components * signs(centred @ components.T)[:, None]
+        components = components * column_signs(centred @ components.T)[:, None]
         values = take(spectrum.values, order)
         total = float(xp.sum(spectrum.values))
         if hasattr(space, "n_features_in_"):  # nothing is set before everything has worked
@@ -160,12 +160,3 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")
-
-
-def signs(scores: Array) -> Array:
-    """1 or -1 a column, such that times it the largest entry is positive and answers repeat."""
-    table = to_numpy(scores)
-    if not table.size:
-        return asarray(np.ones(table.shape[1]), scores)
-    largest = table[np.abs(table).argmax(axis=0), np.arange(table.shape[1])]
-    return asarray(np.where(largest < 0, -1.0, 1.0), scores)

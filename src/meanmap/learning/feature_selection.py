@@ -16,9 +16,9 @@ from meanmap.arrays import Array, in_kind, is_array, take, to_numpy, warn
 from meanmap.frames import in_order
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.learning import lasso
-from meanmap.learning.searches import SelectionPath, add, eliminate, rounds
+from meanmap.learning.searches import SelectionPath, accumulate, eliminate, rounds
 from meanmap.learning.subsets import FEW, Subsets
-from meanmap.learning.targets import Target, read_target, scaled
+from meanmap.learning.targets import Target, scale_columns, target_of
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
 from meanmap.statistics.gates import require_points
@@ -139,12 +139,12 @@ class HSICSelector(SelectorMixin, BaseEstimator):
                 "fit(X, y) takes features and their target."
             )
         points = np.asarray(on_host(checks.vectors(X, "X")), dtype=np.float64)
-        target = read_target(y, self.target_kernel)
+        target = target_of(y, self.target_kernel)
         n = checks.same_length([("X", points), ("y", target.points)])
         require_points(n, "X and y", 4 if self.estimator == "U" else 2)
         kernel = feature_kernel(self.kernel, points)
         d = points.shape[1]
-        k = how_many(self.n_features_to_select, d)
+        k = feature_count(self.n_features_to_select, d)
         if k is None and self.method == "lasso":
             raise ValueError(
                 'n_features_to_select="auto" goes with method="backward" or "forward", whose '
@@ -152,7 +152,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
             )
         step = step_size(self.step)
         rng = check_random_state(self.random_state)
-        x, varies = scaled(points, self.scale)
+        x, varies = scale_columns(points, self.scale)
         free = np.flatnonzero(varies)
         blocks, some = self._dealt(n, rng)
         if self.method == "lasso":
@@ -163,7 +163,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
                 subsets = Subsets(
                     x, kernel, target, self.estimator, blocks, self._seeded(rng), some, done
                 )
-                search = eliminate if self.method == "backward" else add
+                search = eliminate if self.method == "backward" else accumulate
                 order, scores, path = search(subsets, free, k, step)
         if k is None:
             k = int(path.n_features[np.argmax(path.dependence)]) if len(free) else 1
@@ -216,7 +216,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
             products = lasso.inner_products(
                 x[:, free], kernel, target, blocks, self.basis, some, done
             )
-        found = lasso.solve(*products, min(k, len(free)))
+        found = lasso.lasso_path(*products, min(k, len(free)))
         used = int((found.coefficients > 0).sum())
         if used < min(k, len(free)):
             warn(
@@ -277,7 +277,7 @@ def feature_kernel(kernel: Any, points: np.ndarray) -> Kernel:
     return found
 
 
-def how_many(asked: Any, d: int) -> int | None:
+def feature_count(asked: Any, d: int) -> int | None:
     """The number of features to select; None if the search is to find it."""
     remedy = 'Use a whole number of features, a share between 0 and 1, "auto", or None for half.'
     if asked is None:

@@ -10,7 +10,7 @@ from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.kernels.domains.matrices import read_matrices
-from meanmap.linalg import symmetrized
+from meanmap.linalg import symmetric_part
 
 STRUCTURES = ("chain", "ring")
 _REMEDY = (
@@ -30,19 +30,19 @@ def label_features(structure: Any, k: int) -> np.ndarray:
         return np.eye(k)
     if isinstance(structure, str):
         checks.option(structure, "label_kernel", STRUCTURES)
-        return _named(structure, k)
+        return _structure_features(structure, k)
     if hasattr(structure, "adj"):
         return _from_graph(structure, k)
     if isinstance(structure, Kernel):
         points = np.arange(k, dtype=float)[:, None] if structure.on_vectors else np.arange(k)
         points = structure.check(points, "the labels")
-        return _root(to_numpy(structure.resolve(points)(points)), k)
+        return _label_root(to_numpy(structure.resolve(points)(points)), k)
     if is_array(structure) or isinstance(structure, list):
-        return _root(to_numpy(read_matrices([structure], "label_kernel"))[0], k)
+        return _label_root(to_numpy(read_matrices([structure], "label_kernel"))[0], k)
     raise TypeError(f"label_kernel: got {structure!r:.60}. {_REMEDY}")
 
 
-def _root(matrix: np.ndarray, k: int) -> np.ndarray:
+def _label_root(matrix: np.ndarray, k: int) -> np.ndarray:
     """The root of a symmetric positive semi-definite matrix of k rows."""
     A = np.asarray(matrix, dtype=np.float64)
     if A.shape != (k, k):
@@ -53,17 +53,17 @@ def _root(matrix: np.ndarray, k: int) -> np.ndarray:
     scale = float(abs(A).max())
     if not np.allclose(A, A.T, rtol=0, atol=1e-10 * scale):
         raise ValueError("label_kernel is not symmetric. Pass (A + A.T) / 2 if that is meant.")
-    s, V = np.linalg.eigh(symmetrized(A))
+    s, V = np.linalg.eigh(symmetric_part(A))
     least = float(s[0])
     if least < -1e-8 * max(scale, 1e-300):
         raise ValueError(
             f"label_kernel is not positive semi-definite: its least eigenvalue is {least:.3g}. "
             f"Similarities of labels must be a kernel; A + {-least:.2g} * np.eye({k}) is one."
         )
-    return symmetrized((V * np.sqrt(np.maximum(s, 0.0))) @ V.T)
+    return symmetric_part((V * np.sqrt(np.maximum(s, 0.0))) @ V.T)
 
 
-def _named(structure: str, k: int) -> np.ndarray:
+def _structure_features(structure: str, k: int) -> np.ndarray:
     weights = np.zeros((k, k))
     at = np.arange(k - 1)
     weights[at, at + 1] = weights[at + 1, at] = 1.0
@@ -83,7 +83,7 @@ def heat(weights: np.ndarray) -> np.ndarray:
     above = s[s > 1e-9 * max(float(s[-1]), 1e-300)]
     if not above.size:  # no edges: nothing is alike
         return np.eye(len(weights))
-    return np.maximum(symmetrized((V * np.exp(-s / (20 * above[0]))) @ V.T), 0.0)
+    return np.maximum(symmetric_part((V * np.exp(-s / (20 * above[0]))) @ V.T), 0.0)
 
 
 def _from_graph(graph: Any, k: int) -> np.ndarray:

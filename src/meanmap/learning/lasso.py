@@ -28,7 +28,7 @@ STRIP = 1 << 22  # coordinates that are compared at once
 
 
 @dataclass(frozen=True)
-class Solution:
+class LassoPoint:
     """A point of the lasso's path: coefficients, λ, the order of entry, gradients, the path."""
 
     coefficients: np.ndarray
@@ -78,7 +78,7 @@ def inner_products(
     return G, c / norms / max(size**0.5, 1e-300)
 
 
-def solve(G: np.ndarray, c: np.ndarray, k: int) -> Solution:
+def lasso_path(G: np.ndarray, c: np.ndarray, k: int) -> LassoPoint:
     """The first point of the path with k columns, or the last one if it never has so many.
 
     Between two events α = G_AA⁻¹(c_A - λ1) on the active columns A, and λ falls until a column
@@ -115,10 +115,10 @@ def solve(G: np.ndarray, c: np.ndarray, k: int) -> Solution:
             break  # the next column has a coefficient of zero here
         if len(joins) and joins.min() <= fall:
             active.append(int(joining[np.argmin(joins)]))
-    return judged(G, c, alpha, lam, entered, counts, lams)
+    return check_optimality(G, c, alpha, lam, entered, counts, lams)
 
 
-def judged(
+def check_optimality(
     G: np.ndarray,
     c: np.ndarray,
     alpha: np.ndarray,
@@ -126,7 +126,7 @@ def judged(
     entered: np.ndarray,
     counts: list[int],
     lams: list[float],
-) -> Solution:
+) -> LassoPoint:
     """The solution, with how far it is from the conditions that an optimum meets."""
     gradient, active = c - G @ alpha, alpha > 0
     violation = max(
@@ -140,4 +140,4 @@ def judged(
             'equal are the usual cause: drop repeated ones, or use method="backward".',
             ConvergenceWarning,
         )
-    return Solution(alpha, lam, entered, gradient, np.array(counts), np.array(lams), violation)
+    return LassoPoint(alpha, lam, entered, gradient, np.array(counts), np.array(lams), violation)

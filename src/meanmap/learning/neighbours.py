@@ -50,7 +50,7 @@ class NeighbourGraph:
         near = NearestNeighbors(n_neighbors=n_neighbors).fit(X).kneighbors(return_distance=False)
         start = np.repeat(np.arange(len(X)), n_neighbors)
         pairs = np.sort(np.stack([start, near.ravel()], axis=1), axis=1)
-        edges, parts = _joined(X, np.unique(pairs, axis=0))
+        edges, parts = _join_parts(X, np.unique(pairs, axis=0))
         if parts > 1:
             warn(
                 f"the graph of {n_neighbors} nearest neighbours falls into {parts} parts, between "
@@ -86,7 +86,7 @@ class NeighbourGraph:
         return float(np.linalg.norm(found - d) / np.linalg.norm(d))
 
 
-def _joined(X: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, int]:
+def _join_parts(X: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, int]:
     """The edges with as few more as make one part of all points, and how many parts there were."""
     n = len(X)
     graph = csr_array((np.ones(len(edges)), edges.T), shape=(n, n))
@@ -104,7 +104,9 @@ def _joined(X: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, int]:
     return np.concatenate([edges, np.array(bridges, dtype=edges.dtype).reshape(-1, 2)]), parts
 
 
-def between(rows: np.ndarray, X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def reconstruction_weights(
+    rows: np.ndarray, X: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
     """For each point its k nearest rows and weights, sum one, that place it between them.
 
     Weights are those that best reconstruct the point (Saul and Roweis 2003, section 4.1); a point
@@ -122,4 +124,4 @@ def between(rows: np.ndarray, X: np.ndarray, k: int) -> tuple[np.ndarray, np.nda
     return near, w
 
 
-__all__ = ["Distinct", "NeighbourGraph", "between"]
+__all__ = ["Distinct", "NeighbourGraph", "reconstruction_weights"]

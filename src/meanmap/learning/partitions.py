@@ -190,7 +190,7 @@ def _single_moves(
 # --- starts ---------------------------------------------------------------------------------------
 
 
-def spread(Z: np.ndarray, w: np.ndarray, k: int, rng: np.random.RandomState) -> np.ndarray:
+def spread_labels(Z: np.ndarray, w: np.ndarray, k: int, rng: np.random.RandomState) -> np.ndarray:
     """Labels by the nearest of k points far from each other (Arthur and Vassilvitskii 2007)."""
     size = np.einsum("ij,ij->i", Z, Z)
     near = np.full(len(Z), np.inf)
@@ -218,7 +218,7 @@ def principal(Z: np.ndarray, w: np.ndarray, q: int, rng: np.random.RandomState) 
     return Z @ V.T
 
 
-def ordered(labels: np.ndarray, Z: np.ndarray, w: np.ndarray, A: np.ndarray) -> np.ndarray:
+def order_labels(labels: np.ndarray, Z: np.ndarray, w: np.ndarray, A: np.ndarray) -> np.ndarray:
     """Clusters named so that near ones get similar labels: a quadratic assignment."""
     S, _ = sums(Z, w, labels, len(A))
     scale = float(abs(S @ S.T).max()) or 1.0
@@ -227,7 +227,7 @@ def ordered(labels: np.ndarray, Z: np.ndarray, w: np.ndarray, A: np.ndarray) -> 
     return quadratic_assignment(S @ S.T / scale, A, options=options).col_ind[labels]
 
 
-def aligned(
+def align_labels(
     P: np.ndarray, w: np.ndarray, A: np.ndarray, turn: bool, rng: np.random.RandomState
 ) -> np.ndarray:
     """Labels by principal coordinates of points and of labels, laid over each other.
@@ -260,7 +260,7 @@ def along(P: np.ndarray, neighbours: int, rng: np.random.RandomState) -> np.ndar
     return graph.smooth(min(2, len(P) - 1), rng)[1]
 
 
-def filled(labels: np.ndarray, Z: np.ndarray, w: np.ndarray, k: int) -> np.ndarray:
+def fill_labels(labels: np.ndarray, Z: np.ndarray, w: np.ndarray, k: int) -> np.ndarray:
     """Labels without points get one each, the farthest from the centre of its cluster."""
     labels = labels.copy()
     for c in np.setdiff1d(np.arange(k), labels):
@@ -285,17 +285,17 @@ def start(
             P = principal(Z, w, 2, rng)
         else:
             P = along(principal(Z, w, 2 * k, rng), (10, 5, 20)[turn // 4 % 3], rng)
-        return filled(aligned(P, w, A, turn > 1, rng), Z, w, k)
+        return fill_labels(align_labels(P, w, A, turn > 1, rng), Z, w, k)
     if not ordinary and turn % 4 == 3:
-        return filled(rng.randint(k, size=len(Z)), Z, w, k)
+        return fill_labels(rng.randint(k, size=len(Z)), Z, w, k)
     where = Z
     if turn == 0:
         where = principal(Z, w, k - 1, rng)
     elif ordinary and turn % 3 == 2:  # along one coordinate, which tells a ring from what is inside
         P = principal(Z, w, 2 * k, rng)
         where = P[:, rng.randint(P.shape[1])][:, None]
-    labels = ascend(where, w, spread(where, w, k, rng), flat, 20).labels
-    return labels if ordinary else ordered(labels, Z, w, A)
+    labels = ascend(where, w, spread_labels(where, w, k, rng), flat, 20).labels
+    return labels if ordinary else order_labels(labels, Z, w, A)
 
 
 __all__ = ["Ascent", "BySize", "Objective", "Plain", "ascend", "start", "sums"]

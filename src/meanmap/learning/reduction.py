@@ -111,10 +111,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         checks.option(self.method, "method", METHODS)
         for name in ("n_components", "n_init", "max_iter", "max_samples"):
             checks.whole(getattr(self, name), name, 1, "Use 1 or more.")
-        if isinstance(self.regularization, str):
-            checks.option(self.regularization, "regularization", ["auto"])
-        else:
-            checks.positive(self.regularization, "regularization", 'Use "auto" or 1e-3.')
+        checks.number_or_auto(self.regularization, "regularization", checks.positive, "1e-3")
         table = to_numpy(checks.vectors(X, "X")).astype(float)
         target, _ = as_target(y, self.target_kernel)
         points, kernel = read_points(target, self.target_kernel, None, "y")
@@ -135,7 +132,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             part = table
         mean, deviation = column_moments(table)
         scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.inf)
-        problem = Problem((part - mean) / scale, points, kernel, self)
+        problem = ReductionProblem((part - mean) / scale, points, kernel, self)
         B, steps = (problem.gradients(), 1) if self.method == "gradient" else problem.search(rng)
         objective, _ = problem.trace(B, *(settings := problem.settings(B)))
         validate_data(self, X=X, reset=True, skip_check_array=True)
@@ -174,7 +171,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 
 @dataclass
-class Problem:
+class ReductionProblem:
     """Rows of unit deviation, and targets as coordinates that are centred."""
 
     X: np.ndarray

@@ -12,7 +12,7 @@ from meanmap.arrays import Array, in_kind, take
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Linear
 from meanmap.learning.bags import OnBags
-from meanmap.learning.support_measures import numbers, r2
+from meanmap.learning.support_measures import bag_numbers, r2
 
 
 class DistributionRidge(RegressorMixin, OnBags):
@@ -71,7 +71,7 @@ class DistributionRidge(RegressorMixin, OnBags):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to bags and their numbers, (n,) or (n, q); a bag of weight zero is left out."""
-        y = numbers(y, several=True)
+        y = bag_numbers(y, several=True)
         bags, kernel, w, shown = self._read(X, sample_weight)
         check_consistent_length(bags, y)
         there = np.flatnonzero(w > 0)

@@ -68,20 +68,20 @@ def rounds(d: int, k: int | None, step: Callable[[int], int], method: str) -> li
     if method == "backward":
         while left > 0:
             found.append(left)
-            left -= removed(left, k, step)
+            left -= removal_count(left, k, step)
         return found
     while left > 0 and (k is None or d - left < k):
         found.append(left)
-        left -= added(d - left, left, k, step)
+        left -= addition_count(d - left, left, k, step)
     return found
 
 
-def removed(left: int, k: int | None, step: Callable[[int], int]) -> int:
+def removal_count(left: int, k: int | None, step: Callable[[int], int]) -> int:
     """How many of the features in play go: never past the number asked for in one step."""
     return min(step(left), left - k if k is not None and left > k else left)
 
 
-def added(chosen: int, left: int, k: int | None, step: Callable[[int], int]) -> int:
+def addition_count(chosen: int, left: int, k: int | None, step: Callable[[int], int]) -> int:
     """How many features come to those chosen."""
     return min(step(chosen), left if k is None else min(left, k - chosen))
 
@@ -100,13 +100,13 @@ def eliminate(
         counts.append(len(S))
         values.append(whole)
         # those without which most is left; of equals the first to be given stay longest
-        worst = np.lexsort((-S, -without))[: removed(len(S), k, step)]
+        worst = np.lexsort((-S, -without))[: removal_count(len(S), k, step)]
         out.extend(S[worst])
         S = np.delete(S, worst)
     return np.array(out[::-1], dtype=int), scores, as_path(counts, values)
 
 
-def add(
+def accumulate(
     subsets: Subsets, free: np.ndarray, k: int | None, step: Callable[[int], int]
 ) -> tuple[np.ndarray, np.ndarray, SelectionPath]:
     """FOHSIC (Song et al. 2012, algorithm 2): best first, those not taken by their last score."""
@@ -118,7 +118,7 @@ def add(
         gained = subsets.with_each(S, rest)
         scores[rest] = gained - so_far
         order = np.lexsort((rest, -gained))
-        taken = order[: added(len(S), len(rest), k, step)]
+        taken = order[: addition_count(len(S), len(rest), k, step)]
         S, rest = np.append(S, rest[taken]), rest[np.sort(order[len(taken) :])]
         so_far = subsets.of(S, subsets.kernel.resolve(subsets.X[np.ix_(subsets.some, S)]))
         counts.append(len(S))

@@ -30,7 +30,7 @@ ROUNDS = 100  # of tensions, for distances kept exactly
 
 
 @dataclass(frozen=True)
-class Solution:
+class UnfoldedFactor:
     """A factor V of A = VVᵀ; the gap is relative, between what it reaches and the dual's bound."""
 
     factor: np.ndarray
@@ -41,7 +41,7 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Programme:
+class UnfoldingProgramme:
     """`gain` is C, `slopes` has a row bₑ an edge, `squares` the dₑ²; no stiffness: exactly."""
 
     gain: np.ndarray
@@ -51,7 +51,7 @@ class Programme:
 
     def solve(
         self, solver: str, tol: float, max_iter: int | None, rng: np.random.RandomState
-    ) -> Solution:
+    ) -> UnfoldedFactor:
         """By cvxpy where it is small, else, or where that gives no answer, by factors."""
         if solver == "cvxpy":
             return self._by_cvxpy(tol, max_iter)
@@ -64,7 +64,7 @@ class Programme:
 
     def certified(
         self, V: np.ndarray, tension: np.ndarray, status: str, tol: float, steps: int
-    ) -> Solution:
+    ) -> UnfoldedFactor:
         """The answer with its bound; "optimal" is what the bound says, not what a solver does."""
         b, d2, nu = self.slopes, self.squares, self.stiffness
         off = np.sum((b @ V) ** 2, axis=1) - d2
@@ -82,11 +82,11 @@ class Programme:
             status = "optimal"
         elif status == "optimal":
             status = "optimal_inaccurate"
-        return Solution(V, status, gap, worst, steps)
+        return UnfoldedFactor(V, status, gap, worst, steps)
 
     # --- interior points --------------------------------------------------------------------------
 
-    def _by_cvxpy(self, tol: float, max_iter: int | None) -> Solution:
+    def _by_cvxpy(self, tol: float, max_iter: int | None) -> UnfoldedFactor:
         try:
             import cvxpy as cp
         except ImportError as error:
@@ -118,7 +118,7 @@ class Programme:
                 raise RuntimeError(_no_answer("solver_error")) from error
         if A.value is None:
             raise RuntimeError(_no_answer(problem.status))
-        V = _factor((A.value + A.value.T) / 2)
+        V = _nearest_factor((A.value + A.value.T) / 2)
         if nu is None:
             V = self._keep_distances(V, M, upper, tol)
         if nu is None:
@@ -140,12 +140,12 @@ class Programme:
                 break
             K[upper] += inverse @ off
             K.T[upper] = K[upper]
-            V = _factor(K)
+            V = _nearest_factor(K)
         return V
 
     # --- factors ----------------------------------------------------------------------------------
 
-    def _by_factors(self, tol: float, max_iter: int, rng: np.random.RandomState) -> Solution:
+    def _by_factors(self, tol: float, max_iter: int, rng: np.random.RandomState) -> UnfoldedFactor:
         """Over V with √(2 edges) columns, where no local optimum is worse (Burer and Monteiro)."""
         e, m = self.slopes.shape
         r = min(m, int(np.ceil(np.sqrt(2 * e))) + 1)
@@ -184,7 +184,7 @@ class Programme:
         return found.x.reshape(shape), int(found.nit)
 
 
-def _factor(K: np.ndarray) -> np.ndarray:
+def _nearest_factor(K: np.ndarray) -> np.ndarray:
     """V with VVᵀ the nearest positive semidefinite matrix."""
     s, Q = np.linalg.eigh(K)
     return Q * np.sqrt(np.maximum(s, 0.0))
@@ -197,4 +197,4 @@ def _no_answer(status: str) -> str:
     )
 
 
-__all__ = ["Programme", "Solution"]
+__all__ = ["UnfoldingProgramme", "UnfoldedFactor"]

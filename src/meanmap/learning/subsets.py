@@ -27,7 +27,7 @@ REMAINDER = 1e-14  # what the powers that are left out may come to
 STRIP = 64  # columns that are expanded at once
 
 
-def centred(L: np.ndarray, estimator: str) -> np.ndarray:
+def hsic_matrix(L: np.ndarray, estimator: str) -> np.ndarray:
     """M with HSIC = Σ KM for the Gram matrix K of any other variable."""
     n = len(L)
     if estimator == "V":
@@ -139,7 +139,7 @@ class Subsets:
         return sum(len(rows) / n * values(rows) for rows in self.blocks)  # type: ignore[return-value]
 
     def _weights(self, rows: np.ndarray) -> np.ndarray:
-        return centred(self.target.gram(rows), self.estimator)
+        return hsic_matrix(self.target.gram(rows), self.estimator)
 
     def _one(self, rows: np.ndarray, columns: np.ndarray, kernel: Kernel) -> float:
         x = self.X[np.ix_(rows, columns)]

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, in_kind, is_array, is_floating, take, to_float, to_numpy
+from meanmap.arrays import Array, host_array, in_kind, take, to_numpy
 from meanmap.learning.bags import OnBags
 from meanmap.spaces.space import fit_space
 
@@ -31,7 +31,9 @@ class SupportMeasures(OnBags):
         bags, kernel, w, shown = self._read(X, sample_weight)
         check_consistent_length(bags, y)
         checks.positive(self.C, "C", "It weighs errors against the margin; try 1.")
-        weights = None if sample_weight is None else np.asarray(hosted(sample_weight), dtype=float)
+        weights = (
+            None if sample_weight is None else np.asarray(host_array(sample_weight), dtype=float)
+        )
         there = np.flatnonzero(w > 0)  # a weight of zero means the bag is not there
         bags, y, w = take(bags, there), y[there], w[there]
         weights = None if weights is None else weights[there]
@@ -154,7 +156,7 @@ class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to bags and their classes; a bag of weight zero is left out."""
         checks.option(self.decision_function_shape, "decision_function_shape", ["ovr", "ovo"])
-        y = labels(y)
+        y = bag_labels(y)
         machine = SVC(
             C=self.C, class_weight=self.class_weight, tol=self.tol, max_iter=self.max_iter
         )
@@ -184,7 +186,7 @@ class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of bags whose class is right."""
         found = to_numpy(self.predict(X))
-        return float(accuracy_score(hosted(y), found, sample_weight=hosted(sample_weight)))
+        return float(accuracy_score(host_array(y), found, sample_weight=host_array(sample_weight)))
 
     def _pairs(self, X: Any) -> np.ndarray:
         """For every pair of classes, positive where the first of them wins (the second of two)."""
@@ -224,14 +226,14 @@ def pairwise(dual: np.ndarray, n_support: np.ndarray) -> np.ndarray:
     return np.array(rows)
 
 
-def labels(y: Any) -> np.ndarray:
+def bag_labels(y: Any) -> np.ndarray:
     """Classes, one a bag."""
     if y is None:
         raise ValueError(
             "This estimator requires y to be passed, but the target y is None: fit(X, y) takes a "
             "class for every bag."
         )
-    y = column_or_1d(hosted(y), warn=True)
+    y = column_or_1d(host_array(y), warn=True)
     missing = np.flatnonzero(checks.missing_rows(y))
     if len(missing):
         raise ValueError(
@@ -242,19 +244,12 @@ def labels(y: Any) -> np.ndarray:
     return y
 
 
-def hosted(value: Any) -> Any:
-    """The value, as a NumPy array if it is an array of any library, numbers in full precision."""
-    if not is_array(value) or isinstance(value, np.ndarray):
-        return value
-    return to_numpy(to_float(value) if is_floating(value) else value)
-
-
 def r2(found: Array, y: Any, sample_weight: Any) -> float:
     """R² of numbers found, 1 at best."""
-    return float(r2_score(hosted(y), to_numpy(found), sample_weight=hosted(sample_weight)))
+    return float(r2_score(host_array(y), to_numpy(found), sample_weight=host_array(sample_weight)))
 
 
-def numbers(y: Any, several: bool = False) -> np.ndarray:
+def bag_numbers(y: Any, several: bool = False) -> np.ndarray:
     """Targets that are numbers, one a bag (or a row of them)."""
     if y is None:
         raise ValueError(
@@ -324,7 +319,7 @@ class SupportMeasureRegressor(RegressorMixin, SupportMeasures):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to bags and their numbers; a bag of weight zero is left out."""
-        y = numbers(y)
+        y = bag_numbers(y)
         checks.not_negative(self.epsilon, "epsilon", "It is an error that costs nothing.")
         machine = SVR(C=self.C, epsilon=self.epsilon, tol=self.tol, max_iter=self.max_iter)
         self._solve(machine, X, y, sample_weight)

@@ -43,7 +43,7 @@ class Target:
         return self.factors[rows][:, None] * psi
 
 
-def read_target(y: Any, kernel: Any) -> Target:
+def target_of(y: Any, kernel: Any) -> Target:
     """The target with its kernel; without one, labels or numbers by their type."""
     found = plain_target(y) if kernel is None else None
     if found is not None:
@@ -62,20 +62,20 @@ def plain_target(y: Any) -> Target | None:
     array = on_host(checks.any_points(y, "y"))
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.ndim < 3 and array.dtype.kind in ("f" if array.ndim == 1 else "fiub"):
-        return numbers(array)
-    return balanced(checks.labels(array, "y")) if array.ndim == 1 else None
+        return number_target(array)
+    return label_target(checks.labels(array, "y")) if array.ndim == 1 else None
 
 
-def numbers(array: Any) -> Target:
+def number_target(array: Any) -> Target:
     """Numbers, columns on unit deviation, with a Gaussian kernel."""
     points = checks.vectors(array[:, None] if array.ndim == 1 else array, "y")
-    x, varies = scaled(np.asarray(on_host(points), dtype=np.float64), True)
+    x, varies = scale_columns(np.asarray(on_host(points), dtype=np.float64), True)
     if not varies.any():
         raise ValueError("y is the same in every row: nothing depends on what does not vary.")
     return Target(Gaussian().resolve(x), x, np.ones(len(x)))
 
 
-def balanced(labels: np.ndarray) -> Target:
+def label_target(labels: np.ndarray) -> Target:
     """Labels with l(y, y') = 1/n_y where they are equal, else 0 (Song et al. 2012, section 5)."""
     classes, which, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     if len(classes) == 1:
@@ -92,7 +92,7 @@ def balanced(labels: np.ndarray) -> Target:
     return Target(Delta(), labels, 1 / np.sqrt(sizes[which]))
 
 
-def scaled(points: np.ndarray, scale: bool) -> tuple[np.ndarray, np.ndarray]:
+def scale_columns(points: np.ndarray, scale: bool) -> tuple[np.ndarray, np.ndarray]:
     """Columns less their mean and over their deviation, and which of them vary at all.
 
     At `FURTHEST` deviations a number is as far as one can be: beyond, the others would be rounded.

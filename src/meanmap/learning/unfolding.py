@@ -16,8 +16,9 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy, warn
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
-from meanmap.learning.neighbours import Distinct, NeighbourGraph, between
-from meanmap.learning.semidefinite import Programme
+from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
+from meanmap.learning.semidefinite import UnfoldingProgramme
+from meanmap.linalg import column_signs
 from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.tiles import on_host
 
@@ -158,7 +159,9 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if getattr(X, "ndim", 0) == 2:
             X = seen_columns(self, X)
         points = checks.same_kind(checks.vectors(X, "X"), self._rows, "X", "the sample")
-        near, w = between(self._rows, np.asarray(to_numpy(points), dtype=np.float64), self._near)
+        near, w = reconstruction_weights(
+            self._rows, np.asarray(to_numpy(points), dtype=np.float64), self._near
+        )
         return in_kind(np.einsum("nk,nkc->nc", w, self._places[near]), X)
 
     def plot(self, y: Any = None, ax: Any = None) -> Any:
@@ -231,7 +234,9 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         C = B.T @ side.applied(B)
         pull = float(np.linalg.eigvalsh(C)[-1])  # the tension that would hold if all were alike
         stiffness = None if self.stiffness is None else float(self.stiffness)
-        programme = Programme(C / pull, graph.differences @ B, graph.squares / unit, stiffness)
+        programme = UnfoldingProgramme(
+            C / pull, graph.differences @ B, graph.squares / unit, stiffness
+        )
         found = programme.solve(self.solver, self.tol, self.max_iter, rng)
         if found.status != "optimal":
             kept = f", distances kept to {found.violation:.2g}" if self.stiffness is None else ""
@@ -243,10 +248,10 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 ConvergenceWarning,
             )
         factors = _principal(B @ found.factor * np.sqrt(unit), some.counts)
-        places = _columns(factors, self.n_components)
+        places = _pad_columns(factors, self.n_components)
         if method == "laplacian" and self.refine:
             places = self._settled(places, graph, side, pull, unit)
-            places = _columns(_principal(places, some.counts), self.n_components)
+            places = _pad_columns(_principal(places, some.counts), self.n_components)
         self.objective_ = float(np.sum(factors * side.applied(factors))) / side.n**2
         self.stress_ = graph.stress(places)
         self.status_, self.gap_, self.n_iter_ = found.status, found.gap, found.iterations
@@ -328,11 +333,10 @@ def _principal(factors: np.ndarray, counts: np.ndarray) -> np.ndarray:
     U, s, _ = np.linalg.svd(centred * np.sqrt(counts)[:, None], full_matrices=False)
     kept = s > 1e-7 * max(float(s[0]), 1e-300)
     Y = (U * s)[:, kept] / np.sqrt(counts)[:, None]
-    signs = np.sign(Y[abs(Y).argmax(axis=0), np.arange(Y.shape[1])])
-    return Y * signs
+    return Y * column_signs(Y)
 
 
-def _columns(Y: np.ndarray, c: int) -> np.ndarray:
+def _pad_columns(Y: np.ndarray, c: int) -> np.ndarray:
     """c columns, zeros where there are fewer."""
     return np.pad(Y[:, :c], ((0, 0), (0, max(0, int(c) - Y.shape[1]))))
 

@@ -11,12 +11,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
-from meanmap.conditional.pairs import read_pairs
+from meanmap.conditional.fitting import read_pairs
 from meanmap.conditional.selection import search_size
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
-from meanmap.learning.components import signs
-from meanmap.linalg import Spectrum
+from meanmap.linalg import Spectrum, column_signs, positive_ratio
 from meanmap.spaces import Basis
 from meanmap.spaces.space import fit_space
 
@@ -93,11 +92,9 @@ class KernelCCA(TransformerMixin, BaseEstimator):
                 "two views of the same rows."
             )
         most = checks.whole(self.n_components, "n_components", 1, "Use 1 for the leading pair.")
-        given: Any = self.regularization
-        if isinstance(given, str):
-            checks.option(given, "regularization", ["auto"])
-        else:
-            given = checks.positive(given, "regularization", 'Use "auto" or a number like 1e-3.')
+        given = checks.number_or_auto(
+            self.regularization, "regularization", checks.positive, "1e-3"
+        )
         pairs = read_pairs(X, Y, self.kernel_x, self.kernel_y, self.basis, sample_weight)
         points_x, points_y, kernel_x, kernel_y, bases, w, flat, _ = pairs
         if count(points_x) < 2:
@@ -107,12 +104,12 @@ class KernelCCA(TransformerMixin, BaseEstimator):
             )
         views = (View(kernel_x, points_x, bases[0]), View(kernel_y, points_y, bases[1]))
         tried = None
-        if given == "auto":
-            tried = held_out(views, w, most)
+        if given is None:
+            tried = held_out_correlations(views, w, most)
             given = float(tried[int(np.argmax(tried[:, 1])), 0])
         (space_x, psi_x), (space_y, psi_y) = (view.coordinates(w) for view in views)
         found = Operators.of(psi_x, psi_y, w).correlated(given, most)
-        sign = signs((psi_x - found.mean_x) @ found.x)
+        sign = column_signs((psi_x - found.mean_x) @ found.x)
         if getattr(points_x, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.space_x_, self.space_y_, self._flat = space_x, space_y, flat
@@ -233,7 +230,7 @@ class Operators:
         return Correlated(self.mean_x, self.mean_y, f, g, s[:most])
 
 
-def held_out(views: tuple[View, View], w: Array, most: int) -> np.ndarray:
+def held_out_correlations(views: tuple[View, View], w: Array, most: int) -> np.ndarray:
     """λ, and the mean correlation on rows held out: a table of two columns."""
     n = count(views[0].points)
     # random folds from a fixed seed, for rows may be sorted
@@ -265,4 +262,4 @@ def correlations(f: np.ndarray, g: np.ndarray) -> np.ndarray:
     """Of each column of f with the same column of g; 0 where one of them is constant."""
     f, g = f - f.mean(axis=0), g - g.mean(axis=0)
     size = np.sqrt((f**2).sum(axis=0) * (g**2).sum(axis=0))
-    return np.where(size > 0, (f * g).sum(axis=0) / np.where(size > 0, size, 1.0), 0.0)
+    return positive_ratio((f * g).sum(axis=0), size, 0.0)

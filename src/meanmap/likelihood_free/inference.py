@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy, warn
+from meanmap.conditional.fitting import check_regularization
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import column_order, reorder_columns
 from meanmap.likelihood_free.posteriors import PosteriorModel
@@ -246,7 +247,8 @@ class KernelABC(BaseEstimator):
         done = self._simulations
         theta, outputs, weights = done.theta, done.outputs, done.weights()
         low, high = (np.broadcast_to(end, (done.d,)) for end in done.prior.support)
-        settings = ((low, high), self.kernel_x, self.kernel_y, self.regularization)
+        regularization = check_regularization(self.regularization)
+        settings = ((low, high), self.kernel_x, self.kernel_y, regularization)
         learned = PosteriorModel.of(theta, outputs, weights, *settings)
         regions = []
         for box, y in zip(done.boxes[1:], done.asked[1:], strict=True):

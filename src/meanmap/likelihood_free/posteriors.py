@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from meanmap import checks
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.fitting import fit_pairs
+from meanmap.conditional.fitting import Pairs, fit_pairs
 from meanmap.conditional.operator import ConditionalOperator
-from meanmap.conditional.pairs import Pairs
 from meanmap.conditional.selection import LeaveOneOut, search_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian, Kernel, as_kernel
@@ -61,18 +61,21 @@ class PosteriorModel:
         coarse = PivotedCholesky(TOLERANCE, LANDMARKS)
         standard = kernel_x is None
         on_theta = standard_kernel(theta, weights, 1.0) if standard else as_kernel(kernel_x, theta)
+        y = on_theta.check(theta, "theta")
         with quiet():
             if kernel_y is None:
-                on_outputs = choose_kernel(outputs, theta, weights, on_theta, coarse)
+                x = checks.vectors(outputs, "outputs")
+                on_outputs = choose_kernel(x, y, weights, on_theta, coarse)
             else:
                 on_outputs = as_kernel(kernel_y, outputs)
+                x = on_outputs.check(outputs, "outputs")
             basis: Any = coarse
             if len(theta) > LARGE:
                 basis = (Nystroem(LANDMARKS, random_state=0), coarse)
             model = ConditionalEmbedding(
                 on_outputs, on_theta, regularization, basis, centered=False
             )
-            model.fit(outputs, theta, weights)
+            model.fit_checked(x, y, weights / weights.sum())
             ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
             regression = Regression.of(model.operator_, theta, outputs, weights, support, ends)
         return cls(model, model.operator_, regression, support, standard)
@@ -130,8 +133,8 @@ class PosteriorModel:
                 width = standard_kernel(draws, None, 1.0).bandwidth
                 kernel = Gaussian(tuple(map(min, zip(kernel.bandwidth, width, strict=True))))
                 basis = (PivotedCholesky(TOLERANCE, LANDMARKS), space_y)
-            forward = ConditionalEmbedding(kernel, basis=basis, centered=False)
-            forward.fit(theta, outputs, weights)
+            forward = ConditionalEmbedding(kernel, space_y.kernel_, basis=basis, centered=False)
+            forward.fit_checked(theta, outputs, weights)
             embedded = prior if isinstance(prior, Embedding) else embed(draws, kernel=kernel)
             operator = forward.posterior(embedded, method, regularization)
             # positive weights that make the simulations those of the other prior
@@ -157,12 +160,11 @@ def choose_kernel(
     """The kernel on outputs with the least leave-one-out error of the parameters' embedding."""
     bases = (basis, PivotedCholesky(*ROUGH))
     some = np.linspace(0, len(theta) - 1, search_size(len(theta))).astype(int)
-    x, y, w = outputs[some], on_theta.check(theta[some], "theta"), weights[some]
-    w = w / w.sum()
+    x, y, w = outputs[some], theta[some], weights[some] / weights[some].sum()
     best: tuple[float, Kernel] | None = None
     for factor in FACTORS:
         kernel = standard_kernel(outputs, weights, factor)
-        pairs = Pairs(x, y, kernel, on_theta, bases, w, flat=False, given=len(some))
+        pairs = Pairs(x, y, kernel, on_theta, bases, w)
         error = cast(LeaveOneOut, fit_pairs(pairs, centered=False).errors).least
         if best is None or error < best[0]:
             best = error, kernel

@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property
 from inspect import Parameter, getattr_static, signature
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -159,13 +159,13 @@ def state_of(obj: Any) -> dict[str, Any]:
     }
 
 
-def required(cls: type) -> Iterable[str]:
+def required_attributes(cls: type) -> Iterable[str]:
     """Attributes without which an object of the class is none."""
     names: Iterable[str] = ()
     if is_dataclass(cls):
         names = [field.name for field in fields(cls)]
     elif issubclass(cls, BaseEstimator):
-        names = cast(Any, cls)._get_param_names()
+        names = sorted(signature(cls).parameters)
     return [name for name in names if name not in defaults(cls)]
 
 

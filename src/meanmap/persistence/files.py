@@ -24,8 +24,8 @@ from meanmap.persistence.classes import (
     array_name,
     own_version,
 )
-from meanmap.persistence.reading import Reader, shown
-from meanmap.persistence.writing import encoded
+from meanmap.persistence.reading import Reader, show_node
+from meanmap.persistence.writing import encode
 
 FORMAT = 1
 MAX_BYTES = 4 << 30  # what `load` takes unless told otherwise
@@ -63,7 +63,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     True
     """
     target = _target(path)
-    writer, root = encoded(obj)
+    writer, root = encode(obj)
     manifest = {
         "format": PACKAGE,
         "version": FORMAT,
@@ -97,7 +97,7 @@ def fingerprint(obj: Any) -> str:
     >>> fingerprint(np.zeros(3)) == fingerprint(np.ones(3))
     False
     """
-    writer, root = encoded(obj)
+    writer, root = encode(obj)
     digest = hashlib.sha256(json.dumps([root, writer.nodes], allow_nan=False).encode())
     for array in writer.arrays:
         digest.update(f"{array.dtype.str}{array.shape}{array.flags.c_contiguous}".encode())
@@ -137,14 +137,14 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     ...     load(path)
     Gaussian(bandwidth=0.5) + 1
     """
-    name = _named(path)
+    name = _as_path(path)
     if not name.exists():
         raise FileNotFoundError(f"there is no file {str(name)!r}. Check the path.")
     if not name.is_file():
         raise ValueError(f"{str(name)!r} is not a regular file. Name one that meanmap.save wrote.")
     with open(name, "rb") as file:
         try:
-            return _read(file, max_bytes)
+            return _read_archive(file, max_bytes)
         except Refused as refused:
             reason = str(refused)
         except MemoryError:
@@ -154,7 +154,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     raise ValueError(f"{str(name)!r} {reason}")
 
 
-def _named(path: Any) -> Path:
+def _as_path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path: expected a file name, got {checks.describe(path)}.")
     return Path(path)
@@ -162,7 +162,7 @@ def _named(path: Any) -> Path:
 
 def _target(path: Any) -> Path:
     """Where to write, links followed; refused if no file can be there."""
-    target = Path(os.path.realpath(_named(path)))
+    target = Path(os.path.realpath(_as_path(path)))
     if target.is_dir():
         raise IsADirectoryError(
             f"path: expected the name of a file, got the folder {str(path)!r}. Add a name: "
@@ -208,7 +208,7 @@ def _member(name: str) -> zipfile.ZipInfo:
     return info
 
 
-def _read(file: BinaryIO, max_bytes: int) -> Any:
+def _read_archive(file: BinaryIO, max_bytes: int) -> Any:
     size = os.fstat(file.fileno()).st_size
     if size > max_bytes:
         raise Refused(
@@ -294,7 +294,7 @@ def _check_version(manifest: Any) -> None:
     if not isinstance(manifest, dict) or manifest.get("format") != PACKAGE:
         raise Refused(
             f'is no file of meanmap: expected "format": "{PACKAGE}" in {MANIFEST}, got '
-            f"{shown(manifest)}. Name a file that meanmap.save wrote."
+            f"{show_node(manifest)}. Name a file that meanmap.save wrote."
         )
     version = manifest.get("version")
     if type(version) is not int or version != FORMAT:

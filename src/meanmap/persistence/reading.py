@@ -33,7 +33,7 @@ from meanmap.persistence.classes import (
     is_key,
     is_ours,
     own_version,
-    required,
+    required_attributes,
 )
 
 _HEADER = re.compile(
@@ -72,7 +72,7 @@ class Reader:
             if maker is None:
                 raise Refused(
                     f"has a node {index} that is none of {', '.join(self._makers)}: "
-                    f"{shown(node)}. {DISTRUST}"
+                    f"{show_node(node)}. {DISTRUST}"
                 )
             self._tallest, self._heaviest = 0, 1
             made = maker(node)
@@ -118,7 +118,7 @@ class Reader:
 
     def _items(self, items: Any) -> list[Any]:
         if not isinstance(items, list):
-            raise Refused(f"has {shown(items)} where a list is expected. {DISTRUST}")
+            raise Refused(f"has {show_node(items)} where a list is expected. {DISTRUST}")
         return [self._value(item) for item in items]
 
     def _key(self, key: Any) -> Any:
@@ -209,7 +209,7 @@ class Reader:
 
     def _object(self, node: dict[str, Any]) -> Any:
         cls, state = class_of(node["object"]), node["state"]
-        lacking = [name for name in required(cls) if name not in state]
+        lacking = [name for name in required_attributes(cls) if name not in state]
         if lacking:
             raise Refused(
                 f"lacks {', '.join(lacking)} of a {cls.__name__}; meanmap {own_version()} needs "
@@ -237,7 +237,7 @@ def _scalar(node: dict[str, Any]) -> Any:
     data = bytes.fromhex(value)
     if len(data) != dtype.itemsize:
         raise Refused(f"has {len(data)} bytes for a number of type {dtype}. {DISTRUST}")
-    return _checked(np.frombuffer(data, dtype=dtype))[0]
+    return _possible_entries(np.frombuffer(data, dtype=dtype))[0]
 
 
 def _dtype(text: str) -> np.dtype[Any]:
@@ -288,10 +288,10 @@ def _read_array(file: BinaryIO, info: zipfile.ZipInfo) -> np.ndarray:
             into[position : position + len(got)] = got
             position += len(got)
     file.read(1)  # past the end the archive compares its checksum
-    return _checked(flat).reshape(shape, order="F" if match[2] == b"True" else "C")
+    return _possible_entries(flat).reshape(shape, order="F" if match[2] == b"True" else "C")
 
 
-def _checked(flat: np.ndarray) -> np.ndarray:
+def _possible_entries(flat: np.ndarray) -> np.ndarray:
     """Entries that are possible: truth values are 0 or 1, text is Unicode."""
     if flat.size == 0 or flat.dtype.kind not in "bU":
         return flat
@@ -302,5 +302,5 @@ def _checked(flat: np.ndarray) -> np.ndarray:
     return flat
 
 
-def shown(value: Any) -> str:
+def show_node(value: Any) -> str:
     return f"{value!r:.60}" if not isinstance(value, dict) else f"keys {sorted(value)!r:.60}"

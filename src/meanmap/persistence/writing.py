@@ -58,7 +58,7 @@ def _refusal(value: Any, where: str) -> TypeError:
     return TypeError(f"{where} is {what}, which cannot be saved. {remedy}")
 
 
-def encoded(obj: Any) -> tuple[_Writer, Any]:
+def encode(obj: Any) -> tuple[_Writer, Any]:
     """The nodes of an object, and what stands for the object itself."""
     while True:
         writer = _Writer()

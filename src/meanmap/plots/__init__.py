@@ -9,16 +9,16 @@ from meanmap.plots.canvas import (
     STYLES,
     axes,
     panels,
-    stacked,
+    stacked_axes,
 )
 from meanmap.plots.functions import (
     against,
     axis_range,
     bars,
+    complex_plane,
     contours,
     curve,
     dependence_map,
-    eigenvalues,
     grid,
     image,
     landscape,
@@ -32,10 +32,10 @@ from meanmap.plots.posteriors import (
     predictive,
 )
 from meanmap.plots.records import (
+    label_probabilities,
     maps,
-    probabilities,
     proportions,
-    ranked,
+    ranking,
     residuals,
     scale_and_location,
     tracks,
@@ -44,7 +44,7 @@ from meanmap.plots.records import (
 from meanmap.plots.samples import (
     band,
     places,
-    validated,
+    validation_curve,
 )
 
 __all__ = [
@@ -64,7 +64,7 @@ __all__ = [
     "coverage",
     "curve",
     "dependence_map",
-    "eigenvalues",
+    "complex_plane",
     "grid",
     "image",
     "landscape",
@@ -73,15 +73,15 @@ __all__ = [
     "panels",
     "places",
     "predictive",
-    "probabilities",
+    "label_probabilities",
     "proportions",
-    "ranked",
+    "ranking",
     "residuals",
     "scale_and_location",
-    "stacked",
+    "stacked_axes",
     "tracks",
     "tree",
-    "validated",
+    "validation_curve",
     "witness_curve",
     "witness_map",
 ]

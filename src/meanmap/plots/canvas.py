@@ -34,7 +34,7 @@ def panels(given: Any, count: int) -> list[Any]:
     return list(np.ravel(plt.subplots(1, count, figsize=(5 * count, 4), layout="constrained")[1]))
 
 
-def stacked(given: Any, count: int) -> list[Any]:
+def stacked_axes(given: Any, count: int) -> list[Any]:
     """Axes one above the other with a common time: those given, or new ones."""
     if given is not None:
         found = list(np.ravel(np.asarray(given, dtype=object)))

@@ -70,7 +70,7 @@ def contours(
     return ax
 
 
-def eigenvalues(values: np.ndarray, ax: Any = None, **style: Any) -> Any:
+def complex_plane(values: np.ndarray, ax: Any = None, **style: Any) -> Any:
     """Numbers in the complex plane, with the unit circle."""
     ax = axes(ax)
     turn = np.linspace(0, 2 * np.pi, 200)

@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.plots.canvas import BLUE, COLOURS, GREY, MAP, ORANGE, STYLES, axes, panels, stacked
+from meanmap.plots.canvas import (
+    BLUE,
+    COLOURS,
+    GREY,
+    MAP,
+    ORANGE,
+    STYLES,
+    axes,
+    panels,
+    stacked_axes,
+)
 
 
 def tracks(
@@ -19,7 +29,7 @@ def tracks(
 ) -> Any:
     """Coordinates over time, one panel each (the first six): mean, interval and the truth."""
     shown = min(mean.shape[1], 6)
-    places = stacked(ax, shown)
+    places = stacked_axes(ax, shown)
     steps = np.arange(len(mean))
     for i, place in enumerate(places[:shown]):
         if low is not None and high is not None:
@@ -34,7 +44,7 @@ def tracks(
     return places[0] if shown == 1 else np.array(places[:shown], dtype=object)
 
 
-def probabilities(labels: np.ndarray, table: np.ndarray, truth: Any, ax: Any = None) -> Any:
+def label_probabilities(labels: np.ndarray, table: np.ndarray, truth: Any, ax: Any = None) -> Any:
     """The probability of each label over time, a row a label, with the true ones marked."""
     ax = axes(ax)
     rows = np.arange(len(labels))
@@ -51,7 +61,7 @@ def probabilities(labels: np.ndarray, table: np.ndarray, truth: Any, ax: Any = N
     return ax
 
 
-def ranked(
+def ranking(
     values: np.ndarray, name: str, ax: Any = None, order: str = "candidate, the best first"
 ) -> Any:
     """Sorted values, a point each."""

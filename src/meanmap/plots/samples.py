@@ -13,7 +13,7 @@ CLASSES = 10  # labels of which more have no colours of their own
 MARKS = "osD^v<>pXP"
 
 
-def thinned(n: int) -> np.ndarray:
+def even_rows(n: int) -> np.ndarray:
     """Indices of at most MANY of n rows, evenly."""
     return np.unique(np.linspace(0, n - 1, min(n, MANY)).astype(int))
 
@@ -28,7 +28,7 @@ def band(
 ) -> Any:
     """A conditional mean with an interval around it, over the sample."""
     ax = axes(ax)
-    few = thinned(len(sample[0]))
+    few = even_rows(len(sample[0]))
     ax.plot(sample[0][few], sample[1][few], ".", color=GREY, markersize=3, label="sample")
     ax.fill_between(
         x, *ends, color=BLUE, alpha=0.25, linewidth=0, label=f"{level:.0%} of y given x"
@@ -47,7 +47,7 @@ def places(
     A single column is drawn against the values, where these are numbers, or else in their order.
     """
     ax = axes(ax)
-    few = thinned(len(points))
+    few = even_rows(len(points))
     shown = points[few]
     values = None if values is None else np.asarray(values).ravel()[few]
     labels = None if values is None else np.unique(values)
@@ -75,7 +75,7 @@ def places(
     return ax
 
 
-def validated(grid: np.ndarray, errors: np.ndarray, best: float, ax: Any = None) -> Any:
+def validation_curve(grid: np.ndarray, errors: np.ndarray, best: float, ax: Any = None) -> Any:
     """Errors over a grid of regularisations, with the one that was chosen."""
     ax = axes(ax)
     ax.plot(grid, errors, ".-", color=BLUE)

@@ -1,5 +1,18 @@
 """Reports: what the library finds in a person's data, in words, figures and one HTML page."""
 
-from meanmap.report.shifts import ShiftReport, shift_report
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meanmap.report.shifts import ShiftReport, shift_report
 
 __all__ = ["ShiftReport", "shift_report"]
+
+
+def __getattr__(name: str) -> Any:
+    """The shift report, once it is asked for: other reports and pages need none of its models."""
+    if name not in __all__:
+        raise AttributeError(f"module 'meanmap.report' has no attribute {name!r}")
+    from meanmap.report import shifts
+
+    globals().update({public: getattr(shifts, public) for public in __all__})
+    return globals()[name]

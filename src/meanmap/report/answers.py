@@ -26,7 +26,7 @@ class Picture:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class DataSource:
     """A table that was read: where from, how large, and what its columns were taken for.
 
     Attributes
@@ -67,6 +67,6 @@ class Answer:
     header: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     pictures: tuple[Picture, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[DataSource, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     command: str = ""

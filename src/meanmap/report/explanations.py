@@ -20,7 +20,8 @@ from meanmap.arrays import Points, count, take
 from meanmap.comparison import two_sample_test
 from meanmap.conditional.selection import effective_size
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.report.samples import Samples, Targets, pair_rows, together
+from meanmap.linalg import positive_ratio
+from meanmap.report.samples import Samples, Targets, all_rows, pair_rows
 
 LEAST = 40  # rows of a sample without which halves say nothing
 KEPT = 15  # rows that a test of what is left needs
@@ -187,7 +188,7 @@ def summarize(name: str, trials: Trials, best: Trials) -> Explanation:
 def measure(samples: Samples) -> Kernel:
     """A kernel to measure distances of rows with."""
     kernel = samples.kernel if samples.kernel is not None else Gaussian("scaled median")
-    return kernel.resolve(together(samples))
+    return kernel.resolve(all_rows(samples))
 
 
 def squared_distance(
@@ -299,13 +300,12 @@ def by_location_and_scale(halves: Halves) -> Trial | None:
         return None
     train, test = (np.asarray(part)[:, movable] for part in halves.fit_on())
     rows = np.array(halves.test_on()[0], dtype=np.float64)
-    spread, other = train.std(axis=0), test.std(axis=0)
-    W = np.where(spread > 0, other / np.where(spread > 0, spread, 1.0), 1.0)
+    W = positive_ratio(test.std(axis=0), train.std(axis=0), 1.0)
     rows[:, movable] = (rows[:, movable] - train.mean(axis=0)) * W + test.mean(axis=0)
     return halves.judged(np.ones(len(rows)), rows)
 
 
-def outside(samples: Samples) -> float:
+def share_outside(samples: Samples) -> float:
     """The share of test rows farther from all training rows than those are from each other.
 
     Farther than the nearest neighbours of 99% of the training rows, in the kernel's distance with
@@ -320,11 +320,11 @@ def outside(samples: Samples) -> float:
         spread = np.where(movable & (spread > 0), spread, 1.0)
         train, test = train / spread, test / spread
     kernel = kernel.resolve(train)
-    own = nearest(kernel, train, train, True)
-    return float((nearest(kernel, test, train, False) > np.quantile(own, FAR)).mean())
+    own = nearest_distances(kernel, train, train, True)
+    return float((nearest_distances(kernel, test, train, False) > np.quantile(own, FAR)).mean())
 
 
-def nearest(kernel: Kernel, points: Points, others: Points, same: bool) -> np.ndarray:
+def nearest_distances(kernel: Kernel, points: Points, others: Points, same: bool) -> np.ndarray:
     """‖φ(x) - φ(x')‖² to the nearest of other points, itself left out if they are the same."""
     diagonal = np.asarray(kernel.diagonal(others))
     own = np.asarray(kernel.diagonal(points))

@@ -14,7 +14,7 @@ from meanmap.comparison import conditional_two_sample_test, two_sample_test
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.linalg import column_moments, far_cells
 from meanmap.report.explanations import squared_distance
-from meanmap.report.samples import Field, Samples, Targets, ranked, stacked
+from meanmap.report.samples import ColumnPair, Samples, Targets, rank_columns, row_coordinates
 
 GRID = 200
 FEW = 10  # distinct numbers that are spoken of one by one
@@ -92,7 +92,7 @@ def relative_distance(kernel: Kernel, train: Points, test: Points) -> float:
     return math.sqrt(min(max(left, 0.0) / total, 1.0))
 
 
-def describe(column: Field, pvalue: float, adjusted: float) -> ColumnShift:
+def describe_column(column: ColumnPair, pvalue: float, adjusted: float) -> ColumnShift:
     """The figures of a column."""
     both = concatenate([column.train, column.test])
     kernel = column.kernel.resolve(both)
@@ -111,11 +111,11 @@ def describe(column: Field, pvalue: float, adjusted: float) -> ColumnShift:
         few = len(distinct) <= FEW
         at = distinct if few else np.linspace(distinct[0], distinct[-1], GRID)
         values = difference_at(kernel, at[:, None], column)
-        where = shares(a, b, distinct) if few else bumps(at, values)
+        where = share_changes(a, b, distinct) if few else bumps(at, values)
     elif column.is_label:
         at = np.unique(both)
         values = difference_at(kernel, at, column)
-        where = shares(column.train, column.test, at)
+        where = share_changes(column.train, column.test, at)
     return ColumnShift(
         column.name,
         pvalue,
@@ -129,7 +129,7 @@ def describe(column: Field, pvalue: float, adjusted: float) -> ColumnShift:
     )
 
 
-def difference_at(kernel: Kernel, at: Points, column: Field) -> np.ndarray:
+def difference_at(kernel: Kernel, at: Points, column: ColumnPair) -> np.ndarray:
     """The witness, μ_test - μ_train: above 0 where the test sample has more."""
     return mean_at(kernel, at, column.test) - mean_at(kernel, at, column.train)
 
@@ -163,7 +163,7 @@ def bumps(at: np.ndarray, values: np.ndarray) -> str:
     return ", ".join(words)
 
 
-def shares(train: np.ndarray, test: np.ndarray, values: np.ndarray) -> str:
+def share_changes(train: np.ndarray, test: np.ndarray, values: np.ndarray) -> str:
     """The value whose share grew most, and the one whose share fell most."""
     before, after = (
         np.bincount(np.searchsorted(values, part), minlength=len(values)) / len(part)
@@ -178,7 +178,7 @@ def shares(train: np.ndarray, test: np.ndarray, values: np.ndarray) -> str:
     return ", ".join(words)
 
 
-def conditional(
+def conditional_pvalue(
     samples: Samples,
     targets: Targets,
     draws: int,
@@ -196,14 +196,14 @@ def conditional(
 
 
 def dependence(
-    fields: tuple[Field, ...], differ: set[Any], draws: int, rng: np.random.Generator
+    fields: tuple[ColumnPair, ...], differ: set[Any], draws: int, rng: np.random.Generator
 ) -> DependenceShift | None:
     """Whether columns go together otherwise; labels that differ by themselves are left out."""
     kept = tuple(f for f in fields if f.is_number or (f.is_label and f.name not in differ))
     if len(kept) < 2:
         return None
-    level = ranked(kept, rng)
-    train, test = stacked(level)
+    level = rank_columns(kept, rng)
+    train, test = row_coordinates(level)
     result = two_sample_test(train, test, n_permutations=draws, rng=rng)
     kernel = Gaussian().resolve(np.concatenate([train, test]))
     numbers = [f for f in level if f.is_number and np.ptp(f.train) > 0 and np.ptp(f.test) > 0]

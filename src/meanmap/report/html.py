@@ -1,6 +1,6 @@
 """One self-contained HTML page: nothing is loaded, legible on light and on dark screens.
 
-The parts of a page are made here, from words that are escaped; `page` puts them together.
+The parts of a page are made here, from words that are escaped; `html_page` puts them together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def policy(script: str) -> str:
     return "; ".join(rules)
 
 
-def page(title: str, parts: Iterable[str], interactive: bool = False) -> str:
+def html_page(title: str, parts: Iterable[str], interactive: bool = False) -> str:
     """A whole page of parts, which the functions below make; the script only if `interactive`."""
     script = f"\n{resource('page.js')}\n" if interactive else ""
     lines = [
@@ -92,7 +92,7 @@ def contents(links: Sequence[tuple[str, str]]) -> str:
     return f'<nav aria-label="Contents">\n<ol>\n{items}\n</ol>\n</nav>'
 
 
-def table(
+def html_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     caption: str = "",
@@ -132,12 +132,12 @@ NUMBER = ' class="number"'
 TALL = 30  # rows from which on a table scrolls in a frame
 
 
-def pairs(values: Mapping[str, str], caption: str = "") -> str:
+def html_pairs(values: Mapping[str, str], caption: str = "") -> str:
     """Names and what they stand for, a row each."""
-    return table((), [(str(name), str(words)) for name, words in values.items()], caption)
+    return html_table((), [(str(name), str(words)) for name, words in values.items()], caption)
 
 
-def figure(drawn: Any, description: str) -> str:
+def html_figure(drawn: Any, description: str) -> str:
     """A matplotlib figure as a picture inside the page, with its description in words."""
     buffer = io.BytesIO()
     drawn.savefig(buffer, format="png", dpi=110, facecolor="white")

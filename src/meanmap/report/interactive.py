@@ -16,7 +16,7 @@ from html import escape
 from typing import Any
 from xml.etree import ElementTree
 
-from meanmap.report.series import Series, found
+from meanmap.report.series import Series, figure_series
 
 LARGE = 3000  # points of an artist from which on it is drawn as pixels
 SVG = "{http://www.w3.org/2000/svg}"
@@ -25,7 +25,7 @@ SHARP = 150  # pixels an inch of what is drawn as pixels
 UNITS = 72  # of an SVG, an inch
 
 
-def figure(drawn: Any, description: str, name: str) -> str:
+def interactive_figure(drawn: Any, description: str, name: str) -> str:
     """A matplotlib figure for a page.
 
     Parameters
@@ -39,9 +39,9 @@ def figure(drawn: Any, description: str, name: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z][\w-]*", name):
         raise ValueError(f"name: expected a letter, then letters, digits, - and _, got {name!r}.")
-    series, root = traced(drawn, name)
+    series, root = trace_figure(drawn, name)
     width, height = (float(side) * UNITS for side in drawn.get_size_inches())
-    document = finished(root, series, description, name, (width, height))
+    document = finish_svg(root, series, description, name, (width, height))
     data = {"size": [round(width, 2), round(height, 2)], "series": [one.plain() for one in series]}
     # `<` would end the script's element, were it in somebody's label
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -53,7 +53,7 @@ def figure(drawn: Any, description: str, name: str) -> str:
         f"{controls(series)}\n"
         f'<div class="canvas">{document}</div>\n'
         f'<p class="unseen" aria-live="polite"></p>\n'
-        f"<figcaption>{escape(sentence(description))}"
+        f"<figcaption>{escape(full_sentence(description))}"
         '<span class="hint" hidden> Point at it for values; click it, and the wheel zooms, '
         "dragging moves, arrow keys step from point to point.</span></figcaption>\n"
         f'<script type="application/json">{text.replace("<", chr(92) + "u003c")}</script>\n'
@@ -61,7 +61,7 @@ def figure(drawn: Any, description: str, name: str) -> str:
     )
 
 
-def sentence(text: str) -> str:
+def full_sentence(text: str) -> str:
     text = text.strip()
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
@@ -91,14 +91,14 @@ def controls(series: list[Series]) -> str:
 # --- from matplotlib to SVG -----------------------------------------------------------------------
 
 
-def traced(drawn: Any, name: str) -> tuple[list[Series], ElementTree.Element]:
+def trace_figure(drawn: Any, name: str) -> tuple[list[Series], ElementTree.Element]:
     """The series of a figure with the places that they have in its SVG, and the SVG."""
     import matplotlib
 
-    series = found(drawn)
+    series = figure_series(drawn)
     buffer = io.BytesIO()
     quiet = {"svg.fonttype": "none", "svg.hashsalt": "meanmap"}
-    with matplotlib.rc_context(quiet), tagged(drawn, series):
+    with matplotlib.rc_context(quiet), tag_artists(drawn, series):
         drawn.savefig(buffer, format="svg", dpi=SHARP, metadata={"Date": None}, facecolor="white")
         drawn.set_dpi(UNITS)  # places in the units of the SVG; layouts were made by drawing
         height = float(drawn.get_figheight()) * UNITS
@@ -113,7 +113,7 @@ def traced(drawn: Any, name: str) -> tuple[list[Series], ElementTree.Element]:
 
 
 @contextmanager
-def tagged(drawn: Any, series: list[Series]) -> Iterator[None]:
+def tag_artists(drawn: Any, series: list[Series]) -> Iterator[None]:
     """Artists named for the SVG, the large ones drawn as pixels; afterwards all is as before."""
     before: list[tuple[Any, Any, Any]] = []
     dpi, merged = drawn.dpi, drawn.suppressComposite
@@ -159,7 +159,7 @@ def name_images(root: ElementTree.Element, drawn: Any, series: list[Series]) -> 
                 image.set("id", name)
 
 
-def finished(
+def finish_svg(
     root: ElementTree.Element,
     series: list[Series],
     description: str,
@@ -189,14 +189,14 @@ def finished(
     root.set("viewBox", f"0 0 {size[0]:g} {size[1]:g}")
     root.set("role", "img")
     root.set("aria-labelledby", f"{name}-title {name}-desc")
-    for at, (tag, words) in enumerate((("title", description), ("desc", in_words(series)))):
+    for at, (tag, words) in enumerate((("title", description), ("desc", series_in_words(series)))):
         part = ElementTree.Element(tag, {"id": f"{name}-{tag}"})
         part.text = words
         root.insert(at, part)
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def in_words(series: list[Series]) -> str:
+def series_in_words(series: list[Series]) -> str:
     """The series of a drawing, for those who cannot see it."""
     names = list(dict.fromkeys(one.label for one in series if one.label))
     axes = list(dict.fromkeys(one.names for one in series if any(one.names)))

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
 import meanmap
-from meanmap.experiments.results import Cell, Figure, Outcome, Table, shown
 from meanmap.report import html, interactive, pictures
-from meanmap.report.answers import Answer, Source
+from meanmap.report.answers import Answer, DataSource
 
 MANY = 12  # columns of a table of which more are folded away
 MOST_ROWS = 1000  # of a table in a page
 MOST_JSON = 200_000  # characters
 
 
-def page(answers: Sequence[Answer], title: str) -> str:
+def answers_page(answers: Sequence[Answer], title: str) -> str:
     """One self-contained page of answers, each with its table, figures, settings and data.
 
     Examples
     --------
     >>> from meanmap.report.answers import Answer
     >>> found = Answer("Two samples", "No difference is seen.", {"pvalue": 0.4}, command="demo")
-    >>> page([found], "Two samples").startswith("<!DOCTYPE html>")
+    >>> answers_page([found], "Two samples").startswith("<!DOCTYPE html>")
     True
     """
     answers = list(answers)
@@ -36,28 +35,30 @@ def page(answers: Sequence[Answer], title: str) -> str:
     for i, answer in enumerate(answers, start=1):
         if not alone or answer.title != title:
             parts.append(html.heading(answer.title, 2, f"answer-{i}"))
-        parts += answered(answer, i, 2 if alone and answer.title == title else 3)
-    return html.page(title, [*parts, footer()], interactive=True)
+        parts += answer_parts(answer, i, 2 if alone and answer.title == title else 3)
+    return html.html_page(title, [*parts, footer()], interactive=True)
 
 
-def answered(answer: Answer, number: int, level: int) -> list[str]:
+def answer_parts(answer: Answer, number: int, level: int) -> list[str]:
     """All that there is to say of an answer, under headings of a level."""
     parts = [html.paragraph(answer.headline, lead=True)]
     for i, picture in enumerate(answer.pictures, start=1):
-        drawn = pictures.figure(picture)
+        drawn = pictures.draw_picture(picture)
         if drawn is not None:
-            parts.append(interactive.figure(drawn, picture.description, f"a{number}-{i}"))
+            parts.append(
+                interactive.interactive_figure(drawn, picture.description, f"a{number}-{i}")
+            )
     if answer.rows:
         parts.append(html.heading("Numbers", level))
         rows = answer.rows[:MOST_ROWS]
-        parts.append(html.table(answer.header, rows, numbers=numeric(rows)))
+        parts.append(html.html_table(answer.header, rows, numbers=number_columns(rows)))
         left = len(answer.rows) - len(rows)
         if left:
-            parts.append(html.paragraph(f"… and {counted(left, 'row')} more.", quiet=True))
+            parts.append(html.paragraph(f"… and {count_words(left, 'row')} more.", quiet=True))
     if answer.settings:
-        parts += [html.heading("Settings", level), html.pairs(answer.settings)]
+        parts += [html.heading("Settings", level), html.html_pairs(answer.settings)]
     if answer.sources:
-        parts += [html.heading("Data", level), *map(described, answer.sources)]
+        parts += [html.heading("Data", level), *map(source_words, answer.sources)]
     if answer.command:
         parts += [html.heading("Run it again", level), html.command(answer.command)]
     if answer.values:
@@ -67,23 +68,23 @@ def answered(answer: Answer, number: int, level: int) -> list[str]:
     return parts
 
 
-def described(source: Source) -> str:
+def source_words(source: DataSource) -> str:
     """A table that was read: its shape, and what its columns were taken for."""
     columns, rows = len(source.columns), source.rows
-    words = f"{source.name}: {counted(rows, 'row')}, {counted(columns, 'column')}"
+    words = f"{source.name}: {count_words(rows, 'row')}, {count_words(columns, 'column')}"
     if not columns:
         return html.paragraph(words)
     kinds = [(str(name), str(kind)) for name, kind in source.columns.items()]
     if columns <= MANY:
-        return html.table(("column", "taken for"), kinds, words)
-    return html.details(words, [html.table(("column", "taken for"), kinds)])
+        return html.html_table(("column", "taken for"), kinds, words)
+    return html.details(words, [html.html_table(("column", "taken for"), kinds)])
 
 
-def counted(number: int, noun: str) -> str:
+def count_words(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def numeric(rows: Sequence[Sequence[str]]) -> list[int]:
+def number_columns(rows: Sequence[Sequence[str]]) -> list[int]:
     """The columns that hold numbers, or nothing."""
     width = min(map(len, rows), default=0)
     columns = ([str(row[j]).strip() for row in rows] for j in range(width))
@@ -96,159 +97,3 @@ def looks_numeric(cell: str) -> bool:
 
 def footer() -> str:
     return f"<footer><p>Made with meanmap {escape(meanmap.__version__)}.</p></footer>"
-
-
-# --- experiments ----------------------------------------------------------------------------------
-
-#: What lines of verdicts say of claims that were tried; the experiments share these words.
-AGAINST = re.compile(r"does not hold|\(not reached\)|worse than|not below|Not so: (?!nowhere)")
-FOR = re.compile(r"\bholds?\b|\(reached\)|better than|\bbelow it at every|Not so: nowhere")
-NOTHING: Mapping[str, str] = {}
-STANDINGS = {
-    "holds": "holds",
-    "fails": "not all holds",
-    "figures": "figures only",
-}
-
-EXPLAINED = (
-    "Every line of a verdict is computed from the figures. ✓ stands before a claim that holds, ✗ "
-    "before one that does not, or before a rival that does better; other lines are figures only."
-)
-
-
-def experiments_page(outcomes: Sequence[Outcome], left_out: Mapping[str, str] = NOTHING) -> str:
-    """One self-contained page of experiments: published figures, ours, pictures, verdicts.
-
-    `left_out` has the names of those that could not be run, and why.
-    """
-    outcomes = list(outcomes)
-    title = "The experiments of the papers, reproduced"
-    parts = [html.paragraph(EXPLAINED), summary(outcomes)]
-    parts += [html.paragraph(f"Not run: {name}. {why}") for name, why in left_out.items()]
-    for outcome in outcomes:
-        parts.append(f'<section data-standing="{standing(outcome)}">')
-        parts += experiment(outcome)
-        parts.append("</section>")
-    return html.page(title, [*parts, footer()], interactive=True)
-
-
-def summary(outcomes: Sequence[Outcome]) -> str:
-    """A row an experiment with a link to it, and buttons that choose among them."""
-    counts = {name: sum(standing(one) == name for one in outcomes) for name in STANDINGS}
-    buttons = [("", f"all ({len(outcomes)})")]
-    buttons += [(name, f"{words} ({counts[name]})") for name, words in STANDINGS.items()]
-    shown_first = ' aria-pressed="true"'
-    choices = "".join(
-        f'<button type="button" data-show="{name}"{NOT_PRESSED if name else shown_first}>'
-        f"{escape(words)}</button>"
-        for name, words in buttons
-    )
-    head = "".join(
-        f'<th scope="col"{html.NUMBER if words == "ratio" else ""}>{words}</th>'
-        for words in ("experiment", "verdict", "published", "ours", "ratio")
-    )
-    rows = "\n".join(map(summary_row, outcomes))
-    return (
-        f'<div class="filter" role="group" aria-label="Show experiments" hidden>{choices}</div>\n'
-        f'<div class="wide summary"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n'
-        '</tbody></table></div>\n<p class="unseen" aria-live="polite" id="shown"></p>'
-    )
-
-
-NOT_PRESSED = ' aria-pressed="false"'
-
-
-def summary_row(outcome: Outcome) -> str:
-    published, ours, share = headline(outcome)
-    kind = standing(outcome)
-    style = {"holds": "good", "fails": "bad", "figures": "neither"}[kind]
-    name = escape(outcome.name)
-    return (
-        f'<tr data-standing="{kind}"><td><a href="#{name}">{escape(outcome.title)}</a></td>'
-        f'<td><span class="{style}">{STANDINGS[kind]}</span></td>'
-        f"<td>{escape(published)}</td><td>{escape(ours)}</td>"
-        f'<td class="number">{escape(share)}</td></tr>'
-    )
-
-
-def headline(outcome: Outcome) -> tuple[str, str, str]:
-    """The published figure, ours and their ratio; the paper's words where it has no figure."""
-    for table in outcome.tables:
-        for row, figure in zip(table.rows, table.published, strict=False):
-            ours = own(row)
-            if figure is not None and ours is not None:
-                return shown(figure), f"{shown(ours)} ({row[0]})", ratio(ours, figure)
-    said = [line for line in outcome.verdict if line.startswith("Published:")]
-    own_words = [line for line in outcome.verdict if not line.startswith("Published:")]
-    published = said[0].removeprefix("Published:").strip() if said else "no figure"
-    return published, own_words[0] if own_words else "", ""
-
-
-def own(row: Sequence[Cell]) -> Cell:
-    """The first figure of a row."""
-    return next((cell for cell in row[1:] if isinstance(cell, int | float | Figure)), None)
-
-
-def ratio(ours: Cell, published: Cell) -> str:
-    """Ours over the published figure, nothing where either is no number."""
-    pair = [cell.mean if isinstance(cell, Figure) else cell for cell in (ours, published)]
-    if not all(isinstance(value, int | float) for value in pair) or not pair[1]:
-        return ""
-    return f"{pair[0] / pair[1]:.2f}"  # type: ignore[operator]
-
-
-def standing(outcome: Outcome) -> str:
-    """Whether everything that was claimed holds, by the words of the verdict."""
-    said = [judged(line) for line in outcome.verdict]
-    return "fails" if "fails" in said else "holds" if "holds" in said else "figures"
-
-
-def judged(line: str) -> str:
-    if line.startswith("Published:"):
-        return "figures"
-    return "fails" if AGAINST.search(line) else "holds" if FOR.search(line) else "figures"
-
-
-def experiment(outcome: Outcome) -> list[str]:
-    """All of one experiment."""
-    title = f"{outcome.title} (quick)" if outcome.quick else outcome.title
-    parts = [html.heading(title, 2, outcome.name), html.paragraph(outcome.citation, quiet=True)]
-    if outcome.verdict:
-        items = "\n".join(f"<li>{verdict_line(line)}</li>" for line in outcome.verdict)
-        parts += [html.heading("Verdict", 3), f'<ul class="verdict">\n{items}\n</ul>']
-    drawn = pictures.outcome(outcome)
-    if drawn is not None:
-        words = f"{outcome.title}: {pictures.in_words(drawn)}"
-        parts.append(interactive.figure(drawn, words, f"e-{outcome.name}"))
-    parts.append(html.heading("Numbers", 3))
-    parts += map(figures, outcome.tables)
-    if outcome.settings:
-        parts.append(html.details("Settings", [html.pairs(outcome.settings)]))
-    parts += [html.heading("Run it again", 3), html.command(again(outcome))]
-    return parts
-
-
-def verdict_line(line: str) -> str:
-    kind = judged(line)
-    if kind == "figures":
-        return escape(line)
-    style, mark = ("good", "✓") if kind == "holds" else ("bad", "✗")
-    words = f'role="img" aria-label="{STANDINGS[kind]}"'
-    return f'<span class="{style}" {words}>{mark}</span> {escape(line)}'
-
-
-def figures(table: Table) -> str:
-    """A table with its published figures, and ours over them."""
-    headings, cells = list(table.columns), [list(map(shown, row)) for row in table.cells]
-    if table.published:
-        headings.append("ours over published")
-        for row, words, figure in zip(table.rows, cells, table.published, strict=True):
-            words.append(ratio(own(row), figure))
-    return html.table(headings, cells, table.title, range(1, len(headings)))
-
-
-def again(outcome: Outcome) -> str:
-    words = ["meanmap reproduce", outcome.name]
-    words += ["--quick"] if outcome.quick else []
-    words += [f"--seed {outcome.seed}"] if outcome.seed else []
-    return " ".join(words)

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meanmap import plots
-from meanmap.report.findings import ColumnShift
 
 if TYPE_CHECKING:
     from meanmap.experiments.results import Outcome
     from meanmap.report.answers import Picture
+    from meanmap.report.findings import ColumnShift
 
 SHOWN = 20
 
 
-def shift(columns: tuple[ColumnShift, ...], level: float, axes: Any = None) -> Any:
+def draw_shift(columns: tuple[ColumnShift, ...], level: float, axes: Any = None) -> Any:
     """Columns by effect, and the leading one's samples with the witness."""
     places = plots.panels(axes, 2)
     effects(columns[:SHOWN], len(columns), level, places[0])
     if len(places) > 1:
-        leading(columns[0], places[1])
+        draw_column(columns[0], places[1])
     return np.array(places[:2], dtype=object)
 
 
@@ -36,7 +36,7 @@ def effects(columns: tuple[ColumnShift, ...], total: int, level: float, ax: Any)
         chosen = [i for i, c in enumerate(columns) if (c.adjusted <= level) == differ]
         if chosen:
             ax.barh(at[chosen], [columns[i].effect for i in chosen], color=colour, label=name)
-    ax.set_yticks(at, [shortened(str(column.name)) for column in columns])
+    ax.set_yticks(at, [shorten(str(column.name)) for column in columns])
     ax.set_ylim(len(columns) - 0.4, -0.6)
     few = "" if total == len(columns) else f" (the {len(columns)} largest of {total} columns)"
     ax.set(xlabel="effect: 0 alike, 1 nothing in common" + few, xlim=(0, None))
@@ -44,16 +44,14 @@ def effects(columns: tuple[ColumnShift, ...], total: int, level: float, ax: Any)
     ax.legend(frameon=False, fontsize="small", **above)
 
 
-def leading(column: ColumnShift, ax: Any) -> None:
+def draw_column(column: ColumnShift, ax: Any) -> None:
     """A column in both samples, and where the test sample has more."""
     at, witness = column.witness
     train, test = column.samples
     if not len(at):
         ax.set_axis_off()
         return
-    ax.set_title(
-        f"{shortened(str(column.name))}: where the test sample has more", fontsize="medium"
-    )
+    ax.set_title(f"{shorten(str(column.name))}: where the test sample has more", fontsize="medium")
     few = train.ndim == 1 or len(at) <= 10
     if few:
         both = [part.reshape(len(part)) for part in (train, test)]
@@ -65,7 +63,7 @@ def leading(column: ColumnShift, ax: Any) -> None:
             zip(shares, (plots.BLUE, plots.ORANGE), ("train", "test"), strict=True)
         ):
             ax.bar(place + 0.4 * k - 0.2, share[order], 0.4, color=colour, label=name)
-        labels = [f"{v:g}" if at.dtype.kind == "f" else shortened(str(v), 12) for v in at[order]]
+        labels = [f"{v:g}" if at.dtype.kind == "f" else shorten(str(v), 12) for v in at[order]]
         crowded = sum(map(len, labels)) > 40
         ax.set_xticks(
             place, labels, rotation=45 if crowded else 0, ha="right" if crowded else "center"
@@ -83,18 +81,18 @@ def leading(column: ColumnShift, ax: Any) -> None:
     behind.legend(loc="upper right", frameon=False)
     ax.plot(at, witness, color="black", linewidth=1.5)
     ax.axhline(0, color=plots.GREY, linewidth=1)
-    ax.set(xlabel=shortened(str(column.name)), ylabel="witness: above 0 more of test")
+    ax.set(xlabel=shorten(str(column.name)), ylabel="witness: above 0 more of test")
     ax.set_zorder(behind.get_zorder() + 1)
     ax.patch.set_visible(False)
 
 
-def shortened(text: str, most: int = 28) -> str:
+def shorten(text: str, most: int = 28) -> str:
     """A name that fits beside a bar; a dollar sign is no mathematics."""
     text = text if len(text) <= most else text[: most - 1] + "…"
     return text.replace("$", r"\$")
 
 
-def drawn(plot: Callable[[Any], Any]) -> Any:
+def draw_panels(plot: Callable[[Any], Any]) -> Any:
     """A figure with two panels drawn without a window, or None without matplotlib."""
     try:
         from matplotlib.figure import Figure
@@ -105,7 +103,7 @@ def drawn(plot: Callable[[Any], Any]) -> Any:
     return figure
 
 
-def figure(picture: Picture) -> Any:
+def draw_picture(picture: Picture) -> Any:
     """A picture of an answer, drawn without a window, or None without matplotlib."""
     try:
         from matplotlib.figure import Figure
@@ -131,7 +129,7 @@ def outcome(found: Outcome) -> Any:
     return drawn
 
 
-def in_words(drawn: Any) -> str:
+def figure_in_words(drawn: Any) -> str:
     """What a figure shows, by the words on it."""
     said = []
     for ax in drawn.axes:

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, is_array, take, to_numpy
+from meanmap.arrays import Points, concatenate, count, is_array, is_chunked, take, to_numpy
 from meanmap.frames import is_frame
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
 from meanmap.kernels.defaults import looks_like_classes
 from meanmap.linalg import column_moments
 from meanmap.statistics.gates import require_points
 from meanmap.statistics.tiles import on_host
-from meanmap.streams.chunks import SAMPLE, Chunks, is_chunked
+from meanmap.streams.chunks import SAMPLE, Chunks
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class ColumnPair:
     """A column in both samples: numbers (n, 1), or anything else that its kernel compares."""
 
     name: Any
@@ -45,10 +45,10 @@ class Field:
         first = self.train[:1]
         return bool((self.train == first).all() and (self.test == first).all())
 
-    def taken(self, train: np.ndarray, test: np.ndarray) -> Field:
+    def taken(self, train: np.ndarray, test: np.ndarray) -> ColumnPair:
         """The field at some rows."""
         parts = take(self.train, train), take(self.test, test)
-        return Field(self.name, self.kernel, *parts, self.given)
+        return ColumnPair(self.name, self.kernel, *parts, self.given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Samples:
     train: Points
     test: Points
     kernel: Kernel | None
-    fields: tuple[Field, ...]
+    fields: tuple[ColumnPair, ...]
     sizes: tuple[int, int]  # before rows were left out
     drawn_of: tuple[int | None, int | None] = (None, None)  # how many rows are in chunks
 
@@ -66,7 +66,10 @@ class Samples:
     def movable(self) -> np.ndarray | None:
         """Which coordinates of the rows could have another location and scale."""
         if self.kernel is None:
-            parts = [np.full(encoded(field)[0].shape[1], field.is_number) for field in self.fields]
+            parts = [
+                np.full(column_coordinates(field)[0].shape[1], field.is_number)
+                for field in self.fields
+            ]
             mask = np.concatenate(parts)
             return mask if mask.any() else None
         array = self.train
@@ -111,22 +114,22 @@ def in_memory(
     return found.rows[0], None if targets is None else found.rows[1], found.total
 
 
-def read(
+def read_samples(
     train: Any, test: Any, kernel: Any, max_samples: int | None, rng: np.random.Generator
 ) -> tuple[Samples, np.ndarray, np.ndarray]:
     """Both samples, checked, and which of their rows are used."""
     tables = as_table(train, "train", kernel), as_table(test, "test", kernel)
-    fields: list[Field] = []
+    fields: list[ColumnPair] = []
     points: tuple[Points, Points] | None = None
     if tables[0] is not None and tables[1] is not None:
         tables = by_position(tables[0], train, tables[1], test)
         given = isinstance(kernel, Kernel) and kernel.domain == "tables"
         by_column = (kernel if given else Columns()).bind(tables[0], "train")
-        same_columns(tables[0], tables[1])
+        check_same_columns(tables[0], tables[1])
         parts = by_column.check(tables[0], "train")
         others = by_column.check(tables[1], "test", parts, "train")
         trios = zip(by_column.names or (), by_column.factors, parts, others, strict=True)
-        fields = [Field(c, k, on_host(a), on_host(b), given) for c, k, a, b in trios]
+        fields = [ColumnPair(c, k, on_host(a), on_host(b), given) for c, k, a, b in trios]
     if kernel is not None:
         kernel = as_kernel(kernel, train, "train")
         first = on_host(kernel.check(train, "train"))
@@ -142,16 +145,16 @@ def read(
     )
     for name, size in zip(("train", "test"), sizes, strict=True):
         require_points(size, name, 2)
-    rows = [chosen(size, max_samples, rng) for size in sizes]
+    rows = [rows_at_random(size, max_samples, rng) for size in sizes]
     kept = tuple(field.taken(*rows) for field in fields)
     if points is None:
-        points = stacked(kept)
+        points = row_coordinates(kept)
         return Samples(*points, None, kept, sizes), rows[0], rows[1]
     a, b = (take(part, index) for part, index in zip(points, rows, strict=True))
     return Samples(a, b, kernel, kept, sizes), rows[0], rows[1]
 
 
-def chosen(size: int, most: int | None, rng: np.random.Generator) -> np.ndarray:
+def rows_at_random(size: int, most: int | None, rng: np.random.Generator) -> np.ndarray:
     """Rows at random, in their order; all where there are not too many."""
     if most is None or size <= most:
         return np.arange(size)
@@ -196,7 +199,7 @@ def by_position(
     )
 
 
-def same_columns(train: Mapping[Any, Any], test: Mapping[Any, Any]) -> None:
+def check_same_columns(train: Mapping[Any, Any], test: Mapping[Any, Any]) -> None:
     """Refuse tables that do not have the same columns."""
     words = []
     for one, other, name in ((train, test, "test lacks"), (test, train, "test also has")):
@@ -213,7 +216,7 @@ def same_columns(train: Mapping[Any, Any], test: Mapping[Any, Any]) -> None:
 # --- coordinates ----------------------------------------------------------------------------------
 
 
-def encoded(field: Field) -> tuple[np.ndarray, np.ndarray]:
+def column_coordinates(field: ColumnPair) -> tuple[np.ndarray, np.ndarray]:
     """A column as coordinates of which two random rows differ by 2 in mean square.
 
     Numbers are standardised, labels get an indicator each, on both samples together: exchanging
@@ -235,13 +238,15 @@ def encoded(field: Field) -> tuple[np.ndarray, np.ndarray]:
     return z[:n], z[n:]
 
 
-def stacked(fields: tuple[Field, ...]) -> tuple[np.ndarray, np.ndarray]:
+def row_coordinates(fields: tuple[ColumnPair, ...]) -> tuple[np.ndarray, np.ndarray]:
     """All columns side by side."""
-    parts = [encoded(field) for field in fields]
+    parts = [column_coordinates(field) for field in fields]
     return np.hstack([a for a, _ in parts]), np.hstack([b for _, b in parts])
 
 
-def ranked(fields: tuple[Field, ...], rng: np.random.Generator) -> tuple[Field, ...]:
+def rank_columns(
+    fields: tuple[ColumnPair, ...], rng: np.random.Generator
+) -> tuple[ColumnPair, ...]:
     """Numbers replaced by their ranks within their own sample, ties in random order.
 
     Every column then has the same distribution in both samples: what still differs is how columns
@@ -256,7 +261,7 @@ def ranked(fields: tuple[Field, ...], rng: np.random.Generator) -> tuple[Field, 
                 ranks = np.empty(len(values))
                 ranks[order] = (np.arange(len(values)) + 0.5) / len(values)
                 parts.append(ranks[:, None])
-            field = Field(field.name, Gaussian(), parts[0], parts[1])
+            field = ColumnPair(field.name, Gaussian(), parts[0], parts[1])
         out.append(field)
     return tuple(out)
 
@@ -268,7 +273,7 @@ def ranked(fields: tuple[Field, ...], rng: np.random.Generator) -> tuple[Field, 
 class Targets:
     """Targets of training rows and of those test rows that have one."""
 
-    field: Field  # its test part has the labelled rows only
+    field: ColumnPair  # its test part has the labelled rows only
     labelled: np.ndarray  # which of the test rows used
     classes: bool
 
@@ -293,24 +298,24 @@ def read_targets(
                 "training rows. Pass y too."
             )
         return None
-    values = flat(y, "y", sizes[0], "train")
+    values = flat_targets(y, "y", sizes[0], "train")
     classes = looks_like_classes(values)
     values = np.asarray(checks.labels(values, "y")) if classes else column(values, "y")
     labelled = np.empty(0, dtype=int)
     others = values[:0]
     if y_test is not None:
-        found = flat(y_test, "y_test", sizes[1], "test")
+        found = flat_targets(y_test, "y_test", sizes[1], "test")
         known = ~checks.missing_rows(found)
         labelled = np.flatnonzero(known[rows[1]])
         found = found[rows[1]][labelled]
         if len(found):
             found = checks.labels(np.array(found.tolist(), dtype=object), "y_test")  # a plain type
-            others = like(values, found) if classes else column(found, "y_test")
-    field = Field("target", Delta() if classes else Gaussian(), values[rows[0]], others)
+            others = as_classes(values, found) if classes else column(found, "y_test")
+    field = ColumnPair("target", Delta() if classes else Gaussian(), values[rows[0]], others)
     return Targets(field, labelled, classes)
 
 
-def flat(y: Any, name: str, size: int, of: str) -> np.ndarray:
+def flat_targets(y: Any, name: str, size: int, of: str) -> np.ndarray:
     """Targets as an array (n,), one a row."""
     array = to_numpy(checks.plain(y, name))
     if array.ndim == 2 and array.shape[1] == 1:
@@ -331,7 +336,7 @@ def column(values: np.ndarray, name: str) -> np.ndarray:
     return np.asarray(checks.vectors(values.reshape(-1, 1), name), dtype=np.float64)
 
 
-def like(values: np.ndarray, found: np.ndarray) -> np.ndarray:
+def as_classes(values: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Classes of test rows in the type of those of training rows."""
     found = np.asarray(checks.labels(found, "y_test"))
     # text, dates, truth values and numbers: each kind is equal to its own alone
@@ -352,12 +357,12 @@ def pair_rows(samples: Samples, targets: Targets) -> tuple[Points, Points, Kerne
     test = take(samples.test, targets.labelled)
     field = targets.field
     if samples.kernel is None:
-        a, b = encoded(field)
+        a, b = column_coordinates(field)
         return np.hstack([samples.train, a]), np.hstack([test, b]), None
     kernel = samples.kernel @ field.kernel
     return (samples.train, field.train), (test, field.test), kernel
 
 
-def together(samples: Samples) -> Points:
+def all_rows(samples: Samples) -> Points:
     """All rows, training first."""
     return concatenate([samples.train, samples.test])

@@ -52,12 +52,12 @@ class Series:
             return
         at = np.asarray(self.places(), dtype=float)
         boxes = None if self.boxes is None else np.asarray(self.boxes(), dtype=float)
-        for i in thinned(len(self.values)):
+        for i in even_indices(len(self.values)):
             if not np.isfinite(at[i]).all():
                 continue
             point: dict[str, Any] = {
                 "p": [round(float(at[i, 0]), 1), round(height - float(at[i, 1]), 1)],
-                "v": [plain(value) for value in self.values[i]],
+                "v": [plain_value(value) for value in self.values[i]],
             }
             if boxes is not None:
                 x0, y0, x1, y1 = (float(side) for side in boxes[i])
@@ -76,12 +76,12 @@ class Series:
         }
 
 
-def thinned(n: int) -> list[int]:
+def even_indices(n: int) -> list[int]:
     """Indices of at most MOST of n points, evenly."""
     return list(range(n)) if n <= MOST else np.linspace(0, n - 1, MOST).astype(int).tolist()
 
 
-def plain(value: Any) -> Value:
+def plain_value(value: Any) -> Value:
     if isinstance(value, str):
         return value
     number = float(value)
@@ -91,7 +91,7 @@ def plain(value: Any) -> Value:
 # --- finding them ---------------------------------------------------------------------------------
 
 
-def found(figure: Any) -> list[Series]:
+def figure_series(figure: Any) -> list[Series]:
     """All series of a figure, those of each axes in the order in which they were added."""
     out: list[Series] = []
     for ax in figure.axes:
@@ -107,7 +107,11 @@ def of_axes(ax: Any) -> Iterator[Series]:
     parts: list[Series] = []
     # bars first: their whiskers are a container of their own as well
     for container in sorted(ax.containers, key=lambda c: not hasattr(c, "patches")):
-        one = bars(ax, container) if hasattr(container, "patches") else error_bars(ax, container)
+        one = (
+            bar_series(ax, container)
+            if hasattr(container, "patches")
+            else error_bars(ax, container)
+        )
         if one is not None and not any(id(artist) in taken for artist in one.artists):
             taken.update(map(id, one.artists))
             parts.append(one)
@@ -127,10 +131,10 @@ def of_artist(ax: Any, artist: Any) -> Series | None:
     if hasattr(artist, "get_coordinates"):
         return mesh(ax, artist)
     if artist in ax.images:
-        return image(ax, artist)
+        return image_series(ax, artist)
     if artist in ax.collections and type(artist).__name__ == "PathCollection":
         return scatter(ax, artist)
-    label = named(artist)
+    label = artist_name(artist)
     return Series(label, axis_names(ax), colour(artist), [artist]) if label else None
 
 
@@ -148,7 +152,7 @@ def legend(ax: Any, series: list[Series]) -> None:
 
 def line(ax: Any, artist: Any) -> Series | None:
     x, y = (np.asarray(part, dtype=float) for part in artist.get_data(orig=False))
-    label = named(artist)
+    label = artist_name(artist)
     if not len(x) or not (np.isfinite(x) & np.isfinite(y)).any():
         return None
     over, up = artist.get_transform().contains_branch_seperately(ax.transData)
@@ -156,7 +160,7 @@ def line(ax: Any, artist: Any) -> Series | None:
     if not (over and up):  # a level across the axes, or nothing that has values
         if not label or not (over or up):
             return None
-        ends = transformed(transform, np.column_stack([x, y])[[0, -1]])
+        ends = pixel_places(transform, np.column_stack([x, y])[[0, -1]])
         value = ("", number_on(ax.yaxis, y[0])) if up else (number_on(ax.xaxis, x[0]), "")
         return Series(
             label,
@@ -168,24 +172,30 @@ def line(ax: Any, artist: Any) -> Series | None:
             lambda: ends().reshape(1, 4),
             1,
         )
-    values = pairs(ax, x, y)
-    places = transformed(transform, np.column_stack([x, y]))
+    values = point_pairs(ax, x, y)
+    places = pixel_places(transform, np.column_stack([x, y]))
     return Series(
-        label, axis_names(ax), colour(artist), [artist], values, places, count=dots(artist, len(x))
+        label,
+        axis_names(ax),
+        colour(artist),
+        [artist],
+        values,
+        places,
+        count=drawing_size(artist, len(x)),
     )
 
 
-def dots(artist: Any, n: int) -> int:
+def drawing_size(artist: Any, n: int) -> int:
     """How much there is to draw: a line without marks is a single path."""
     return n if artist.get_marker() not in ("None", None, "", " ") else n // 10
 
 
 def scatter(ax: Any, artist: Any) -> Series:
     points: np.ndarray = np.ma.filled(np.ma.asarray(artist.get_offsets(), dtype=float), np.nan)
-    values = pairs(ax, points[:, 0], points[:, 1])
-    places = transformed(artist.get_offset_transform(), points)
+    values = point_pairs(ax, points[:, 0], points[:, 1])
+    places = pixel_places(artist.get_offset_transform(), points)
     return Series(
-        named(artist),
+        artist_name(artist),
         axis_names(ax),
         colour(artist),
         [artist],
@@ -199,18 +209,24 @@ def error_bars(ax: Any, container: Any) -> Series | None:
     """Points with their intervals."""
     data, caps, stems = container.lines
     artists = [part for part in (data, *caps, *stems) if part is not None]
-    label = named(container)
+    label = artist_name(container)
     if data is None:
         return Series(label, axis_names(ax), colour(artists[0]), artists) if artists else None
     x, y = (np.asarray(part, dtype=float) for part in data.get_data(orig=False))
     remarks = intervals(stems, len(x))
     values = [
         (*pair, *([remark] if remark else []))
-        for pair, remark in zip(pairs(ax, x, y), remarks, strict=True)
+        for pair, remark in zip(point_pairs(ax, x, y), remarks, strict=True)
     ]
-    places = transformed(data.get_transform(), np.column_stack([x, y]))
+    places = pixel_places(data.get_transform(), np.column_stack([x, y]))
     return Series(
-        label, axis_names(ax), colour(data), artists, values, places, count=dots(data, len(x))
+        label,
+        axis_names(ax),
+        colour(data),
+        artists,
+        values,
+        places,
+        count=drawing_size(data, len(x)),
     )
 
 
@@ -228,11 +244,11 @@ def intervals(stems: Any, n: int) -> list[str]:
     return [""] * n
 
 
-def bars(ax: Any, container: Any) -> Series | None:
+def bar_series(ax: Any, container: Any) -> Series | None:
     """Bars of numbers or of a histogram, whose values are their lengths."""
     patches = [patch for patch in container.patches if hasattr(patch, "get_height")]
     if not patches:
-        label = named(container)
+        label = artist_name(container)
         artists = list(container.patches)
         return Series(label, axis_names(ax), colour(artists[0]), artists) if label else None
     upright = getattr(container, "orientation", "vertical") != "horizontal"
@@ -255,15 +271,15 @@ def bars(ax: Any, container: Any) -> Series | None:
     artists = [*patches]
     if whiskers:
         artists += [p for p in (*whiskers.lines[1], *whiskers.lines[2]) if p is not None]
-    corners = [transformed(ax.transData, np.column_stack(pair)) for pair in ((x0, y0), (x1, y1))]
-    label = named(container) or named(patches[0])
+    corners = [pixel_places(ax.transData, np.column_stack(pair)) for pair in ((x0, y0), (x1, y1))]
+    label = artist_name(container) or artist_name(patches[0])
     return Series(
         label,
         axis_names(ax),
         colour(patches[0]),
         artists,
         values,
-        transformed(ax.transData, top),
+        pixel_places(ax.transData, top),
         lambda: np.hstack([corner() for corner in corners]),
         len(patches),
     )
@@ -277,10 +293,10 @@ def mesh(ax: Any, artist: Any) -> Series | None:
     if table.size != rows * columns:  # colours at the corners, or given as such
         return None
     low, high = corners[:-1, :-1].reshape(-1, 2), corners[1:, 1:].reshape(-1, 2)
-    return cells(ax, artist, low, high, table.ravel())
+    return cell_series(ax, artist, low, high, table.ravel())
 
 
-def image(ax: Any, artist: Any) -> Series | None:
+def image_series(ax: Any, artist: Any) -> Series | None:
     """Pixels of a picture that stand for numbers."""
     table: np.ndarray = np.ma.filled(np.ma.asarray(artist.get_array(), dtype=float), np.nan)
     if table.ndim != 2:
@@ -293,26 +309,28 @@ def image(ax: Any, artist: Any) -> Series | None:
         y = y[::-1]
     i, j = np.divmod(np.arange(table.size), columns)
     low, high = np.column_stack([x[j], y[i]]), np.column_stack([x[j + 1], y[i + 1]])
-    return cells(ax, artist, low, high, table.ravel())
+    return cell_series(ax, artist, low, high, table.ravel())
 
 
-def cells(ax: Any, artist: Any, low: np.ndarray, high: np.ndarray, values: np.ndarray) -> Series:
+def cell_series(
+    ax: Any, artist: Any, low: np.ndarray, high: np.ndarray, values: np.ndarray
+) -> Series:
     middle = (low + high) / 2
     bar = getattr(artist, "colorbar", None)
     unit = (bar.ax.get_ylabel() or bar.ax.get_xlabel()) if bar is not None else ""
     remark = [f"{unit or 'value'}: {value:.4g}" for value in values]
     triples = [
         (*pair, words)
-        for pair, words in zip(pairs(ax, middle[:, 0], middle[:, 1]), remark, strict=True)
+        for pair, words in zip(point_pairs(ax, middle[:, 0], middle[:, 1]), remark, strict=True)
     ]
-    corners = [transformed(ax.transData, side) for side in (low, high)]
+    corners = [pixel_places(ax.transData, side) for side in (low, high)]
     return Series(
-        named(artist),
+        artist_name(artist),
         axis_names(ax),
         "currentColor",
         [artist],
         triples,
-        transformed(ax.transData, middle),
+        pixel_places(ax.transData, middle),
         lambda: np.hstack([corner() for corner in corners]),
         len(values),
     )
@@ -321,12 +339,12 @@ def cells(ax: Any, artist: Any, low: np.ndarray, high: np.ndarray, values: np.nd
 # --- names, numbers, places -----------------------------------------------------------------------
 
 
-def transformed(transform: Any, points: np.ndarray) -> Places:
+def pixel_places(transform: Any, points: np.ndarray) -> Places:
     """Places in pixels, computed when they are asked for: a layout may move the axes."""
     return lambda: np.asarray(transform.transform(points))
 
 
-def named(artist: Any) -> str:
+def artist_name(artist: Any) -> str:
     label = str(artist.get_label() or "")
     return "" if label.startswith("_") else label
 
@@ -360,8 +378,8 @@ def axis_names(ax: Any) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def pairs(ax: Any, x: np.ndarray, y: np.ndarray) -> list[tuple[Any, ...]]:
-    kept = set(thinned(len(x)))  # words for the others are never shown
+def point_pairs(ax: Any, x: np.ndarray, y: np.ndarray) -> list[tuple[Any, ...]]:
+    kept = set(even_indices(len(x)))  # words for the others are never shown
     return [
         (number_on(ax.xaxis, a), number_on(ax.yaxis, b)) if i in kept else ()
         for i, (a, b) in enumerate(zip(x, y, strict=True))

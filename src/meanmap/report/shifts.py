@@ -15,10 +15,16 @@ from meanmap.comparison.results import TestResult, probability, show_pvalue
 from meanmap.frames import list_names
 from meanmap.progress import progress_bar
 from meanmap.report import findings, html, pictures
-from meanmap.report.explanations import Explanation, explanations, measure, outside
+from meanmap.report.explanations import Explanation, explanations, measure, share_outside
 from meanmap.report.findings import ColumnShift, DependenceShift, Finding
-from meanmap.report.samples import Samples, Targets, in_memory, pair_rows, read, read_targets
-from meanmap.report.text import aligned, number
+from meanmap.report.samples import (
+    Samples,
+    Targets,
+    in_memory,
+    pair_rows,
+    read_samples,
+    read_targets,
+)
 from meanmap.report.verdicts import Figures, verdict
 
 SHOWN = 15  # columns in the text; the page has all
@@ -84,28 +90,30 @@ class ShiftReport:
     # --- words --------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        lines = [self._title(), "", self.verdict, self.remedy, ""]
-        header, rows, _ = self._tests()
+        lines = [self.title, "", self.verdict, self.remedy, ""]
+        header, rows, _ = self.tests_table()
         shown = len(rows) - max(len(self.columns) - SHOWN, 0)
-        lines += aligned([header, *rows[:shown]])
+        lines += align_columns([header, *rows[:shown]])
         if shown < len(rows):
             lines.append(f"… and {len(rows) - shown} more columns with smaller effects")
         header, rows, _ = self._explanations()
         if rows:
-            lines += ["", *aligned([header, *rows])]
-        remarks = self._remarks()
+            lines += ["", *align_columns([header, *rows])]
+        remarks = self.remarks()
         return "\n".join([*lines, "", *remarks] if remarks else lines)
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """How many rows were compared, and the kind of shift."""
         n, m = self.sizes
         used = "" if self.used == self.sizes else f" ({self.used[0]:,} and {self.used[1]:,} used)"
         columns = f", {len(self.columns)} columns" if len(self.columns) > 1 else ""
         return f"Shift of {n:,} training rows to {m:,} test rows{used}{columns}: {self.kind}"
 
-    def _tests(self) -> tuple[list[str], list[list[str]], list[int]]:
+    def tests_table(self) -> tuple[list[str], list[list[str]], list[int]]:
         """The table of tests: header, rows, and which rows are significant."""
         header = ["", "p (Holm)", "effect", "mean, in sd", "sd ratio", "in the test sample"]
-        rows = [["rows", show_pvalue(self.overall.adjusted), number(self.effect), "", "", ""]]
+        rows = [["rows", show_pvalue(self.overall.adjusted), number_text(self.effect), "", "", ""]]
         adjusted = [self.overall.adjusted]
         for one in self.targets:
             rows.append([one.name, show_pvalue(one.adjusted), "", "", "", ""])
@@ -115,9 +123,9 @@ class ShiftReport:
                 [
                     str(column.name),
                     show_pvalue(column.adjusted),
-                    number(column.effect),
-                    number(column.difference, "+.2f"),
-                    number(column.spread),
+                    number_text(column.effect),
+                    number_text(column.difference, "+.2f"),
+                    number_text(column.spread),
                     column.where if column.adjusted <= self.level else "",
                 ]
             )
@@ -132,7 +140,7 @@ class ShiftReport:
         rows = [
             [
                 one.name,
-                number(max(one.explained, 0.0), ".0%"),
+                number_text(max(one.explained, 0.0), ".0%"),
                 "" if math.isnan(one.pvalue) else show_pvalue(one.pvalue),
                 f"{one.effective_size:.0f} of {one.size}",
                 one.found if one.holds(self.level) else "",
@@ -142,7 +150,8 @@ class ShiftReport:
         marked = [i for i, one in enumerate(self.explanations) if one.holds(self.level)]
         return header, rows, marked
 
-    def _remarks(self) -> list[str]:
+    def remarks(self) -> list[str]:
+        """Sentences beside the verdict: rows unlike all others, dependence, notes."""
         out = []
         if not math.isnan(self.outside):
             out.append(f"Test rows unlike all training rows: {self.outside:.0%}.")
@@ -173,35 +182,40 @@ class ShiftReport:
         """
         if not self.columns:
             return self.rows.plot(ax)
-        return pictures.shift(self.columns, self.level, ax)
+        return pictures.draw_shift(self.columns, self.level, ax)
 
     def to_html(self, path: Any = None) -> str:
         """One self-contained page, with a picture if matplotlib is there; written to a path."""
         parts = self._parts()
-        drawn = pictures.drawn(self.plot)
+        drawn = pictures.draw_panels(self.plot)
         if drawn is not None:
             words = "Columns by effect, and where the leading one differs"
-            parts.insert(2, html.figure(drawn, words if self.columns else "The test of the rows"))
-        text = html.page(self._title(), parts)
+            parts.insert(
+                2, html.html_figure(drawn, words if self.columns else "The test of the rows")
+            )
+        text = html.html_page(self.title, parts)
         if path is not None:
             html.write(text, path)
         return text
 
     def _parts(self) -> list[str]:
         parts = [html.paragraph(self.verdict, lead=True), html.paragraph(self.remedy, lead=True)]
-        header, rows, marked = self._tests()
+        header, rows, marked = self.tests_table()
         caption = f"Tests; bold and *: significant at level {self.level:.0%} for all together"
-        parts += [html.heading("Tests"), html.table(header, rows, caption, (1, 2, 3, 4), marked)]
+        parts += [
+            html.heading("Tests"),
+            html.html_table(header, rows, caption, (1, 2, 3, 4), marked),
+        ]
         header, rows, marked = self._explanations()
         if rows:
             caption = "Each fitted on one half of the rows and judged on the other; bold: it holds"
-            table = html.table(header, rows, caption, (1, 2), marked)
+            table = html.html_table(header, rows, caption, (1, 2), marked)
             parts += [html.heading("What would explain it"), table]
-        remarks = [html.paragraph(text) for text in self._remarks()]
+        remarks = [html.paragraph(text) for text in self.remarks()]
         return [*parts, html.heading("Notes"), *remarks] if remarks else parts
 
     def _repr_html_(self) -> str:
-        return "\n".join([html.heading(self._title()), *self._parts()])
+        return "\n".join([html.heading(self.title), *self._parts()])
 
     def to_frame(self) -> Any:
         """The columns' figures as a pandas DataFrame."""
@@ -282,7 +296,7 @@ def shift_report(
         checks.whole(max_samples, "max_samples", 2, "Use 2000, or None for all rows.")
     train, y, n = in_memory(train, y, ("train", "y"), max_samples, rng)
     test, y_test, m = in_memory(test, y_test, ("test", "y_test"), max_samples, rng)
-    samples, of_train, of_test = read(train, test, kernel, max_samples, rng)
+    samples, of_train, of_test = read_samples(train, test, kernel, max_samples, rng)
     targets = read_targets(y, y_test, samples.sizes, (of_train, of_test))
     samples = replace(samples, drawn_of=(n, m))
     compared = targets is not None and len(targets.labelled) >= LABELLED
@@ -290,12 +304,18 @@ def shift_report(
     tests = 1 + many + (3 if compared else 0)
     draws = math.ceil(min(max(999, 2 * tests / level), MOST_DRAWS))
     with progress_bar(tests + 3, "shift", progress, "test") as done:
-        rows, figures = tested(samples, targets if compared else None, level, draws, rng, done)
+        rows, figures = run_tests(samples, targets if compared else None, level, draws, rng, done)
         if figures.any_shift:
-            figures = explained(figures, rows, samples, targets, draws, rng)
+            figures = with_explanations(figures, rows, samples, targets, draws, rng)
         done(3)
-    kernel_used = measure(samples)
-    found = verdict(figures)
+    return make_report(figures, rows, samples, level, reader_notes(samples, targets, compared))
+
+
+def make_report(
+    figures: Figures, rows: TestResult, samples: Samples, level: float, notes: tuple[str, ...]
+) -> ShiftReport:
+    """The report of what was found."""
+    kernel, found = measure(samples), verdict(figures)
     return ShiftReport(
         found.kind,
         found.words,
@@ -305,20 +325,20 @@ def shift_report(
         samples.used,
         rows,
         figures.rows,
-        findings.relative_distance(kernel_used, samples.train, samples.test),
+        findings.relative_distance(kernel, samples.train, samples.test),
         figures.columns,
         figures.targets,
         figures.given_targets,
         figures.dependence,
         figures.explanations,
         figures.outside,
-        findings.extremes(kernel_used, samples.train, samples.test),
-        notes(samples, targets, compared),
+        findings.extremes(kernel, samples.train, samples.test),
+        notes,
         found.candidates,
     )
 
 
-def tested(
+def run_tests(
     samples: Samples,
     targets: Targets | None,
     level: float,
@@ -344,7 +364,7 @@ def tested(
         part = targets.field
         labelled["targets"] = two(part.train, part.test, targets.kernel).pvalue
         labelled["rows with targets"] = two(*pair_rows(samples, targets)).pvalue
-        labelled["P(y|x)"] = findings.conditional(samples, targets, draws, rng)
+        labelled["P(y|x)"] = findings.conditional_pvalue(samples, targets, draws, rng)
         done(1)
     adjusted = findings.holm([rows.pvalue, *alone, *labelled.values()])
     cut = 1 + len(alone)
@@ -352,24 +372,24 @@ def tested(
     return rows, Figures(
         level,
         Finding("rows", rows.pvalue, adjusted[0]),
-        described(samples, alone or [rows.pvalue], adjusted[1:cut] or adjusted[:1]),
+        describe_columns(samples, alone or [rows.pvalue], adjusted[1:cut] or adjusted[:1]),
         tuple(Finding(*trio) for trio in trios),
         labelled=0 if targets is None else len(targets.labelled),
     )
 
 
-def described(
+def describe_columns(
     samples: Samples, pvalues: list[float], adjusted: list[float]
 ) -> tuple[ColumnShift, ...]:
     """The columns, those that differ first and by their effects."""
     if not samples.fields:
         return ()
     trios = zip(samples.fields, pvalues, adjusted, strict=True)
-    columns = [findings.describe(*trio) for trio in trios]
+    columns = [findings.describe_column(*trio) for trio in trios]
     return tuple(sorted(columns, key=lambda c: -c.effect if c.effect == c.effect else 1.0))
 
 
-def explained(
+def with_explanations(
     figures: Figures,
     rows: TestResult,
     samples: Samples,
@@ -383,15 +403,15 @@ def explained(
         figures,
         dependence=findings.dependence(samples.fields, differ, draws, rng),
         explanations=explanations(samples, targets, rows.kernel, rng),
-        outside=outside(samples),
+        outside=share_outside(samples),
     )
     if targets is None or not figures.labelled or not figures.relation_differs:
         return figures
-    p = findings.conditional(samples, targets, draws, rng, reverse=True)
+    p = findings.conditional_pvalue(samples, targets, draws, rng, reverse=True)
     return replace(figures, given_targets=Finding("P(x|y)", p, p))
 
 
-def notes(samples: Samples, targets: Targets | None, compared: bool) -> tuple[str, ...]:
+def reader_notes(samples: Samples, targets: Targets | None, compared: bool) -> tuple[str, ...]:
     """What a reader should know beside the figures."""
     out = samples.words
     flat = [repr(field.name) for field in samples.fields if field.is_constant]
@@ -416,3 +436,20 @@ def notes(samples: Samples, targets: Targets | None, compared: bool) -> tuple[st
     if targets is not None and len(np.unique(targets.field.train)) < 2:
         out.append("All training rows have one target, so that target shift cannot be looked for.")
     return tuple(out)
+
+
+# --- tables in plain text -------------------------------------------------------------------------
+
+
+def number_text(value: float, form: str = ".2f") -> str:
+    """A number in words, nothing for NaN."""
+    return "" if math.isnan(value) else format(value, form)
+
+
+def align_columns(rows: list[list[str]]) -> list[str]:
+    """Rows of words as lines whose columns stand below each other."""
+    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

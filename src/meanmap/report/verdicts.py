@@ -107,7 +107,7 @@ def verdict(f: Figures) -> Verdict:
     tried = f.explanation("weights on rows")
     if tried is None or math.isnan(tried.explained):
         return slight(f)
-    return unexplained(f)
+    return no_explanation(f)
 
 
 def x_differs(f: Figures) -> bool:
@@ -119,7 +119,7 @@ def x_differs(f: Figures) -> bool:
 
 def none(f: Figures) -> Verdict:
     tests = 1 + len(f.columns) + len(f.targets) - (len(f.columns) == 1)
-    words = f"No shift is seen: the rows as a whole have p = {show(f.rows)}"
+    words = f"No shift is seen: the rows as a whole have p = {finding_pvalue(f.rows)}"
     if len(f.columns) > 1:
         words += f", and none of {len(f.columns)} columns differs"
     words += f" ({tests} test{'s' if tests > 1 else ''}, level {f.level:.0%} for all together). "
@@ -129,7 +129,7 @@ def none(f: Figures) -> Verdict:
 
 def covariate_shift(f: Figures) -> Verdict:
     words = f"Covariate shift: P(x) differs{in_columns(f)}. {by_rows(f)} {rest(f)}"
-    return Verdict("covariate shift", words + labels_say(f), sentence(f"Try {MATCHING}"))
+    return Verdict("covariate shift", words + labels_say(f), conclude(f"Try {MATCHING}"))
 
 
 def target_shift(f: Figures) -> Verdict:
@@ -140,16 +140,16 @@ def target_shift(f: Figures) -> Verdict:
     if found is not None:
         words += (
             f"Weights on the targets alone explain {share(found)} of the difference of the rows"
-            f"{left(found)}"
+            f"{rest_in_words(found)}"
         )
         words += f": {found.found}. " if found.found else ". "
     if f.labelled:
-        return Verdict("target shift", words.strip(), sentence(f"Try {TARGETS}"))
+        return Verdict("target shift", words.strip(), conclude(f"Try {TARGETS}"))
     words += (
         "This is the best explanation and no proof: other changes of P(x) and P(y|x) could look "
         "like it, and only targets of test rows (y_test) tell. "
     )
-    return Verdict("target shift", words.strip(), sentence(f"Try {TARGETS}"))
+    return Verdict("target shift", words.strip(), conclude(f"Try {TARGETS}"))
 
 
 def dependence_shift(f: Figures) -> Verdict:
@@ -157,8 +157,8 @@ def dependence_shift(f: Figures) -> Verdict:
     assert found is not None
     words = (
         "Dependence shift: no column differs by itself, yet the rows do "
-        f"(p = {show(f.rows)}); how columns go together differs (p = {show_pvalue(found.pvalue)} "
-        "with all columns brought to one distribution)"
+        f"(p = {finding_pvalue(f.rows)}); how columns go together differs "
+        f"(p = {show_pvalue(found.pvalue)} with all columns brought to one distribution)"
     )
     if found.pair is not None:
         a, b = found.correlations
@@ -169,7 +169,7 @@ def dependence_shift(f: Figures) -> Verdict:
     words += f". {by_rows(f)} {rest(f)}"
     ok = f.explains("weights on rows")
     remedy = f"Try {MATCHING}" if ok else f"Weights do not mend it: {LABELS}"
-    return Verdict("dependence shift", words + labels_say(f), sentence(remedy))
+    return Verdict("dependence shift", words + labels_say(f), conclude(remedy))
 
 
 def location_scale(f: Figures) -> Verdict:
@@ -178,12 +178,12 @@ def location_scale(f: Figures) -> Verdict:
     words = f"Location-scale shift: P(x) differs{in_columns(f)}. {rest(f)}"
     words += (
         f"Another location and scale of the columns explain {share(found)} of the difference"
-        f"{left(found)}, which weights on training rows do not. It is a repair if those columns "
-        "were measured otherwise (a unit, a sensor's calibration); if the things measured have "
-        "changed, only labels help. "
+        f"{rest_in_words(found)}, which weights on training rows do not. It is a repair if those "
+        "columns were measured otherwise (a unit, a sensor's calibration); if the things measured "
+        "have changed, only labels help. "
     )
     remedy = f"Try {LOCATION}, or {LABELS} if the measurement has not changed"
-    return Verdict("location-scale shift", words + labels_say(f), sentence(remedy))
+    return Verdict("location-scale shift", words + labels_say(f), conclude(remedy))
 
 
 def disjoint(f: Figures) -> Verdict:
@@ -192,14 +192,14 @@ def disjoint(f: Figures) -> Verdict:
         f"{in_columns(f, '; P(x) differs')}. No weights on training rows make up for rows that are "
         f"not there, and what y does among those test rows cannot be told. {by_rows(f)}"
     )
-    return Verdict("disjoint supports", words.strip(), sentence(f"{LABELS}, where they differ"))
+    return Verdict("disjoint supports", words.strip(), conclude(f"{LABELS}, where they differ"))
 
 
 def concept_shift(f: Figures) -> Verdict:
     found, pairs = f.finding("P(y|x)"), f.finding("rows with targets")
     weighted, rows = f.explanation("weights on rows"), f"{f.labelled:,} labelled test rows"
     if f.differs("P(y|x)") and found is not None:
-        words = f"Concept shift: P(y|x) differs (p = {show(found)}, {rows}). "
+        words = f"Concept shift: P(y|x) differs (p = {finding_pvalue(found)}, {rows}). "
     elif f.relation_differs and weighted is not None:
         words = (
             "Concept shift: with training rows weighted to look like test rows "
@@ -207,7 +207,7 @@ def concept_shift(f: Figures) -> Verdict:
             f"(p = {show_pvalue(weighted.with_targets)}, {rows}). "
         )
     else:  # P(x, y) differs and P(x) does not
-        p = f" (p = {show(pairs)}, {rows})" if pairs is not None else ""
+        p = f" (p = {finding_pvalue(pairs)}, {rows})" if pairs is not None else ""
         words = f"Concept shift: rows with their targets differ{p}, and rows alone do not. "
     if f.given_targets is not None:
         words += f"P(x|y) {'differs' if f.given_targets.pvalue <= f.level else 'does not differ'} "
@@ -216,7 +216,7 @@ def concept_shift(f: Figures) -> Verdict:
         words += f"P(x) differs too{in_columns(f)}. "
     words += "The relation that was learned from training rows does not hold for test rows."
     remedy = f"No weights on training rows mend it: {LABELS}, and learn from them"
-    return Verdict("concept shift", words, sentence(remedy))
+    return Verdict("concept shift", words, conclude(remedy))
 
 
 def tie(f: Figures) -> Verdict:
@@ -225,16 +225,18 @@ def tie(f: Figures) -> Verdict:
     parts = []
     for one in f.candidates:
         found = f": {one.found}" if one.found else ""
-        parts.append(f"{one.name} explain {share(one)} of the difference{left(one)}{found}")
+        parts.append(
+            f"{one.name} explain {share(one)} of the difference{rest_in_words(one)}{found}"
+        )
     words = (
-        f"Cannot tell which shift: {listed(kinds)} would explain it about equally well. P(x) "
-        f"differs{in_columns(f)}. {rest(f)}{sentence('; '.join(parts))} "
+        f"Cannot tell which shift: {alternatives(kinds)} would explain it about equally well. P(x) "
+        f"differs{in_columns(f)}. {rest(f)}{conclude('; '.join(parts))} "
     )
     if not f.labelled:
         words += "Targets of some test rows (y_test) would tell."
     remedy = "; ".join(f"{KINDS[one.name][2]}" for one in f.candidates)
-    remedy = f"{LABELS} before you choose. {sentence(remedy)[:-1]}"
-    return Verdict("cannot tell", words.strip(), sentence(remedy), tuple(kinds))
+    remedy = f"{LABELS} before you choose. {conclude(remedy)[:-1]}"
+    return Verdict("cannot tell", words.strip(), conclude(remedy), tuple(kinds))
 
 
 def slight(f: Figures) -> Verdict:
@@ -243,19 +245,19 @@ def slight(f: Figures) -> Verdict:
         "samples are too small for halves of the rows to tell what would explain it. "
     )
     remedy = f"Try {MATCHING}, and compare with no weights"
-    return Verdict("cannot tell", words + labels_say(f), sentence(remedy))
+    return Verdict("cannot tell", words + labels_say(f), conclude(remedy))
 
 
-def unexplained(f: Figures) -> Verdict:
+def no_explanation(f: Figures) -> Verdict:
     best = max(f.explanations, key=lambda one: one.explained)
     words = (
         f"A shift that none of the simple changes explains: P(x) differs{in_columns(f)}. {rest(f)}"
-        f"Best are {best.name}, with {share(best)} of the difference{left(best)}. "
+        f"Best are {best.name}, with {share(best)} of the difference{rest_in_words(best)}. "
     )
     partly = best.explained >= ENOUGH
     tool = KINDS[best.name][3]
     remedy = f"Try {tool}, which helps in part; {LABELS} to check" if partly else LABELS
-    return Verdict("unexplained shift", words + labels_say(f), sentence(remedy))
+    return Verdict("unexplained shift", words + labels_say(f), conclude(remedy))
 
 
 #: By explanation: the kind, its verdict, when to choose it, and the tool.
@@ -284,7 +286,7 @@ KINDS: dict[str, tuple[str, Callable[[Figures], Verdict], str, str]] = {
 # --- phrases --------------------------------------------------------------------------------------
 
 
-def show(finding: Finding) -> str:
+def finding_pvalue(finding: Finding) -> str:
     return show_pvalue(finding.adjusted)
 
 
@@ -292,7 +294,7 @@ def share(found: Explanation) -> str:
     return f"{max(found.explained, 0.0):.0%}"
 
 
-def left(found: Explanation) -> str:
+def rest_in_words(found: Explanation) -> str:
     if math.isnan(found.pvalue):
         return " (too few rows are left to test the rest)"
     return f" (what is left: p = {show_pvalue(found.pvalue)})"
@@ -303,12 +305,12 @@ def in_columns(f: Figures, before: str = "") -> str:
     found = f.differing
     if not found:
         return ""
-    named = [f"{column.name}{moved(column)}" for column in found[:NAMED]]
+    named = [f"{column.name}{change_in_words(column)}" for column in found[:NAMED]]
     more = len(found) - len(named)
     return f"{before} in {', '.join(named)}" + (f" and {more} more columns" if more else "")
 
 
-def moved(column: ColumnShift) -> str:
+def change_in_words(column: ColumnShift) -> str:
     """What a column did, in a few words."""
     if math.isnan(column.difference):
         return f" ({column.where})" if column.where else ""
@@ -323,8 +325,8 @@ def by_rows(f: Figures) -> str:
     if found is None or math.isnan(found.explained):
         return ""
     return (
-        f"Weights on training rows explain {share(found)} of the difference{left(found)} and rest "
-        f"on about {found.effective_size:.0f} of {found.size} rows."
+        f"Weights on training rows explain {share(found)} of the difference{rest_in_words(found)} "
+        f"and rest on about {found.effective_size:.0f} of {found.size} rows."
     )
 
 
@@ -339,7 +341,7 @@ def evidence_of_targets(f: Figures) -> str:
     for name in ("targets", "P(y|x)"):
         found = f.finding(name)
         if found is not None:
-            words.append(f"{name}: p = {show(found)}")
+            words.append(f"{name}: p = {finding_pvalue(found)}")
     if f.given_targets is not None:
         words.append(f"P(x|y), which does not differ: p = {show_pvalue(f.given_targets.pvalue)}")
     return f"On {f.labelled:,} labelled test rows: {', '.join(words)}. "
@@ -350,9 +352,8 @@ def labels_say(f: Figures, about: str = "") -> str:
     found = f.finding("P(y|x)")
     if found is not None:
         weighted = f.explanation("weights on rows")
-        words = (
-            f"P(y|x) shows no difference on {f.labelled:,} labelled test rows (p = {show(found)}"
-        )
+        words = f"P(y|x) shows no difference on {f.labelled:,} labelled test rows "
+        words += f"(p = {finding_pvalue(found)}"
         if weighted is not None and not math.isnan(weighted.with_targets):
             words += f", and {show_pvalue(weighted.with_targets)} for weighted rows with targets"
         return words + ")."
@@ -367,10 +368,10 @@ def labels_say(f: Figures, about: str = "") -> str:
     )
 
 
-def listed(words: list[str]) -> str:
+def alternatives(words: list[str]) -> str:
     """Words in a row: a, b or c."""
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def sentence(text: str) -> str:
+def conclude(text: str) -> str:
     return text[:1].upper() + text[1:] + "."

@@ -46,7 +46,7 @@ from meanmap.arrays import (
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, Comparison
-from meanmap.linalg import symmetrized
+from meanmap.linalg import symmetric_part
 from meanmap.spaces.bases import Basis, Coordinates, Work, weighted_moments
 
 MAX_RANK = 2000
@@ -141,7 +141,7 @@ class Pivots(Coordinates):
             C[later] = solve_triangular(L[later, later], C[later])
             C[first, later] = C[later, first].T
             C[later, later] = solve_triangular(L[later, later], C[later, later].T)
-            C[later, later] = symmetrized(C[later, later])
+            C[later, later] = symmetric_part(C[later, later])
         return C, B
 
     @cached_property

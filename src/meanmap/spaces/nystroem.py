@@ -28,7 +28,7 @@ from meanmap.arrays import (
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, same_value
-from meanmap.linalg import symmetrized
+from meanmap.linalg import symmetric_part
 from meanmap.spaces.bases import Basis, Coordinates
 from meanmap.spaces.cholesky import ROUNDING, Pivots, fit_pivots, span_landmarks
 
@@ -146,15 +146,12 @@ class Nystroem(Basis):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Nystroem):
             return NotImplemented
-        mine, theirs = vars(self), vars(other)
-        mine_at, at = mine["landmarks"], theirs["landmarks"]
-        if not (isinstance(mine_at, tuple) and isinstance(at, tuple)):
-            mine_at, at = (mine_at,), (at,)
-        return (
-            all(mine[name] == theirs[name] for name in ("n", "sampling", "random_state"))
-            and len(mine_at) == len(at)
-            and all(same_value(a, b) for a, b in zip(mine_at, at, strict=True))
-        )
+        mine, theirs = self._parts(), other._parts()
+        return len(mine) == len(theirs) and all(map(same_value, mine, theirs))
+
+    def _parts(self) -> list[Any]:
+        own = self.landmarks if isinstance(self.landmarks, tuple) else (self.landmarks,)
+        return [self.n, self.sampling, self.random_state, *own]
 
     def __hash__(self) -> int:
         return hash((self.n, self.sampling))
@@ -197,7 +194,7 @@ def leverage(
     compare = kernel.against(S)
     gram = compare(S, ALL, None)
     # drawn by weight, each point of the sketch stands for 1/m of the mass
-    values, vectors = np.linalg.eigh(symmetrized(to_numpy(gram).astype(np.float64)) / m)
+    values, vectors = np.linalg.eigh(symmetric_part(to_numpy(gram).astype(np.float64)) / m)
     values = np.maximum(values, 0.0)
     s = max(1, int(m / (4 * np.log(max(m, 2)))))
     ridge = max(values[:-s].sum() / s, np.finfo(float).eps * values.sum(), 1e-300)

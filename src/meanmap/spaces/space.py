@@ -66,21 +66,17 @@ class Space(TransformerMixin, BaseEstimator):
         kernel = as_kernel(self.kernel, X, "X")
         points = kernel.check(X, "X")
         weights = checks.sample_weights(sample_weight, points, float_like(points))
-        if sample_weight is not None:
-            keep = to_numpy(weights) > 0  # a zero weight means the row is not there
-            kept = points if keep.all() else take(points, keep)
-            kept_weights = weights if keep.all() else take(weights, keep)
-        else:
-            keep, kept, kept_weights = None, points, weights
+        kept, kept_weights = points, weights
+        keep = to_numpy(weights) > 0  # a zero weight means the row is not there
+        if not keep.all():
+            kept, kept_weights = take(points, keep), take(weights, keep)
         kernel = kernel.resolve(kept, kept_weights)
         basis = self._basis(kernel, kept)
         fitted, coordinates = basis.fit(kernel, kept, kept_weights)
         if getattr(points, "ndim", 0) == 2:  # nothing is set before everything has worked
             remember_columns(self, X)
         self._keep(kernel, kept, basis, fitted)
-        if keep is None or keep.all():
-            return coordinates
-        return self.map_.transform(points)
+        return coordinates if keep.all() else self.map_.transform(points)
 
     def fit_points(self, points: Points, weights: Array | None = None) -> Array:
         """Fit to points that passed the gate of a resolved kernel; return their coordinates.
@@ -95,13 +91,7 @@ class Space(TransformerMixin, BaseEstimator):
         return coordinates
 
     def _basis(self, kernel: Kernel, points: Points) -> Basis:
-        basis = self.basis if self.basis is not None else choose_basis(kernel, points)
-        if not isinstance(basis, Basis):
-            raise TypeError(
-                "basis: expected PivotedCholesky(), Nystroem(n), RandomFourier(n), Explicit() or "
-                f"None, got {basis!r}."
-            )
-        return basis
+        return choose_basis(kernel, points) if self.basis is None else _require_basis(self.basis)
 
     def _keep(self, kernel: Kernel, points: Points, basis: Basis, fitted: Coordinates) -> None:
         self.kernel_ = kernel
@@ -226,6 +216,15 @@ class Space(TransformerMixin, BaseEstimator):
         )
 
 
+def _require_basis(basis: Any) -> Basis:
+    if isinstance(basis, Basis):
+        return basis
+    raise TypeError(
+        "basis: expected PivotedCholesky(), Nystroem(n), RandomFourier(n), Explicit() or None, got "
+        f"{basis!r}."
+    )
+
+
 def read_points(
     points: Any, kernel: Any, basis: Any, name: str, like_name: str = "the fitted space"
 ) -> tuple[Points, Kernel]:
@@ -235,6 +234,8 @@ def read_points(
         if not basis.is_fitted:
             raise ValueError("basis: the Space is not fitted; fit it to a sample first.")
         kernel, like = basis.kernel_ if kernel is None else kernel, basis.example_
+    elif basis is not None:
+        _require_basis(basis)
     kernel = as_kernel(kernel, points, name)
     return kernel.check(points, name, like, like_name), kernel
 

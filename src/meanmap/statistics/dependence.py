@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, count, take, to_numpy
+from meanmap.arrays import Points, count, is_chunked, take, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis, Space
 from meanmap.spaces.space import fit_space
@@ -28,7 +28,6 @@ from meanmap.statistics.tiles import (
     pass_over,
     product_sum,
 )
-from meanmap.streams.chunks import is_chunked
 
 ESTIMATORS = ("U", "V", "normalized")
 OneBasis = Basis | Space | None

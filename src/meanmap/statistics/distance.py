@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, epsilon, float_like, spans, take
+from meanmap.arrays import Points, concatenate, count, epsilon, float_like, is_chunked, spans, take
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces import Basis, Space
 from meanmap.spaces.space import fit_space
@@ -16,7 +16,6 @@ from meanmap.statistics import moments
 from meanmap.statistics.centring import near_origin
 from meanmap.statistics.gates import read_two_samples, require_points
 from meanmap.statistics.tiles import ROUNDINGS, diagonal_of, gram_sums
-from meanmap.streams.chunks import is_chunked
 
 ESTIMATORS = ("U", "V", "linear", "block", "incomplete")
 Five = tuple[float, float, float, float, float]

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, spans, take, to_numpy
+from meanmap.arrays import Points, concatenate, count, is_chunked, spans, take, to_numpy
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.spaces.space import fit_space
 from meanmap.statistics.centring import center_kernel
 from meanmap.statistics.tiles import ROUNDINGS, on_host
-from meanmap.streams.chunks import SAMPLE, Chunks, is_chunked
+from meanmap.streams.chunks import SAMPLE, Chunks
 from meanmap.streams.sums import BLOCK
 
 RANK = 500  # coordinates at most, where no basis is given

@@ -7,7 +7,6 @@ a tree. No task sees more than a chunk, and a task that is lost is done again wi
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,19 +14,10 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import concatenate, take
+from meanmap.arrays import concatenate, is_chunked, take
 
 SAMPLE = 20_000  # rows that kernels, coordinates and λ are chosen on
 TOGETHER = 8  # results that are added up in one task
-
-
-def is_chunked(*values: Any) -> bool:
-    """Whether there is a collection of Dask among the values; Dask is not imported to find out."""
-    if "dask" not in sys.modules:
-        return False
-    from dask.base import is_dask_collection
-
-    return any(is_dask_collection(value) for value in values)
 
 
 @dataclass(frozen=True)
@@ -203,7 +193,7 @@ class Drawn:
             return self
         kept = np.sort(np.argpartition(-self.keys, self.size)[: self.size])
         return replace(
-            self, rows=tuple(take_rows(part, kept) for part in self.rows), keys=self.keys[kept]
+            self, rows=tuple(rows_at(part, kept) for part in self.rows), keys=self.keys[kept]
         )
 
 
@@ -235,7 +225,7 @@ def join_pieces(parts: list[Any]) -> Any:
     return concatenate(parts)
 
 
-def take_rows(part: Any, index: np.ndarray) -> Any:
+def rows_at(part: Any, index: np.ndarray) -> Any:
     """Some rows of a piece."""
     return part.iloc[index] if hasattr(part, "iloc") else take(part, index)
 

@@ -20,6 +20,7 @@ from meanmap.arrays import (
     count,
     float_like,
     is_array,
+    is_chunked,
     spans,
     take,
     to_numpy,
@@ -31,8 +32,8 @@ from meanmap.persistence import fingerprint, load, save
 from meanmap.progress import progress_bar
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
-from meanmap.streams.chunks import Chunks, is_chunked
-from meanmap.streams.sums import BLOCK, SpanningPoints, raw_total, require_same_space
+from meanmap.streams.chunks import Chunks
+from meanmap.streams.sums import BLOCK, SpanningPoints, require_same_space
 
 
 def feed(
@@ -197,7 +198,7 @@ def _total_of_chunk(
     points = kernel.check(parts if paired else parts[0], "X", like if paired else like[0])
     given = w[0] if w else None
     weights = checks.sample_weights(given, points, float_like(points))
-    total = raw_total(given, count(points))
+    total = checks.total_weight(given, count(points))
     few = tuple(
         take(part, slice(0, space.rank_))
         for part, space in zip(points if paired else (points,), spaces, strict=True)
@@ -257,7 +258,7 @@ class RunningEmbedding(BaseEstimator):
         kernel = as_kernel(self._given_kernel(), X, "X") if first else self.kernel_
         points = kernel.check(X, "X", None if first else self._frame_points())
         w = checks.sample_weights(sample_weight, points, float_like(points))
-        total = raw_total(sample_weight, count(points))
+        total = checks.total_weight(sample_weight, count(points))
         if first:
             kernel = kernel.resolve(points, w)
             spaces = self._placed(kernel, points, w)

@@ -41,7 +41,7 @@ RESERVOIR = 2000  # rows that a stream keeps
 
 
 @dataclass(frozen=True)
-class ConditionalSums:
+class RowSums:
     """`Σ w ψ_X ψ_Xᵀ`, `Σ w ψ_Y ψ_Xᵀ`, the sums of ψ and of y themselves, and the total weight."""
 
     total: float
@@ -51,8 +51,8 @@ class ConditionalSums:
     y: Array
     moments: list[Array]  # Σ w y (ψ_X, 1)ᵀ for each numeric variable of Y
 
-    def __add__(self, other: ConditionalSums) -> ConditionalSums:
-        return ConditionalSums(
+    def __add__(self, other: RowSums) -> RowSums:
+        return RowSums(
             self.total + other.total,
             self.xx + other.xx,
             self.yx + other.yx,
@@ -64,7 +64,7 @@ class ConditionalSums:
     @classmethod
     def over(
         cls, space_x: Space, space_y: Space, X: Points, Y: Points, weights: np.ndarray | None
-    ) -> ConditionalSums:
+    ) -> RowSums:
         """The sums over the rows of a batch, a block at a time."""
         n = count(X)
         parts = []
@@ -171,14 +171,14 @@ class Reservoir:
 class RowSummary:
     """What a conditional keeps of the rows that it has seen."""
 
-    sums: ConditionalSums
+    sums: RowSums
     rows: Reservoir
     batches: int = 1
 
     @classmethod
     def of(cls, X: Points, Y: Points, w: Any, spaces: tuple[Space, Space], seed: int) -> RowSummary:
         """Of one batch of checked rows."""
-        return cls(ConditionalSums.over(*spaces, X, Y, w), Reservoir.of((X, Y), w, seed))
+        return cls(RowSums.over(*spaces, X, Y, w), Reservoir.of((X, Y), w, seed))
 
     def __add__(self, other: RowSummary) -> RowSummary:
         return RowSummary(
@@ -258,11 +258,3 @@ def require_same_space(a: Space, b: Space, name: str) -> None:
             f"the two streams have different coordinates for {name}: {a!r} and {b!r}. Fit one "
             "Space to a sample and give it to both as basis=."
         )
-
-
-def raw_total(sample_weight: Any, n: int) -> float:
-    """The weight of a sample before it was scaled to one."""
-    if sample_weight is None:
-        return float(n)
-    weights = to_numpy(to_float(checks.plain(sample_weight, "sample_weight")))
-    return float(np.sum(weights, dtype=np.float64))

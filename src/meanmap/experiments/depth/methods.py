@@ -22,7 +22,7 @@ from meanmap.experiments.fields import Bins, Densities, Field, Tabulated, Templa
 from meanmap.experiments.mixtures import MixtureBP
 from meanmap.experiments.propagation import DiscreteBP, ParticleBP
 from meanmap.graphical import BeliefPropagation
-from meanmap.graphical.known import FieldEvidence
+from meanmap.graphical.evidence import FieldEvidence
 from meanmap.kernels import Linear
 from meanmap.linalg import ConflictWarning
 

@@ -20,7 +20,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.kernels.bandwidths import median_distance, resolve_bandwidth
-from meanmap.kernels.discrete import resolve_count_bandwidth
+from meanmap.kernels.domains.rows import resolve_count_bandwidth
 from meanmap.kernels.features import FeatureMap, Flat
 from meanmap.kernels.protocol import Comparison, Kernel
 from meanmap.kernels.vectors import Gaussian
