@@ -220,10 +220,10 @@ class ThreadSums:
 class Buffers:
     """Room for tiles on the host, one lot a thread, in the points' precision."""
 
-    def __init__(self, like: Points, how_many: int = 1, size: int = SIDE * SIDE) -> None:
+    def __init__(self, like: Points, how_many: int = 1) -> None:
         self._elsewhere = on_accelerator(like)
         self._dtype = float_like(like).dtype
-        self._count, self._size = how_many, size
+        self._count, self._size = how_many, min(SIDE, count(like)) ** 2
         self._parts: dict[int, list[np.ndarray]] = {}
 
     def of(self, thread: int, rows: slice, columns: slice) -> list[Any]:
