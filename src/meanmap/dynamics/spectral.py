@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import float_like, namespace, one_blas_thread, take, to_numpy
+from meanmap.arrays import namespace, one_blas_thread, take, to_numpy
 from meanmap.dynamics.base import ORIGINS, open_setting
 from meanmap.dynamics.model import Passage, warn_of_far
 from meanmap.dynamics.motion import Sample
@@ -17,7 +17,13 @@ from meanmap.dynamics.observable import SpectralModel, WindowMoments, middles
 from meanmap.dynamics.sequences import Sequences, Steps, read_sequences
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
-from meanmap.dynamics.training import Training, comparison_values, read_steps, steps_of
+from meanmap.dynamics.training import (
+    Training,
+    comparison_values,
+    fit_candidate,
+    read_steps,
+    steps_of,
+)
 from meanmap.dynamics.validation import (
     choose_settings,
     kernel_candidates,
@@ -26,7 +32,6 @@ from meanmap.dynamics.validation import (
 )
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
-from meanmap.spaces.space import fit_space
 
 # what validation tries
 FACTORS = [0.25, 0.5, 1.0, 2.0]  # multiples of the median bandwidth
@@ -210,8 +215,7 @@ class SpectralFilter(BaseEstimator):
         return settings, grid.get("observation", FACTORS)
 
     def _sample(self, o: Sequences, kernel: Kernel) -> Sample:
-        w = checks.weights(None, o.points, float_like(o.points))
-        space, psi = fit_space(kernel.resolve(o.points, w), self.basis, o.points, w)
+        space, psi = fit_candidate(kernel, self.basis, o.points)
         return Sample(space, o.points, psi)
 
     def _trial(

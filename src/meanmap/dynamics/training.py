@@ -104,8 +104,7 @@ class Training:
         sides = []
         pairs = (kernel_state, self.states.points), (kernel_observation, self.observations.points)
         for (kernel, points), basis in zip(pairs, bases, strict=True):
-            w = checks.weights(None, points, float_like(points))
-            sides.append(fit_space(kernel.resolve(points, w), basis, points, w))
+            sides.append(fit_candidate(kernel, basis, points))
         (space, psi), (observed, phi) = sides
         return Placed(self, Sample(space, self.states.points, psi), observed, phi)
 
@@ -124,6 +123,18 @@ class Training:
         reference = reference_kernel(kernel, points).resolve(points)
         space, psi = fit_space(reference, None, points)
         return psi, space
+
+
+def fit_candidate(kernel: Kernel, basis: Any, points: Points) -> tuple[Space, Array]:
+    """The space of a kernel that is tried, fitted to all points alike.
+
+    The points were checked for the default kernel; a kernel that a user put into a grid may compare
+    points of another kind.
+    """
+    if not kernel.on_vectors or isinstance(points, tuple) or points.ndim != 2:
+        kernel.check(points, "points")
+    w = checks.weights(None, points, float_like(points))
+    return fit_space(kernel.resolve(points, w), basis, points, w)
 
 
 @dataclass(frozen=True)
