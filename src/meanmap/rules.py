@@ -70,8 +70,11 @@ def cancelling(weights: Array, least: Any = CONFLICT) -> Array:
     Normalising such weights would amplify noise without bound.
     """
     xp = namespace(weights)
-    total, size = xp.sum(weights, axis=-1), xp.sum(abs(weights), axis=-1)
-    return ~((total >= least * size) & (size > 0) & xp.isfinite(size))
+    return _cancel(xp.sum(weights, axis=-1), xp.sum(abs(weights), axis=-1), least)
+
+
+def _cancel(total: Array, size: Array, least: Any) -> Array:
+    return ~((total >= least * size) & (size > 0) & namespace(size).isfinite(size))
 
 
 def normalize_weights(weights: Array, otherwise: Array, least: Any = CONFLICT) -> Array:
@@ -81,11 +84,12 @@ def normalize_weights(weights: Array, otherwise: Array, least: Any = CONFLICT) -
     gives those, none above the usual one: it is called only where some row is below that.
     """
     xp = namespace(weights)
-    wrong = cancelling(weights, CONFLICT if callable(least) else least)
+    total, size = xp.sum(weights, axis=-1), xp.sum(abs(weights), axis=-1)
+    wrong = _cancel(total, size, CONFLICT if callable(least) else least)
     if bool(xp.any(wrong)) and callable(least):
-        wrong = cancelling(weights, least())
+        wrong = _cancel(total, size, least())
     if not bool(xp.any(wrong)):
-        return weights / xp.sum(weights, axis=-1)[..., None]
+        return weights / total[..., None]
     chosen = xp.where(wrong[..., None], positive_part(weights, otherwise), weights)
     return chosen / xp.sum(chosen, axis=-1)[..., None]
 

@@ -133,14 +133,21 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         fitted = fit_pairs(pairs, regularization, self.centered)
         return self._keep(fitted, X, pairs.flat, pairs.total)
 
-    def fit_checked(self, x: Points, y: Points, weights: Array | None = None) -> Self:
+    def fit_checked(
+        self,
+        x: Points,
+        y: Points,
+        weights: Array | None = None,
+        known: tuple[Array | None, Array | None] = (None, None),
+    ) -> Self:
         """`fit` to points that passed the gates of both kernels, which are named.
 
-        For models and searches that hold such points: nothing is checked again.
+        For models and searches that hold such points: nothing is checked again. `known` are their
+        coordinates, where they are known in a space that is given as a basis.
         """
         w = checks.weights(None, x, float_like(x)) if weights is None else weights
         bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
-        pairs = Pairs(x, y, self.kernel_x, self.kernel_y, bases, w)
+        pairs = Pairs(x, y, self.kernel_x, self.kernel_y, bases, w, known=known)
         return self._keep(fit_pairs(pairs, self.regularization, self.centered), x, False, count(x))
 
     def _keep(self, fitted: FittedConditional, X: Any, flat: bool, total: float) -> Self:

@@ -59,6 +59,15 @@ class Pairs(NamedTuple):
     w: Array
     flat: bool = False  # y was a 1-D array of numbers
     total: float = 1.0  # of the weights, before they were scaled to one
+    known: tuple[Array | None, Array | None] = (None, None)  # coordinates in spaces that are bases
+
+    def side(self, which: int, kernel: Kernel, index: Any, weights: Array) -> Side:
+        """Some rows of one variable, with a space fitted to them unless the basis is one."""
+        points, basis, known = take(self[which], index), self.bases[which], self.known[which]
+        if known is not None:
+            return Side(basis, points, take(known, index))
+        space, psi = fit_space(kernel.resolve(points, weights), basis, points, weights)
+        return Side(space, points, psi)
 
 
 def read_pairs(
@@ -113,19 +122,17 @@ def fit_pairs(
     centered = centering(centered, pairs.kernel_x)
     if isinstance(regularization, str) and regularization != "auto":
         regularization = SCHEDULES[regularization][0](effective_size(w))
-    kernel_y = pairs.kernel_y.resolve(pairs.y, w)
-    space_y, psi_y = fit_space(kernel_y, pairs.bases[1], pairs.y, w)
-    y, norms = Side(space_y, pairs.y, psi_y), kernel_y.squared_norms(pairs.y)
+    y = pairs.side(1, pairs.kernel_y, slice(None), w)
+    psi_y, norms = y.known, y.space.kernel_.squared_norms(pairs.y)
 
     def solve(kernel: Kernel, index: np.ndarray | slice, search: bool) -> tuple[Side, Solved]:
-        points, targets, v, k = (take(part, index) for part in (pairs.x, psi_y, w, norms))
+        targets, v, k = (take(part, index) for part in (psi_y, w, norms))
         v = v / namespace(v).sum(v)
-        space, psi = fit_space(kernel.resolve(points, v), pairs.bases[0], points, v)
-        nested = space.map_.nested
-        sample = RegressionSample(psi, targets, v, k)
-        with one_blas_thread(psi.shape[1] < SMALL):
+        x = pairs.side(0, kernel, index, v)
+        sample, nested = RegressionSample(x.known, targets, v, k), x.space.map_.nested
+        with one_blas_thread(x.space.rank_ < SMALL):
             solved = regularized_inverse(sample, regularization, centered, nested, search)
-        return Side(space, points, psi), solved
+        return x, solved
 
     kernel_x, tried = pairs.kernel_x, bandwidth_candidates(pairs.kernel_x)
     if len(tried) > 1:

@@ -199,9 +199,10 @@ class Motion:
             before = (before, take(points, first))
             pair = TensorProduct(sample.kernel, kernel.resolve(points))
             space = Space(pair, PivotedCholesky()).fit(before)
+        known = None if controls is not None else take(sample.psi, first), take(sample.psi, second)
         model = ConditionalEmbedding(
             space.kernel_, sample.kernel, regularization, (space, sample.space), centered
-        ).fit_checked(before, after)
+        ).fit_checked(before, after, known=known)
         control = None
         if controls is not None:
             control = Control.of(space, sample, space.kernel_.kernels[1], controls[0])

@@ -96,7 +96,7 @@ class KernelCCA(TransformerMixin, BaseEstimator):
             self.regularization, "regularization", checks.positive, "1e-3"
         )
         pairs = read_pairs(X, Y, self.kernel_x, self.kernel_y, self.basis, sample_weight)
-        points_x, points_y, kernel_x, kernel_y, bases, w, flat, _ = pairs
+        points_x, points_y, kernel_x, kernel_y, bases, w, flat, *_ = pairs
         if count(points_x) < 2:
             raise ValueError(
                 f"Found array with {count(points_x)} sample(s) while a minimum of 2 is required: "
