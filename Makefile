@@ -46,11 +46,12 @@ test-wheel:  ## build wheel and source archive, install the wheel in an empty en
 	cd build/wheel && $(ONE_THREAD) MPLBACKEND=Agg empty/bin/python -m pytest -n $(JOBS) -m "not slow" tests --ignore=tests/test_links.py $(ARGS)
 
 
-lint: $(STAMPS)/lint  ## ruff, mypy, and the contract of one-way imports
+lint: $(STAMPS)/lint  ## ruff, mypy, the contract of one-way imports, and the rules of tests/house.py
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(PY) tests/house.py
 
 format: $(STAMPS)/lint  ## rewrite the sources in the house form
 	$(VENV)/bin/ruff check --fix .
