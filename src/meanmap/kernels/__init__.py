@@ -32,6 +32,7 @@ from meanmap.kernels.domains.packs import Weighted
 from meanmap.kernels.domains.rows import Hamming
 from meanmap.kernels.domains.series import GlobalAlignment
 from meanmap.kernels.domains.strings import NGrams
+from meanmap.kernels.domains.whitened import Whitened
 from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.radial import Radial, Rough
 from meanmap.kernels.vectors import (
@@ -43,7 +44,6 @@ from meanmap.kernels.vectors import (
     Polynomial,
     RationalQuadratic,
 )
-from meanmap.kernels.whitened import Whitened
 
 __all__ = [
     "Chordal",
