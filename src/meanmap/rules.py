@@ -86,9 +86,11 @@ def normalize_weights(weights: Array, otherwise: Array, least: Any = CONFLICT) -
     xp = namespace(weights)
     total, size = xp.sum(weights, axis=-1), xp.sum(abs(weights), axis=-1)
     wrong = _cancel(total, size, CONFLICT if callable(least) else least)
-    if bool(xp.any(wrong)) and callable(least):
+    some = bool(xp.any(wrong))
+    if some and callable(least):
         wrong = _cancel(total, size, least())
-    if not bool(xp.any(wrong)):
+        some = bool(xp.any(wrong))
+    if not some:
         return weights / total[..., None]
     chosen = xp.where(wrong[..., None], positive_part(weights, otherwise), weights)
     return chosen / xp.sum(chosen, axis=-1)[..., None]
@@ -209,8 +211,8 @@ class ReweightedMethod(BayesMethod):
     tempered = True
 
     def density_ratio(self, prior: PriorOnSample) -> Array:
-        xp = namespace(prior.ratio)
-        return raise_to_power(xp.clip(prior.ratio, min=0), self.power)  # its scale does not matter
+        rho = prior.ratio
+        return raise_to_power((rho + abs(rho)) / 2, self.power)  # clipped; scale does not matter
 
 
 METHODS: dict[str, type[BayesMethod]] = {
