@@ -172,7 +172,7 @@ class Pair(Composite):
     """Two kernels on the same points."""
 
     part_names = "left", "right"
-    join: Callable[[Array, Array], Array]  # values of both, in place
+    _join: Callable[[Array, Array], Array]  # values of both, in place
     smooth = _combine("smooth", all)
 
     def __init__(self, left: Kernel, right: Kernel) -> None:
@@ -181,10 +181,10 @@ class Pair(Composite):
 
     def against(self, B: Points) -> Comparison:
         left, right = self.left.against(B), self.right.against(B)
-        return lambda A, columns, out: self.join(left(A, columns, out), right(A, columns, None))
+        return lambda A, columns, out: self._join(left(A, columns, out), right(A, columns, None))
 
     def squared_norms(self, A: Points) -> Array:
-        return self.join(self.left.squared_norms(A) + 0, self.right.squared_norms(A))
+        return self._join(self.left.squared_norms(A) + 0, self.right.squared_norms(A))
 
 
 class Sum(Pair):
@@ -197,7 +197,7 @@ class Sum(Pair):
     Gaussian(bandwidth=1.0) + Laplace(bandwidth=2.0)
     """
 
-    join = staticmethod(iadd)
+    _join = staticmethod(iadd)
 
     # the space of a sum contains both spaces, and distances between embeddings add up
     translates = _combine("translates", all)
@@ -235,7 +235,7 @@ class Product(Pair):
     array([[1.]])
     """
 
-    join = staticmethod(imul)
+    _join = staticmethod(imul)
 
     # the tensor product of universal kernels is universal, and stays so on the pairs (x, x); that
     # of characteristic ones need not be characteristic (Szabó and Sriperumbudur 2018)
