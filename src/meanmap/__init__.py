@@ -12,16 +12,6 @@ from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.linalg import ConflictWarning, RegularizationWarning
 from meanmap.persistence import load, save
 from meanmap.spaces import ApproximationWarning
-from meanmap.statistics import (
-    Compression,
-    compress,
-    conditional_mmd,
-    hscic,
-    hsic,
-    joint_hsic,
-    mmd,
-    stein_discrepancy,
-)
 
 if TYPE_CHECKING:
     from meanmap.adaptation import (
@@ -76,6 +66,16 @@ if TYPE_CHECKING:
         bayes_update,
     )
     from meanmap.report import ShiftReport, shift_report
+    from meanmap.statistics import (
+        Compression,
+        compress,
+        conditional_mmd,
+        hscic,
+        hsic,
+        joint_hsic,
+        mmd,
+        stein_discrepancy,
+    )
 
 __version__ = "0.2.0"
 
@@ -134,6 +134,16 @@ _LATER = {
         "bayes_update",
     ),
     "report": ("ShiftReport", "shift_report"),
+    "statistics": (
+        "Compression",
+        "compress",
+        "conditional_mmd",
+        "hscic",
+        "hsic",
+        "joint_hsic",
+        "mmd",
+        "stein_discrepancy",
+    ),
 }
 _PACKAGE = {name: package for package, names in _LATER.items() for name in names}
 
