@@ -153,7 +153,7 @@ def track(
 ) -> Findings:
     """Find hidden states step by step, learned from a sequence where they were seen.
 
-    Rows follow one another in time. An empty field in NEW is a step that nobody observed.
+    Rows follow one another in time. An empty field in NEW is an unobserved step.
 
     \b
     For example:

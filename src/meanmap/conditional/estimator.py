@@ -228,7 +228,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     def _take_stream(self, stream: ConditionalStream) -> None:
         x, y, self.weights_ = stream.sides()
         self._stream, self._sides = stream, (x, y)
-        self._operator = self._reverse = None  # until somebody asks
+        self._operator = self._reverse = None  # computed when next asked for
 
     @property
     def operator_(self) -> ConditionalOperator:

@@ -31,7 +31,9 @@ class ConditionalStream:
     seen: RowSummary | None = None
 
     @classmethod
-    def of(cls, x: Side, y: Side, regularization: float, centered: bool | None) -> Any:
+    def of(
+        cls, x: Side, y: Side, regularization: float, centered: bool | None
+    ) -> ConditionalStream:
         """An empty stream in the spaces of a fit."""
         frame = SpanningPoints.of(y.space, y.points)
         return cls((x.space, y.space), regularization, centered, frame)

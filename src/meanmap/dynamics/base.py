@@ -213,7 +213,7 @@ class StateFilter(BaseEstimator):
         Parameters
         ----------
         observations : a sequence, or a list of sequences (or an array with one more axis)
-            A row of NaN (None in a list, a missing label) is a step that nobody observed.
+            A row of NaN (None in a list, a missing label) is an unobserved step.
         controls : as in `fit`, row t acting between t and t + 1
         beliefs : bool
             Keep the beliefs, steps × atoms numbers; False keeps their means, standard deviations

@@ -1,4 +1,4 @@
-"""Sequences on their way into a filter: one or several, with steps that nobody observed."""
+"""Sequences on their way into a filter: one or several, with unobserved steps."""
 
 from __future__ import annotations
 
@@ -270,8 +270,8 @@ class ControlGate:
             points = self.kernel.check(part, name, self.like, "the training data")
             if count(points) < length + ahead:
                 raise ValueError(
-                    f"{name}: expected {length + ahead} rows, one a step, got {count(points)}. Row "
-                    "t acts between step t and step t + 1."
+                    f"{name}: expected {length + ahead} rows, one per step; got {count(points)}. "
+                    "Row t acts between step t and step t + 1."
                 )
             rows.append(points)
         return pad_sequences(rows, max(count(row) for row in rows))

@@ -266,7 +266,7 @@ class SpectralFilter(BaseEstimator):
         Parameters
         ----------
         observations : a sequence, or a list of sequences (or an array with one more axis)
-            A row of NaN (None in a list, a missing label) is a step that nobody observed.
+            A row of NaN (None in a list, a missing label) is an unobserved step.
         """
         steps, passage = self._filtered(observations)
         return passage.track_of("predicted", steps, self._model.evidence)

@@ -87,7 +87,7 @@ class Stream:
         self.log_evidence = 0.0
 
     def step(self, observation: Any = None, control: Any = None) -> Embedding:
-        """Go one step on and take an observation in; None or NaN is a step nobody observed.
+        """Go one step on and take an observation in; None or NaN is an unobserved step.
 
         `control` is what acted since the step before, for filters fitted with controls.
         """

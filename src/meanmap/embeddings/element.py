@@ -36,7 +36,7 @@ class Element:
     What an element is as a distribution, `Embedding` answers.
     """
 
-    #: Whether the atoms are at hand, and not made when somebody asks for them.
+    #: Whether the atoms are stored, and not computed when they are asked for.
     written_out: ClassVar[bool] = True
 
     __array_ufunc__ = None  # a NumPy array times an embedding is the embedding's to refuse

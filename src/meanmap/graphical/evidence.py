@@ -46,7 +46,7 @@ class FieldEvidence:
     observed: dict[int, tuple[np.ndarray, Points, Array]]  # of a kind: nodes, points, coordinates
     trust: float  # the power of what observed nodes say
     functions: dict[int, Function]  # by node
-    beliefs: dict[int, Array]  # by node: the message that a belief of somebody else amounts to
+    beliefs: dict[int, Array]  # by node: the message that a given belief amounts to
 
     @classmethod
     def of(cls, potentials: Potentials, evidence: Mapping[Any, Any], trust: float) -> FieldEvidence:

@@ -396,7 +396,7 @@ class TensorProduct(Kernel):
         return " @ ".join(_factor(kernel) for kernel in self.kernels)
 
     def __matmul__(self, other: Kernel) -> Kernel:
-        super().__matmul__(other)  # refuses what is no kernel
+        super().__matmul__(other)  # refuses anything but a kernel
         return TensorProduct(*self.kernels, other)
 
     domain = "tuples"

@@ -57,7 +57,7 @@ def multiply_bandwidth(bandwidth: Any, factor: float) -> Any:
 
 
 def bandwidth_numbers(value: Any, dimension: int) -> float | tuple[float, ...]:
-    """A bandwidth that is a number, or one a column, or an error."""
+    """A bandwidth given as a number, or as one number per column, or an error."""
     remedy = 'Use bandwidth="median", a positive number, or one number a column.'
     if value is not None and not np.isscalar(value):
         value = checks.plain(value, "bandwidth")
@@ -76,7 +76,7 @@ def bandwidth_numbers(value: Any, dimension: int) -> float | tuple[float, ...]:
 def resolve_bandwidth(
     value: Any, points: Array, weights: Array | None = None
 ) -> float | tuple[float, ...]:
-    """A bandwidth as a valid number, or one a column, found on the points where it is a rule."""
+    """A bandwidth as a number, or one per column, chosen on the points where it is a rule."""
     if not isinstance(value, str):
         return bandwidth_numbers(value, points.shape[1])
     found = chosen_bandwidth(value, points, weights)

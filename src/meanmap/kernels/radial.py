@@ -28,7 +28,8 @@ from meanmap.kernels.protocol import ALL, Comparison, Kernel, SteinComparison
 
 CENTRED = 64  # points whose median is the centre that distances are computed from
 NODES = np.arange(-4.0, 5.0)  # of the polynomial that a profile is differentiated by
-COEFFICIENTS = np.linalg.inv(np.vander(NODES, increasing=True))  # from its values there
+# from its values there
+COEFFICIENTS = np.linalg.solve(np.vander(NODES, increasing=True), np.eye(len(NODES)))
 
 
 class VectorKernel(Kernel):
