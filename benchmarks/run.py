@@ -23,6 +23,7 @@ NAMES = [
     "evaluate",
     "imports",
     "fit",
+    "conditional",
     "decode",
     "tests",
     "filters",
@@ -124,7 +125,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.list:
         for name in NAMES:
-            print(f"{name:10} {summary(name)}")
+            print(f"{name:11} {summary(name)}")
         return 0
     unknown = sorted(set(options.names) - set(NAMES))
     if unknown:

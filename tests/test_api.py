@@ -16,6 +16,7 @@ MODULES = (
     "meanmap",
     "meanmap.adaptation",
     "meanmap.comparison",
+    "meanmap.conditional",
     "meanmap.density",
     "meanmap.dynamics",
     "meanmap.experiments",

@@ -445,7 +445,7 @@ REFUSED: dict[str, Refusal] = {
     "an array as factor": (lambda: P * np.ones(12), TypeError, ["factor"]),
     "division by zero": (lambda: P / 0, (ValueError, TypeError), ["divisor"]),  # type: ignore[dict-item]
     "the mean of words": (
-        lambda: ConditionalEmbedding(regularization=1e-2).fit(X, WORDS).predict(X),
+        lambda: ConditionalEmbedding(regularization=1e-2).fit(X, WORDS).given(X).mean(),
         TypeError,
         ["no mean", "mode"],
     ),

@@ -45,7 +45,7 @@ def pairs(n: int = 200) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
 
 def test_a_new_method_answers_bayes_rule(tempered: str) -> None:
     X, Y, rng = pairs()
-    model = mm.ConditionalEmbedding().fit(X, Y)
+    model = mm.ConditionalEmbedding("median", "median").fit(X, Y)
     prior = mm.embed(rng.normal(1.0, 0.5, size=(200, 1)), kernel=model.kernel_x_)
     found = mm.bayes_rule(model, prior, tempered, regularization=1e-2)
     # the same by hand, with dense matrices: C_ZW (C_WW + δI)⁻¹ under the tempered prior
@@ -90,7 +90,7 @@ def test_a_new_method_serves_a_simulator(tempered: str) -> None:
 
 def test_a_new_method_has_a_regularisation(tempered: str) -> None:
     X, Y, _ = pairs(60)
-    model = mm.ConditionalEmbedding(regularization=1e-2).fit(X, Y)
+    model = mm.ConditionalEmbedding("median", "median", regularization=1e-2).fit(X, Y)
     assert model.posterior_regularization(tempered) > 0
     chosen = marginal_consistency(*model.sides(), model.weights_, 1e-2, bayes_method(tempered))
     assert np.isfinite(chosen.errors).all()

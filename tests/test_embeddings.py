@@ -482,7 +482,7 @@ def certified(monkeypatch: pytest.MonkeyPatch) -> Callable[..., np.ndarray]:
 
     def evaluate(e: Embedding, points: Any) -> np.ndarray:
         with monkeypatch.context() as patch:
-            patch.setattr("meanmap.embeddings.evaluation.EXACT", 0)
+            patch.setattr("meanmap.embeddings.element.EXACT", 0)
             return e(points)
 
     return evaluate

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import meanmap as mm
 from meanmap.kernels import Delta, Gaussian, Laplace
 from meanmap.kernels.bandwidths import median_distance
-from meanmap.linalg import column_moments, far_cells
+from meanmap.statistics.columns import column_moments, far_cells
 
 N = 120
 WILD = [1e6, 1e20, 1e36, 1e74]

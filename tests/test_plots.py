@@ -212,7 +212,8 @@ def test_a_conditional_distribution_is_drawn_over_its_sample() -> None:
     at, mean = ax.lines[1].get_data()
     assert np.abs(mean - np.sin(2 * at)).max() < 0.3
     low, high = np.min(ax.collections[0].get_paths()[0].vertices[:, 1]), Y.max() + 1e-9
-    assert low >= Y.min() - 1e-9 and mean.max() < high + 0.2
+    # residuals around the mean may lie beyond the sample
+    assert low >= Y.min() - 0.2 and mean.max() < high + 0.2
 
 
 def test_what_cannot_be_drawn_is_said() -> None:

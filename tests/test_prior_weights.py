@@ -126,7 +126,9 @@ def test_a_prior_that_mildly_conflicts_with_the_observation():
 
 def test_errors_fall_with_the_sample():
     few, many = (spread_error(n, 1.0, 0.2, [-1.0, 1.0, 3.0], "nonnegative") for n in (200, 4000))
-    assert many < 0.5 * few
+    assert many < few
+    # 0.131 and 0.050 before answers came from residuals
+    assert few < 0.05 and many < 0.04
 
 
 def test_a_narrow_prior_is_followed_in_one_column_of_two():
@@ -151,7 +153,7 @@ def test_units_and_origin_of_x_do_not_matter():
 
 def test_a_prior_of_a_single_point_is_represented_near_it():
     X, Y, _ = additive(1000, 2)
-    posterior = ConditionalEmbedding().fit(X, Y).posterior(np.array([[1.0]]))
+    posterior = ConditionalEmbedding().fit(X, Y).posterior(np.array([[1.0]]), "nonnegative")
     atoms = X[posterior.scale > 0]
     assert abs(atoms - 1.0).max() < 1.0
     assert posterior.given([3.0]).mean()[0] == pytest.approx(1.0, abs=0.2)
@@ -196,7 +198,7 @@ def test_an_outlying_observation_warns_and_stays_sane():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         posterior.given([[-4.5], [-4.0], [-3.0]])
-    with pytest.warns(ConflictWarning, match="conflict in 1 of 2"):
+    with pytest.warns(ConflictWarning, match="1 of 2"):
         answer = posterior.given([[-4.0], [4.0]])
     mean, std = truth(-4.0, 0.5, np.array([[-4.0], [4.0]]))
     assert (abs(answer.mean() - mean) < 4 * std).all()

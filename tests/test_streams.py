@@ -156,7 +156,7 @@ def test_bandwidths_are_chosen_together_with_the_regularisation() -> None:
     rng = np.random.default_rng(5)
     X = rng.uniform(-3, 3, size=(300, 1))
     Y = np.sin(6 * X) + 0.1 * rng.normal(size=(300, 1))
-    median = ConditionalEmbedding().fit(X, Y)
+    median = ConditionalEmbedding("median").fit(X, Y)
     chosen = ConditionalEmbedding(Gaussian("loo")).fit(X, Y)
     assert chosen.kernel_x_.bandwidth < 0.5 * median.kernel_x_.bandwidth
     assert chosen.leave_one_out_.least < median.leave_one_out_.least

@@ -18,7 +18,7 @@ from meanmap.kernels import Gaussian
 # %%
 # In the data :math:`X \sim N(0, 2^2)` and :math:`Y = X + N(0, 1)`. The kernels are about as narrow
 # as the narrowest prior below. The default method would not need that, the others do: they blur a
-# prior that is narrower than the kernel, and the default bandwidth is the median distance of 1.9.
+# prior that is narrower than the kernel, and the scale that is learned for a straight line is wide.
 
 rng = np.random.default_rng(0)
 n, noise = 2000, 1.0

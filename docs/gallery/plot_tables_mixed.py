@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from meanmap import ConditionalEmbedding, embed
-from meanmap.kernels import Columns, Gaussian
+from meanmap.kernels import Gaussian
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)
@@ -53,12 +53,11 @@ for name, other in {
     print(f"{name:18} distance {now.distance(embed(other, kernel=now.kernel)):.3f}")
 
 # %%
-# **Condition.** The distribution of the rent, given a row. Kernels of single columns are
-# named where the default will not do: the bandwidth of the area is chosen by leave-one-out, and the
-# rents' kernel is narrow, so that details of their distribution count.
+# **Condition.** The distribution of the rent, given a row. Without a kernel, scales are learned,
+# for numbers and labels alike; here all columns share one. The rents' kernel is narrow, so that
+# details of their distribution count when we turn to Bayes' rule below.
 
-kernel = Columns({"area": Gaussian("loo"), "district": None, "balcony": None})
-model = ConditionalEmbedding(kernel, Gaussian("0.25*median")).fit(flats, rent)
+model = ConditionalEmbedding(kernel_y=Gaussian("0.25*median")).fit(flats, rent)
 print(model.kernel_x_)
 wanted = pd.DataFrame({"area": [70.0], "district": ["harbour"], "balcony": [True]})
 answer = model.given(wanted)

@@ -283,13 +283,7 @@ def solve_triangular(
         matrix = right if right.ndim > 1 else right[:, None]
         if matrix.flags.c_contiguous:
             turned = trsm(
-                1.0,
-                factor,
-                matrix.T,
-                side=1,
-                lower=1,
-                trans_a=not transpose,
-                overwrite_b=overwrite,
+                1.0, factor, matrix.T, side=1, lower=1, trans_a=not transpose, overwrite_b=overwrite
             )
             return turned.T.reshape(right.shape)
         solution = trsm(1.0, factor, matrix, lower=1, trans_a=transpose, overwrite_b=overwrite)
@@ -348,6 +342,18 @@ def concatenate(parts: Sequence[Points]) -> Points:
     return namespace(*parts).concat(list(parts))
 
 
+def leaves(points: Points) -> list[Array]:
+    """The arrays that points consist of."""
+    return [leaf for p in points for leaf in leaves(p)] if isinstance(points, tuple) else [points]
+
+
+def each_part(points: Points, function: Callable[[Array], Any]) -> Any:
+    """Apply a function to points, part by part where they are tuples."""
+    if isinstance(points, tuple):
+        return tuple(each_part(part, function) for part in points)
+    return function(points)
+
+
 def first_array(points: Points) -> Array:
     """An array that tells the library and device of the points."""
     return first_array(points[0]) if isinstance(points, tuple) else points
@@ -373,15 +379,11 @@ def in_one_precision(points_x: Points, points_y: Points) -> tuple[Points, Points
     x, y = float_like(points_x), float_like(points_y)
     if x.dtype == y.dtype:
         return points_x, points_y
-    return to_double(points_x), to_double(points_y)
+    return each_part(points_x, _to_double), each_part(points_y, _to_double)
 
 
-def to_double(points: Points) -> Points:
-    """Floating points in double precision."""
-    if isinstance(points, tuple):
-        return tuple(to_double(part) for part in points)
-    xp = namespace(points)
-    return xp.astype(points, widest(points)) if is_floating(points) else points
+def _to_double(array: Array) -> Array:
+    return namespace(array).astype(array, widest(array)) if is_floating(array) else array
 
 
 # --- memory of an accelerator ---------------------------------------------------------------------

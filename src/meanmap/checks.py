@@ -149,20 +149,15 @@ def _place(cell: Sequence[Any], shape: tuple[int, ...], columns: Sequence[Any] |
 
 
 def refuse_empty(array: Array, name: str) -> None:
-    """Refuse points of which there are none."""
-    if array.shape[0] == 0:
-        raise ValueError(
-            f"Found array with 0 sample(s) (shape={tuple(array.shape)}) while a minimum of 1 is "
-            f"required: {name} is empty."
-        )
-
-
-def _refuse_no_columns(array: Array, name: str) -> None:
-    if array.ndim > 1 and array.shape[1] == 0:
-        raise ValueError(
-            f"Found array with 0 feature(s) (shape={tuple(array.shape)}) while a minimum of 1 is "
-            f"required: {name} has no columns."
-        )
+    """Refuse points of which there are none, and rows without columns."""
+    for size, what, lack in zip(
+        array.shape, ("sample(s)", "feature(s)"), ("is empty", "has no columns"), strict=False
+    ):
+        if size == 0:
+            raise ValueError(
+                f"Found array with 0 {what} (shape={tuple(array.shape)}) while a minimum of 1 is "
+                f"required: {name} {lack}."
+            )
 
 
 def any_points(value: Any, name: str = "points") -> Array:
@@ -199,7 +194,6 @@ def vectors(value: Any, name: str = "points") -> Array:
             "go with kernels.Trace()."
         )
     refuse_empty(array, name)
-    _refuse_no_columns(array, name)
     return array
 
 
@@ -211,7 +205,6 @@ def labels(value: Any, name: str = "points") -> Array:
             f"{name}: expected labels of shape (n,) or rows of shape (n, d), got {describe(array)}."
         )
     refuse_empty(array, name)
-    _refuse_no_columns(array, name)
     if isinstance(array, np.ndarray):
         empty = missing_rows(array)
         if empty.any():

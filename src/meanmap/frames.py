@@ -34,10 +34,7 @@ def _plain_names(names: Iterable[Any]) -> tuple[Any, ...] | None:
 
 
 def column_order(
-    known: tuple[Any, ...] | None,
-    found: tuple[Any, ...] | None,
-    name: str,
-    of: str = "the sample",
+    known: tuple[Any, ...] | None, found: tuple[Any, ...] | None, name: str, of: str = "the sample"
 ) -> list[int] | None:
     """Where each of the known columns stands among those that came; None if they are in order.
 

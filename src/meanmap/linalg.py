@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from meanmap.arrays import (
     Array,
-    asarray,
+    assign,
     device,
     eigh,
     epsilon,
     namespace,
     one_blas_thread,
     solve_triangular,
-    to_numpy,
     warn,
 )
 
@@ -114,16 +116,103 @@ class Spectrum:
         return grown
 
 
-def ridge_inverse(matrix: Array, regularization: float) -> Array | None:
-    """`(C + λI)⁻¹` by Cholesky, faster than by eigenvalues; None if λ is too small for it."""
-    xp = namespace(matrix)
-    size = matrix.shape[0]
-    trace = float(xp.sum(xp.linalg.diagonal(matrix)))
-    if not regularization > 32 * size * epsilon(matrix) * trace:
-        return None
-    one = xp.eye(size, dtype=matrix.dtype, device=device(matrix))
-    root = solve_triangular(xp.linalg.cholesky(symmetric_part(matrix) + regularization * one), one)
+class Inverse:
+    """A regularised inverse H, as the matrix that it is."""
+
+    def __init__(self, matrix: Array) -> None:
+        self.matrix = matrix
+        self.size = int(matrix.shape[0])
+
+    def apply(self, rows: Array) -> Array:
+        """`rows H`, of rows (q, r)."""
+        return rows @ self.matrix
+
+    def forms(self, rows: Array) -> Array:
+        """`ψᵀHψ` of every row ψ."""
+        return namespace(rows).einsum("ij,ij->i", rows @ self.matrix, rows)
+
+
+class RidgeInverse(Inverse):
+    """`(C + λI)⁻¹` as the Cholesky factor of C + λI, computed when it is first asked for.
+
+    Triangular solves with it take half the time of products with the matrix, and those who never
+    multiply by the matrix are spared its computation.
+    """
+
+    def __init__(self, size: int, factor: Array | partial[Array]) -> None:
+        self.size = size
+        self._factor = factor
+
+    @property
+    def factor(self) -> Array:
+        """L, lower triangular, with `C + λI = LLᵀ`."""
+        self._factor = evaluate(self._factor)
+        return self._factor
+
+    @cached_property
+    def matrix(self) -> Array:
+        L = self.factor
+        if isinstance(L, np.ndarray) and self.size:
+            (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (L,))
+            half = potri(L, lower=True)[0]
+            return half + np.tril(half, -1).T
+        one = namespace(L).eye(self.size, dtype=L.dtype, device=device(L))
+        root = solve_triangular(L, one)
+        return root.T @ root
+
+    def apply(self, rows: Array) -> Array:
+        return solve_triangular(self.factor, solve_triangular(self.factor, rows.T), True).T
+
+    def forms(self, rows: Array) -> Array:
+        solved = solve_triangular(self.factor, rows.T)
+        return namespace(rows).einsum("ij,ij->j", solved, solved)
+
+
+def evaluate(value: Any) -> Any:
+    """A value that may have waited to be asked for."""
+    return value() if isinstance(value, partial) else value
+
+
+def covariance(rows: Array, weights: Array, room: np.ndarray | None = None) -> Array:
+    """`rowsᵀ diag(w) rows`, of weights that are not negative; `room` is a buffer for NumPy.
+
+    The product of a matrix with itself takes half the time of another one, and is symmetric.
+    """
+    root = namespace(rows).sqrt(weights)[:, None]
+    root = root * rows if room is None else np.multiply(root, rows, out=room)
     return root.T @ root
+
+
+def cholesky_factor(matrix: Array) -> Array:
+    """L, lower triangular, with `LLᵀ` a symmetric matrix that nobody else holds.
+
+    One triangle of the matrix is read.
+    """
+    if isinstance(matrix, np.ndarray):
+        # the transpose is the matrix in the order that LAPACK works in, and L's that of BLAS
+        return scipy.linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
+    return namespace(matrix).linalg.cholesky(matrix)
+
+
+def ridge_factor(matrix: Array | partial[Array], regularization: float) -> Array:
+    """The Cholesky factor of C + λI."""
+    C = matrix() if isinstance(matrix, partial) else matrix + 0  # a copy of what others hold
+    each = np.arange(C.shape[0])
+    C = assign(C, (each, each), namespace(C).linalg.diagonal(C) + regularization)
+    return cholesky_factor(C)
+
+
+def ridge_inverse(
+    matrix: Array | partial[Array], regularization: float, diagonal: Array
+) -> RidgeInverse | None:
+    """`(C + λI)⁻¹` by Cholesky, faster than by eigenvalues; None if λ is too small for it.
+
+    C may be computed later; its diagonal says what λ it needs.
+    """
+    size, trace = diagonal.shape[0], float(namespace(diagonal).sum(diagonal))
+    if not regularization > 32 * size * epsilon(diagonal) * trace:
+        return None
+    return RidgeInverse(size, partial(ridge_factor, matrix, regularization))
 
 
 def solve_ridge(matrix: Array, regularization: float, right: Array, squared: bool = False) -> Array:
@@ -142,7 +231,7 @@ def solve_ridge(matrix: Array, regularization: float, right: Array, squared: boo
     if definite and regularization > 1e3 * size * epsilon(matrix) * scale:
         one = xp.eye(size, dtype=matrix.dtype, device=device(matrix))
         A = (C @ C if squared else C) + regularization * one
-        L = xp.linalg.cholesky(A)
+        L = cholesky_factor(A)
         known = C @ right if squared else right
         return solve_triangular(L, solve_triangular(L, known), transpose=True)
     spectrum = Spectrum.of(C)
@@ -159,54 +248,3 @@ def with_constant(H: Array, mu: Array) -> Array:
     g = (H @ mu)[:, None]
     corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
     return xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])
-
-
-def column_signs(scores: Array) -> Array:
-    """1 or -1 a column, such that times it the largest entry is positive and answers repeat."""
-    table = to_numpy(scores)
-    if not table.size:
-        return asarray(np.ones(table.shape[1]), scores)
-    largest = table[np.abs(table).argmax(axis=0), np.arange(table.shape[1])]
-    return asarray(np.where(largest < 0, -1.0, 1.0), scores)
-
-
-def positive_ratio(
-    top: np.ndarray, bottom: np.ndarray, otherwise: float | np.ndarray
-) -> np.ndarray:
-    """`top / bottom` where that is positive, something else elsewhere."""
-    there = bottom > 0
-    return np.where(there, top / np.where(there, bottom, 1.0), otherwise)
-
-
-# --- columns in their units -----------------------------------------------------------------------
-
-FAR = 100.0  # times the middle deviation: a number beyond says nothing of the unit of its column
-
-
-def far_cells(columns: np.ndarray, limit: float = FAR) -> np.ndarray:
-    """Which numbers lie so many times the middle deviation from the median of their column.
-
-    The middle deviation is the median of those that are not 0, so that a column of many ties and a
-    few other values has a scale.
-    """
-    away = np.abs(columns - np.median(columns, axis=0))
-    suspects = np.flatnonzero(away.max(axis=0) > limit * np.median(away, axis=0))
-    far = np.zeros(columns.shape, dtype=bool)
-    for j in suspects:
-        others = away[away[:, j] > 0, j]
-        if len(others):
-            far[:, j] = away[:, j] > limit * np.median(others)
-    return far
-
-
-def column_moments(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each column, without numbers that lie far from all others.
-
-    A single wrong number, such as 1e30 for a missing one, would otherwise be the deviation of its
-    column, in units of which nothing else is left of the column.
-    """
-    far = far_cells(columns)
-    if not far.any():
-        return columns.mean(axis=0), columns.std(axis=0)
-    kept = np.where(far, np.nan, columns)
-    return np.nanmean(kept, axis=0), np.nanstd(kept, axis=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -68,12 +69,21 @@ def start() -> Callable[..., subprocess.Popen[str]]:
     """Start the command line in a process of its own."""
 
     def begin(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
+        prepare = options.pop("preexec_fn", None)
+
+        def listen() -> None:
+            # jobs in the background of a shell ignore Ctrl-C, and so would what they start
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            if prepare is not None:
+                prepare()
+
         paths = os.pathsep.join(path for path in sys.path if path)
         return subprocess.Popen(
             [sys.executable, "-m", "meanmap.cli", *map(str, arguments)],
             stdout=options.pop("stdout", subprocess.PIPE),
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=listen if os.name == "posix" else None,
             env={**os.environ, "PYTHONPATH": paths, **options.pop("environment", {})},
             **options,
         )

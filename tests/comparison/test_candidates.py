@@ -55,6 +55,15 @@ def test_whitened_labels_are_pearsons_chi_square(monkeypatch: pytest.MonkeyPatch
     assert_allclose(a @ kernel(pooled) @ a / ridge / (1 / 50 + 1 / 70), chi2, rtol=1e-4)
 
 
+@pytest.mark.parametrize("n", [5, 40, 100])
+def test_labels_that_never_repeat_have_equal_variances(n: int) -> None:
+    rng = np.random.default_rng(n)
+    labels = np.array([f"person {i}" for i in range(n)])
+    kernel, a = whiten(Delta(), labels, rng), zero_sum(rng, n)
+    s, ridge = 1 / n, candidates.SHARE * (1 - 1 / n)
+    assert_allclose(a @ kernel(labels) @ a, a @ a * ridge / (s + ridge), rtol=1e-12)
+
+
 def test_landmarks_stand_for_many_points() -> None:
     rng = np.random.default_rng(2)
     X = rng.normal(size=(1500, 2))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from meanmap.decoding.preimages import are_rotations
 from meanmap.experiments import circle, rotation
 from meanmap.experiments.camera import tracking
 from meanmap.experiments.results import Figure, Outcome
+from meanmap.kernels.domains.matrices import are_rotations
 
 
 def figures(outcome: Outcome, table: int, row: str) -> list[Figure]:

@@ -19,16 +19,20 @@ from scipy import stats
 import meanmap
 import oracles
 from meanmap import ConflictWarning, KernelABC, Posterior, bayes_update, embed
-from meanmap.kernels import Gaussian
-from meanmap.likelihood_free.posteriors import PosteriorModel
-from meanmap.likelihood_free.shapes import (
-    ParameterScale,
-    Residuals,
-    Shape,
-    columns_spread,
-    log_distance,
-    or_one,
+from meanmap.conditional.ranges import TargetScale, or_one
+from meanmap.conditional.shape import (
+    LeftOutRows,
+    ResidualsAt,
+    ResidualShape,
+    ShapeAt,
+    log_sizes,
+    nearness,
+    scales_of,
+    squared_distances,
 )
+from meanmap.kernels import Gaussian, Linear
+from meanmap.likelihood_free.posteriors import PosteriorModel
+from meanmap.likelihood_free.shapes import columns_spread, log_distance
 from oracles import Array
 
 ENDLESS = np.full(3, -np.inf), np.full(3, np.inf)
@@ -45,8 +49,19 @@ def shifted(n: int = 500) -> KernelABC:
     return KernelABC(shift, {"place": stats.norm()}, random_state=0).fit(n)
 
 
-def residuals_of(model: KernelABC) -> Residuals:
-    return model._learned.regression.residuals
+def shape_of(model: KernelABC) -> ResidualShape:
+    return model._learned.regression.shape
+
+
+def shape_at(model: PosteriorModel, y: Array) -> ShapeAt:
+    return model.regression.shapes(y, model.regression.features(y))[1]
+
+
+def endless(theta: Array) -> TargetScale:
+    """A scale without ends, for parameters that stay in the range of their draws."""
+    d = theta.shape[1]
+    ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
+    return TargetScale.between(theta, (np.full(d, -np.inf), np.full(d, np.inf)), ends)
 
 
 def exact_gaussian(y: Any, mean: float = 0.0, deviation: float = 1.0) -> tuple[Array, float]:
@@ -84,10 +99,12 @@ def test_residuals_are_those_of_refits(n: int, lam: float, weighted: bool) -> No
     theta, outputs, _ = two_columns(n, n)
     G = oracles.gaussian(outputs, outputs, (0.6, 0.9))
     truth = oracles.regression_adjustment(G, theta, lam, w)
-    mine = found.regression.residuals
+    mine = found.regression.shape.evidence
     # coordinates leave out 1e-7 of the trace of G
-    assert_allclose(mine.residuals, truth.residuals, atol=1e-4)
-    assert_allclose(mine.log_scales, truth.log_scales, atol=5e-3)
+    assert_allclose(mine.errors, truth.residuals, atol=1e-4)
+    log_scales = found.operator.leave_one_out(log_sizes(mine.errors, mine.weights))
+    assert_allclose(log_scales, truth.log_scales, atol=5e-3)
+    assert_allclose(found.regression.shape.scales, scales_of(log_scales), rtol=1e-9)
     assert_allclose(found.regression.centre, truth.centre)
 
 
@@ -97,16 +114,16 @@ def test_residuals_are_those_of_refits(n: int, lam: float, weighted: bool) -> No
 def test_draws_are_those_of_the_formula(n: int, weighted: bool, share: float) -> None:
     found, w = learned(n, n, weighted, 1e-2)
     theta, outputs, _ = two_columns(n, n)
-    mine = found.regression.residuals
-    mine = replace(mine, share=share)
+    shape = replace(found.regression.shape, share=share)
+    found = replace(found, regression=replace(found.regression, shape=shape))
     G = oracles.gaussian(outputs, outputs, (0.6, 0.9))
     for y in ([0.3, 0.0], [-0.6, 1.0], [1.2, -1.5]):
         at = np.array(y)
         k_y = oracles.gaussian(outputs, at[None], (0.6, 0.9))[:, 0]
         points, weights = oracles.adjusted_draws(theta, outputs, G, k_y, at, 1e-2, share, w)
-        shape = replace(found.regression(at[None]), residuals=mine)
-        assert shape.trust == 1
-        draws, mass = shape.draws(0)
+        shape_there = shape_at(found, at[None])
+        assert isinstance(shape_there, ResidualsAt)  # nothing of the prior's is mixed in
+        draws, mass = shape_there.belief(0)
         kept = weights > 1e-6 * weights.max()
         assert_allclose(draws, points[kept], atol=5e-3)
         assert_allclose(mass, weights[kept] / weights[kept].sum(), rtol=1e-6)
@@ -114,7 +131,7 @@ def test_draws_are_those_of_the_formula(n: int, weighted: bool, share: float) ->
 
 def test_draws_have_probabilities() -> None:
     for y in ([0.0], [1.5], [-2.0]):
-        points, weights = shifted().posterior(y)._shape.draws(0)
+        points, weights = shifted().posterior(y).shape.belief(0)
         assert len(points) == len(weights)
         assert (weights > 0).all()
         assert_allclose(weights.sum(), 1)
@@ -152,27 +169,24 @@ def test_draws_stay_within_the_priors(share: float) -> None:
     residuals = rng.normal(0, 3.0, size=(200, 2))  # far wider than the prior
     outputs = theta + 0.1 * rng.normal(size=(200, 2))
     w = np.full(200, 1 / 200)
-    scale = ParameterScale(np.full(2, -np.inf), np.full(2, np.inf))
-    ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
-    source = Residuals(
-        theta, residuals, np.zeros((200, 2)), outputs, np.ones(2), w, scale, ends, share
-    )
-    y, wide = np.array([[0.5, 0.5]]), np.full((1, 2), 3.0)
+    evidence = LeftOutRows(Linear(), outputs, theta, residuals, w, endless(theta))
+    source = ResidualShape(evidence, np.ones((200, 2)), None, share)
+    y, wide = np.array([[0.5, 0.5]]), np.full((1, 2), np.exp(3.0))
     for mean in ([0.0, 1.0], [0.5, 0.5], [-4.0, 7.0]):
-        points, _ = Shape(source, y, y, np.array([mean]), wide, np.ones(1)).draws(0)
+        points, _ = source.around(y, np.array([mean]), wide, np.ones(1)).belief(0)
         assert (points >= theta.min(axis=0)).all() and (points <= theta.max(axis=0)).all()
 
 
 def test_a_scale_changes_by_e_squared_at_most() -> None:
     theta = np.linspace(-100, 100, 41)[:, None] + 0.5
     one, none = np.ones_like(theta), np.zeros_like(theta)
-    endless = ParameterScale(np.array([-np.inf]), np.array([np.inf]))
-    ends = np.stack([theta.min(axis=0), theta.max(axis=0)])
     w = np.full(41, 1 / 41)
-    source = Residuals(theta, one, none, theta, np.ones(1), w, endless, ends)
+    evidence = LeftOutRows(Linear(), theta, theta, one, w, endless(theta))
+    source = ResidualShape(evidence, scales_of(none), None, 1.0)
     o = np.zeros((1, 1))
     for log_scale, expected in ((9.0, np.exp(2)), (-9.0, np.exp(-2))):
-        points, _ = Shape(source, o, o, o, np.array([[log_scale]]), np.ones(1)).draws(0)
+        scales = scales_of(np.array([[log_scale]]))
+        points, _ = source.around(o, o, scales, np.ones(1)).belief(0)
         assert_allclose(points, expected)
 
 
@@ -202,7 +216,7 @@ def test_the_score_is_the_distance_of_the_fourth() -> None:
 
 
 def test_a_shape_that_is_the_same_everywhere_uses_all_simulations() -> None:
-    assert residuals_of(shifted(2000)).share == 1.0
+    assert shape_of(shifted(2000)).share == 1.0
 
 
 # --- parameters with ends -------------------------------------------------------------------------
@@ -212,7 +226,7 @@ def test_a_shape_that_is_the_same_everywhere_uses_all_simulations() -> None:
 @pytest.mark.parametrize("high", [np.inf, 3.0])
 def test_a_scale_there_and_back(low: float, high: float) -> None:
     x = np.linspace(max(low, -5) + 1e-3, min(high, 5) - 1e-3, 50)[:, None]
-    scale = ParameterScale(np.array([low]), np.array([high]))
+    scale = TargetScale.between(x, (np.array([low]), np.array([high])), np.zeros((2, 1)))
     u = scale.forward(x)
     assert (np.diff(u[:, 0]) > 0).all()
     assert_allclose(scale.backward(u), x, atol=1e-9)
@@ -837,17 +851,9 @@ def test_rows_of_no_weight_are_not_among_the_nearest() -> None:
     n = 200
     column = np.linspace(0.0, 1.0, n)[:, None]
     weights = np.where(np.arange(n) < 150, 0.0, 1 / 50)
-    residuals = Residuals(
-        theta=column,
-        residuals=np.zeros((n, 1)),
-        log_scales=np.zeros((n, 1)),
-        outputs=column,
-        spread=np.full(1, 1e-4),
-        weights=weights,
-        scale=ParameterScale(np.full(1, -np.inf), np.full(1, np.inf)),
-        ends=np.array([[0.0], [1.0]]),
-    )
-    near = residuals.nearness(residuals.squares(np.zeros(1)), 0.1)
+    none = np.zeros((n, 1))
+    evidence = LeftOutRows(Linear(), column / 1e-4, column, none, weights, endless(column))
+    near = nearness(squared_distances(evidence, np.zeros((1, 1))), weights, 0.1)[0]
     assert near.sum() == pytest.approx(1.0)
     assert (near[:150] == 0).all() and near[150:].min() > 0
     assert near[150] == near.max()

@@ -142,6 +142,24 @@ def test_tolerance_zero_goes_to_the_numerical_rank() -> None:
     assert_allclose(Z @ Z.T, Gaussian(1.0)(X), atol=1e-13)
 
 
+@pytest.mark.parametrize("n", [300, 900])
+@pytest.mark.parametrize("tol", [1e-10, 0.03])
+def test_of_full_rank_pivots_have_no_later_coordinates(n: int, tol: float) -> None:
+    """L is triangular to rounding, and K = ΨΨᵀ but for the residual."""
+    X, kernel = sample(2, n, 10), Gaussian(2.0)
+    space = Space(kernel, PivotedCholesky(tol))
+    Z = space.fit_points(X)
+    K, L = kernel(X), space.map_.factor
+    assert (space.rank_ == n) == (tol < 0.01)
+    assert_allclose(L, np.tril(L), atol=1e-14)
+    assert_allclose(L @ L.T, kernel(space.map_.points), atol=1e-13)
+    assert_allclose(space.transform(X), Z, atol=1e-11)
+    left = (K - Z @ Z.T).diagonal()
+    assert left.min() > -1e-13
+    assert_allclose(left.mean(), space.residual_, atol=1e-13)
+    assert abs(K - Z @ Z.T).max() <= left.max() + 1e-13
+
+
 # --- off the sample ------------------------------------------------------------------------------
 
 

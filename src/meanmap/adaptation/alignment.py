@@ -23,7 +23,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from meanmap.adaptation.programme import WeightProgramme, WeightSolution, solve_dual
-from meanmap.linalg import positive_ratio, symmetric_part
+from meanmap.linalg import symmetric_part
+from meanmap.statistics.columns import positive_ratio
 
 WIDTHS = (3.0, 1.7)  # multiples of the bandwidth that a search starts with: wide kernels see far
 EXPLORED = 300  # rows of each sample that restarts look at

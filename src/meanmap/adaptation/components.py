@@ -23,9 +23,9 @@ from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Kernel, as_kernel, as_target
 from meanmap.kernels.defaults import looks_like_classes
-from meanmap.linalg import column_signs
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
+from meanmap.statistics.columns import column_signs
 
 RELATIONS = ("covariance", "inverse")
 RANK = 1000  # coordinates at most

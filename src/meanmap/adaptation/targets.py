@@ -25,8 +25,9 @@ from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import as_kernel, as_target
 from meanmap.kernels.defaults import read_target
-from meanmap.linalg import ConflictWarning, positive_ratio
+from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky
+from meanmap.statistics.columns import positive_ratio
 from meanmap.statistics.tiles import on_host
 from meanmap.streams.chunks import Chunks, answer_chunks, sample_rows
 

@@ -30,8 +30,9 @@ from meanmap.conditional.selection import effective_size
 from meanmap.frames import column_names, in_order, seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
 from meanmap.kernels.defaults import read_target
-from meanmap.linalg import ConflictWarning, column_moments
+from meanmap.linalg import ConflictWarning
 from meanmap.spaces import PivotedCholesky, Space
+from meanmap.statistics.columns import column_moments
 from meanmap.statistics.tiles import on_host
 
 BANDWIDTH = "0.4*scaled median"  # narrower than the median: widths of classes are to be told apart

@@ -20,8 +20,8 @@ from meanmap.cli.formats import (
     suggest_name,
 )
 from meanmap.cli.kinds import convert_column, kinds_of
-from meanmap.linalg import column_moments, far_cells
 from meanmap.report.answers import DataSource
+from meanmap.statistics.columns import column_moments, far_cells
 
 VERY_FAR = 1e6  # times the middle deviation of a column: such a number is asked about
 LARGE = 256_000_000  # bytes of a file from which on it is read in batches

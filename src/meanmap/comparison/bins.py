@@ -40,6 +40,7 @@ from meanmap.statistics.tiles import (
 BINS = 512  # bins of both samples together: more gain next to no power
 FEWEST = 32  # bins that the smaller sample should have
 FEW = 64  # columns of weights up to which a plain product is as fast
+STRETCH = 1 << 16  # weights that are multiplied at a time
 MOST = 2048  # an s × s matrix of these is 32 MiB a kernel
 
 
@@ -193,8 +194,11 @@ class BinnedGram:
         n = float(sizes.sum())
         rows = self.sums.sum(axis=2)
         heights = (rows - rows.sum(axis=1, keepdims=True) * sizes / (2 * n)) / n
-        sums = self.sums - heights[:, :, None] * sizes
-        sums -= sizes[:, None] * heights[:, None, :]
+        sums = self.sums.copy()
+        for G, h in zip(sums, heights, strict=True):
+            off = np.outer(h, sizes)
+            G -= off
+            G -= off.T
         rounding = ROUNDINGS * np.finfo(float).eps * np.abs(self.sums).sum(axis=(1, 2)) / n**2
         return replace(self, sums=sums, diagonal=self.diagonal - 2 * heights, rounding=rounding)
 
@@ -288,16 +292,19 @@ def _runs(where: np.ndarray) -> list[slice]:
 
 def pair_sums(gram: BinnedGram, weights: np.ndarray) -> np.ndarray:
     """wᵀGw for columns of weights on bins, a row a kernel."""
-    quadratic = np.empty((len(gram.sums), weights.shape[1]))
-    with one_blas_thread(len(weights) < 1000):
-        for i, G in enumerate(gram.sums):
-            if weights.shape[1] > FEW:
+    s, columns = weights.shape
+    if columns <= FEW:
+        return np.stack([np.sum(weights * (G @ weights), axis=0) for G in gram.sums])
+    quadratic = np.empty((len(gram.sums), columns))
+    diagonals = np.diagonal(gram.sums, axis1=1, axis2=2)
+    with one_blas_thread(s < 1000):
+        # a stretch at a time: fresh memory would cost as much as the product in it
+        for block in spans(columns, max(STRETCH // s, 4 * FEW)):
+            w = weights[:, block]
+            quadratic[:, block] = -(diagonals @ (w * w))
+            for sums, G in zip(quadratic, gram.sums, strict=True):
                 # G is symmetric: its upper half counted twice takes half the work
-                half = 2 * np.triu(G, 1)
-                np.fill_diagonal(half, np.diagonal(G))
-                product = dtrmm(1.0, half.T, weights, lower=1, trans_a=1)
-            else:
-                product = G @ weights
-            product *= weights
-            quadratic[i] = product.sum(axis=0)
+                product = dtrmm(2.0, G.T, w, lower=1, trans_a=1)
+                product *= w
+                sums[block] += product.sum(axis=0)
     return quadratic

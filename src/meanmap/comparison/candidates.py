@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from scipy.linalg import LinAlgError, eigh
 
-from meanmap.arrays import Points, concatenate, count, take, to_numpy
+from meanmap.arrays import Points, concatenate, count, one_blas_thread, take, to_numpy
 from meanmap.kernels import Energy, Gaussian, Kernel, Whitened, as_kernel
-from meanmap.linalg import Spectrum
+from meanmap.linalg import Spectrum, too_large
 from meanmap.statistics.tiles import on_host
 
 RULES = ("median", "collection", "optimized")
@@ -110,22 +111,44 @@ def whiten(kernel: Kernel, points: Points, rng: np.random.Generator) -> Kernel:
     """
     points = on_host(points)
     n = count(points)
-    chosen = np.sort(rng.choice(n, LANDMARKS, replace=False)) if n > LANDMARKS else np.arange(n)
-    P = take(points, chosen)
-    root = orthonormal_functions(kernel, P)
-    if not root.size:
-        return kernel
-    psi = kernel.gram_times(points, P, root)  # the coordinates of all points
-    mean = psi.mean(axis=0)
-    centred = psi - mean
-    covariance = Spectrum.of(centred.T @ centred / n)
-    trace = float(np.mean(kernel.squared_norms(points))) - mean @ mean
+    if n <= LANDMARKS:
+        P, (variances, weights, trace) = points, _principal_functions(kernel, points)
+    else:
+        P = take(points, np.sort(rng.choice(n, LANDMARKS, replace=False)))
+        root = orthonormal_functions(kernel, P)
+        psi = kernel.gram_times(points, P, root)  # the coordinates of all points
+        mean = psi.mean(axis=0)
+        centred = psi - mean
+        covariance = Spectrum.of(centred.T @ centred / n)
+        variances, weights = covariance.values, root @ covariance.vectors
+        trace = float(np.mean(kernel.squared_norms(points))) - mean @ mean
     ridge = SHARE * trace
-    strong = covariance.values > SHARE * ridge  # what is weaker is hardly changed
+    strong = variances > SHARE * ridge  # what is weaker is hardly changed
     if trace <= 0 or not strong.any():
         return kernel
-    s = covariance.values[strong]
-    return Whitened(kernel, P, root @ (covariance.vectors[:, strong] * np.sqrt(s / (s + ridge))))
+    s = variances[strong]
+    return Whitened(kernel, P, weights[:, strong] * np.sqrt(s / (s + ridge)))
+
+
+def _principal_functions(kernel: Kernel, points: Points) -> tuple[np.ndarray, np.ndarray, float]:
+    """Strong eigenfunctions of a sample's covariance: variances, weights on k(xᵢ, ·), the trace.
+
+    Those of variance s are Σ uᵢ k(xᵢ, ·)/√(ns), with u an eigenvector of the centred Gram matrix.
+    """
+    K = kernel.gram_matrix(points, points)
+    if not np.isfinite(K).all():
+        raise too_large()
+    n, means = len(K), K.mean(axis=0)
+    C = (K - means - means[:, None] + means.mean()) / n
+    trace = float(np.trace(C))
+    least = max(SHARE * SHARE * trace, 64 * np.finfo(float).eps * float(np.trace(K)) / n)
+    with one_blas_thread():
+        try:
+            s, u = eigh(C, subset_by_value=(least, np.inf), check_finite=False)
+        except LinAlgError:  # it may fail where many are equal; all of them take a little longer
+            s, u = eigh(C, driver="evd", check_finite=False)
+            s, u = s[s > least], u[:, s > least]
+    return s, u / np.sqrt(n * s), trace
 
 
 def orthonormal_functions(kernel: Kernel, P: Points) -> np.ndarray:

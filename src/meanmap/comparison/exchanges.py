@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
 
 from meanmap.arrays import Points
-from meanmap.comparison.bins import BinnedGram, Layout, pair_sums
+from meanmap.comparison.bins import STRETCH, BinnedGram, Layout, pair_sums
 from meanmap.comparison.nulls import Source
 from meanmap.comparison.results import tie_scale
 from meanmap.statistics.distance import Terms, from_sums
@@ -41,7 +42,13 @@ class Exchange(Source):
         return self._values(self._layout.labels[:, None])[:, 0]
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        return self._values(draw_labels(self._layout, count, rng).astype(np.float64))
+        layout = self._layout
+        at_once = ways(layout) - 1 <= count or layout.movable * count > MANY
+        # else a stretch at a time, in memory that is used again
+        step = count if at_once else max(STRETCH // layout.bins, 256)
+        sizes = [min(step, count - start) for start in range(0, count, step)]
+        parts = [self._values(draw_labels(layout, size, rng, np.float64)) for size in sizes]
+        return np.concatenate(parts, axis=1)
 
     def _values(self, labels: np.ndarray) -> np.ndarray:
         diagonals, sizes = self._gram.diagonal, self._layout.sizes
@@ -85,9 +92,11 @@ def ways(layout: Layout) -> int:
     return comb(layout.movable, int(layout.labels[: layout.movable].sum()))
 
 
-def draw_labels(layout: Layout, count: int, rng: np.random.Generator) -> np.ndarray:
+def draw_labels(
+    layout: Layout, count: int, rng: np.random.Generator, dtype: Any = np.uint8
+) -> np.ndarray:
     """Which bins count as X, a column an exchange: random ones, or all others if they are fewer."""
-    labels = layout.labels.astype(np.uint8)
+    labels = layout.labels.astype(dtype)
     moved = labels[: layout.movable]
     ones = int(moved.sum())
     if ways(layout) - 1 <= count:
@@ -98,9 +107,10 @@ def draw_labels(layout: Layout, count: int, rng: np.random.Generator) -> np.ndar
         same = (columns[: layout.movable] == moved[:, None]).all(axis=0)
         return columns[:, ~same]
     if len(moved) * count > MANY:
-        moved_columns = draw_balanced(len(moved), ones, count, rng)
+        moved_columns = draw_balanced(len(moved), ones, count, rng).astype(dtype, copy=False)
     else:
-        moved_columns = rng.permuted(np.tile(moved, (count, 1)), axis=1).T
+        rows = np.tile(moved, (count, 1))
+        moved_columns = rng.permuted(rows, axis=1, out=rows).T
     if layout.movable == len(labels):
         return moved_columns
     columns = np.repeat(labels[:, None], count, axis=1)

@@ -18,10 +18,11 @@ from meanmap import checks
 from meanmap.arrays import Points, count, one_blas_thread, solve_triangular, take
 from meanmap.conditional.selection import RegressionSample, leave_one_out, search_size
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.linalg import Spectrum, column_moments
+from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis, fit_space, fit_space_quietly
 from meanmap.statistics import centring
+from meanmap.statistics.columns import column_moments
 
 TOLERANCE = 1e-6  # residual trace of the coordinates: far below what a test can tell
 MAX_RANK = 1000  # of the coordinates, unless a basis is given

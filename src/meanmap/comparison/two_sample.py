@@ -28,8 +28,8 @@ from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.spaces.space import fit_space_moments
 from meanmap.statistics import distance
-from meanmap.statistics.centring import Centred, near_origin
-from meanmap.statistics.gates import constant_notes, read_two_samples
+from meanmap.statistics.centring import Centred
+from meanmap.statistics.gates import constant_notes, near_origin, read_two_samples
 from meanmap.statistics.tiles import Family, GramMoments, gram_moments
 
 ALIKE = "the two samples are more alike than chance allows"

@@ -12,6 +12,7 @@ without constants, such as the trace kernel, where mass is not determined.
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,18 @@ from meanmap.arrays import (
     to_numpy,
     warn,
 )
-from meanmap.conditional.operator import ConditionalOperator, Functional, Side, Trust, as_embedding
+from meanmap.conditional.operator import (
+    ConditionalOperator,
+    Functional,
+    Observed,
+    Side,
+    as_embedding,
+)
 from meanmap.conditional.priors import fine_density_ratio
-from meanmap.conditional.selection import POSTERIOR_SCHEDULES
+from meanmap.conditional.selection import POSTERIOR_SCHEDULES, effective_size
+from meanmap.conditional.shape import takes_few_values
+from meanmap.conditional.simulation import simulated_posterior
+from meanmap.conditional.trust import Trust
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embedding_of, row_blocks
 from meanmap.embeddings.element import move_atoms
 from meanmap.kernels import TensorProduct
@@ -49,6 +59,8 @@ from meanmap.spaces import Space
 if TYPE_CHECKING:
     from meanmap.conditional.estimator import ConditionalEmbedding
 
+SIMULATED = "simulated"  # a method of Bayes' rule
+FEW = 0.5  # of the training pairs, in effect: with fewer left, pairs are simulated
 HALF = 0.5  # of its mass: a posterior that has less is completed by the prior
 UNLIKELY = 0.03  # an observation with less evidence than this is unlikely under the prior
 CANCELLED = 0.9  # κ below which weights cancel for an observation that is unlikely
@@ -69,17 +81,19 @@ def one_prior(prior: Any, x: Side) -> Embedding:
 
 def prior_on_sample(conditional: ConditionalEmbedding, prior: Any) -> PriorOnSample:
     """A prior beside the training sample of a conditional."""
-    x, _ = conditional.sides()
-    operator = conditional.fitted_operator()
+    back = conditional.reversal()
+    x, operator = back.x, back.forward
     m = operator.source_coordinates(one_prior(prior, x))
     rows = operator.with_constant(x.coordinates)
     ratio = rows @ (operator.inverse @ m)
-    return PriorOnSample(m, rows, conditional.weights_, conditional.regularization_, ratio)
+    return PriorOnSample(m, rows, conditional.weights_, back.regularization, ratio)
 
 
 def prior_weights(conditional: ConditionalEmbedding, prior: Any) -> Array:
     """`u = w ∘ Ψ_X (C_XX + λI)⁻¹ m_π`: the prior as weights on the training sample."""
-    return conditional.weights_ * prior_on_sample(conditional, prior).ratio
+    x, _ = conditional.sides()
+    operator = conditional.fitted_operator()
+    return operator.sample_weights(x.coordinates, conditional.weights_, one_prior(prior, x))
 
 
 def sum_rule(conditional: ConditionalEmbedding, prior: Any, form: str = "a") -> Embedding:
@@ -148,7 +162,7 @@ def chain_rule(conditional: ConditionalEmbedding, prior: Any, form: str = "b") -
 def bayes_rule(
     conditional: ConditionalEmbedding,
     prior: Any,
-    method: str = "nonnegative",
+    method: str | None = None,
     regularization: float | str | None = None,
     form: str = "b",
     power: float = 1.0,
@@ -159,7 +173,11 @@ def bayes_rule(
     ----------
     conditional : fitted ConditionalEmbedding, P(Y|X)
     prior : Embedding on X, or a sample of X
-    method : "nonnegative", "importance", "squared" or "reweighted"
+    method : "simulated", "nonnegative", "importance", "squared", "reweighted" or None
+        "simulated" draws a y of P(Y|x) for each of the prior's atoms, and fits P(X|Y) to these
+        pairs, y being numbers; priors may be as narrow as one likes. The others weigh the training
+        pairs. None takes "nonnegative" as long as that leaves half of them, in effect, and the
+        prior has more than a few atoms, else "simulated".
         "squared" is `C_ZW (C_WW² + δI)⁻¹ C_WW` of Fukumizu, Song and Gretton (2013, eq. 12), with
         `C_ZW = Ψ_Xᵀ diag(u) Ψ_Y` and `C_WW = Ψ_Yᵀ diag(u) Ψ_Y`. "importance" (Xu et al. 2022) clips
         u at zero and normalises it first, so that `C_ZW (C_WW + δI)⁻¹` will do; a prior narrower
@@ -169,7 +187,8 @@ def bayes_rule(
         "reweighted" takes the plain conditional weights of P(X|Y) times `(u₊/w)^power`,
         normalised: nothing is factorised for a new prior.
     regularization : float or None
-        δ, on the scale of C_WW² for "squared", of C_WW for "nonnegative" and "importance",
+        λ of P(X|Y) for "simulated", by leave-one-out if it is None. For the others δ, on the scale
+        of C_WW² for "squared", of C_WW for "nonnegative" and "importance",
         of C_YY for "reweighted".
         None takes twice the λ that leave-one-out chooses for P(X|Y) on the training sample (the
         square of that for "squared"). "marginal" takes the δ under which posteriors average best to
@@ -199,6 +218,13 @@ def bayes_rule(
     >>> bayes_rule(model, prior).given([0.0]).mean().round(1)  # the truth is 0.5
     array([0.5])
     """
+    if method == SIMULATED:
+        return _posterior_by_simulation(conditional, prior, regularization)
+    if method is None:
+        asked = regularization is None and form == "b"
+        if asked and conditional.fitted_operator().scatters:
+            return _default_posterior(conditional, prior)
+        method = "nonnegative"
     rule = bayes_method(
         method, checks.not_negative(power, "power", "1 is Bayes' rule, 0 ignores the prior.")
     )
@@ -221,22 +247,60 @@ def bayes_rule(
         return _posterior_on_sample(conditional, rule, prior, delta)
 
 
+def _default_posterior(conditional: ConditionalEmbedding, prior: Any) -> ConditionalOperator:
+    """By weights on the training pairs, unless the prior leaves few of them; then simulated."""
+    prior = one_prior(prior, conditional.sides()[0])
+    if prior.kernel.on_vectors and takes_few_values(to_numpy(prior.atoms)):
+        return _posterior_by_simulation(conditional, prior, None)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        weighed = bayes_rule(conditional, prior, "nonnegative")
+    left = effective_size(weighed.scale) / effective_size(conditional.weights_)
+    if left < FEW:
+        return _posterior_by_simulation(conditional, prior, None)
+    for message in said:
+        warn(str(message.message), message.category)
+    return weighed
+
+
+def _posterior_by_simulation(
+    conditional: ConditionalEmbedding, prior: Any, regularization: float | str | None
+) -> ConditionalOperator:
+    """P(X|Y) fitted to pairs that are simulated."""
+    if isinstance(regularization, str) or not conditional.fitted_operator().scatters:
+        raise ValueError(
+            f'method="{SIMULATED}" draws y given x, which must be numbers, and regularization is a '
+            f'number or None, got {regularization!r}; use method="nonnegative".'
+        )
+    lam: float | str = "auto"
+    if regularization is not None:
+        lam = checks.not_negative(regularization, "regularization", "Try 1e-3, or None.")
+    x, _ = conditional.sides()
+    with one_blas_thread():
+        return simulated_posterior(
+            conditional.fitted_operator(),
+            one_prior(prior, x),
+            *conditional.reverse_kernels(),
+            lam,
+            conditional.centered,
+        )
+
+
 def _posterior_on_sample(
     conditional: ConditionalEmbedding, rule: BayesMethod, prior: Any, delta: float
 ) -> ConditionalOperator:
     """Form (b): `Ψ_Xᵀ diag(w ∘ ρ) Ψ_Y` times a regularised inverse."""
-    x, y = conditional.sides()
+    back = conditional.reversal()
+    x, y = back.x, back.y
     w, Phi = conditional.weights_, y.coordinates
     if rule.fine:
-        given = one_prior(prior, x)
-        rho = fine_density_ratio(rule, x, w, given, conditional.regularization_)
+        rho = fine_density_ratio(rule, x, w, one_prior(prior, x), back.regularization)
         marginal = (w * rho) @ Phi  # the embedding of Y under the prior
     else:
         seen = prior_on_sample(conditional, prior)
         rho, marginal = rule.density_ratio(seen), (w * seen.ratio) @ Phi
     if not rule.adaptive:
-        spectrum = conditional.reverse_spectrum()
-        H = rule.inverse(spectrum, spectrum.sufficient(delta, rule.squared))
+        H = rule.inverse(back.spectrum, back.spectrum.sufficient(delta, rule.squared))
         return ReweightedPosterior(y.space, x, y.known, w, H, ratio=rho, marginal=marginal)
     scale = w * rho
     spectrum = Spectrum.of(Phi.T @ (scale[:, None] * Phi))
@@ -247,6 +311,7 @@ def _posterior_on_sample(
         "marginal": marginal,
         "regularization": None if rule.squared else delta,
         "rest": scale / total if completed else None,
+        "seen": None if rule.squared else Observed(y.points, x.points, scale),
     }
     arguments = y.space, x, y.known, scale, rule.inverse(spectrum, delta)
     if rule.cautious:
@@ -258,12 +323,13 @@ def _posterior_on_atoms(
     conditional: ConditionalEmbedding, rule: BayesMethod, prior: Any, delta: float
 ) -> ConditionalOperator:
     """Form (a): `C_ZW = Ψ̃ᵀ diag(α) Ψ̃ (C_XX + λI)⁻¹ C_XY`, the weights on the prior's atoms."""
-    x, y = conditional.sides()
-    u, Phi = prior_weights(conditional, prior), y.coordinates
+    back = conditional.reversal()
+    x, y = back.x, back.y
+    u, Phi = conditional.weights_ * prior_on_sample(conditional, prior).ratio, y.coordinates
     spectrum = Spectrum.of(Phi.T @ (u[:, None] * Phi))
     H = rule.inverse(spectrum, spectrum.sufficient(delta, rule.squared))
     prior = one_prior(prior, x)
-    rows = conditional.fitted_operator().given(prior.atoms).coordinates
+    rows = conditional.fitted_operator().given(prior.atoms).weights @ Phi
     target = Side(x.space, prior.atoms, None)
     return PosteriorOperator(y.space, target, rows, prior.weights, H, marginal=u @ Phi)
 
@@ -403,10 +469,7 @@ class CautiousPosterior(PosteriorOperator):
     @cached_property
     def _usual_leverage(self) -> float:
         """What 99% of the rows have at most, counted by their weights under the prior."""
-        parts = [
-            to_numpy(namespace(rows).sum((rows @ self.inverse) * rows, axis=1))
-            for _, rows in row_blocks(self.known_rows)
-        ]
+        parts = [to_numpy(self.solver.forms(rows)) for _, rows in row_blocks(self.known_rows)]
         leverage, p = np.concatenate(parts), to_numpy(self.scale)
         order = np.argsort(leverage)
         at = int(np.searchsorted(np.cumsum(p[order]), 0.99 * p.sum()))

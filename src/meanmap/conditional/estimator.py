@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
@@ -20,37 +21,43 @@ from meanmap.arrays import (
     float_like,
     is_chunked,
     namespace,
-    one_blas_thread,
     take,
     to_numpy,
 )
 from meanmap.conditional import calculus
 from meanmap.conditional.fitting import (
-    SMALL,
     FittedConditional,
     Pairs,
     centering,
     check_regularization,
     fit_pairs,
+    median_kernel,
     read_pairs,
 )
 from meanmap.conditional.operator import ConditionalOperator, Side
+from meanmap.conditional.reversal import Reversal
+from meanmap.conditional.scores import (
+    CalibratedIntervals,
+    Relevance,
+    distributions,
+    mean_crps,
+    mean_log_score,
+)
 from meanmap.conditional.selection import (
     SCHEDULES,
-    LeaveOneOut,
-    RegressionSample,
     effective_size,
-    leave_one_out,
     marginal_consistency,
 )
 from meanmap.conditional.streaming import ConditionalStream
+from meanmap.decoding.quantiles import read_levels
 from meanmap.embeddings import Embedding, JointEmbedding
 from meanmap.frames import in_order, remember_columns, seen_columns
-from meanmap.kernels import as_kernel, as_target
+from meanmap.kernels import Kernel, as_kernel, as_target
+from meanmap.kernels.bandwidths import LEARNED
 from meanmap.kernels.defaults import reference_kernel
 from meanmap.kernels.protocol import same_value
-from meanmap.linalg import Spectrum
 from meanmap.rules import bayes_method
+from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
 from meanmap.streams.chunks import Chunks, answer_chunks
 from meanmap.streams.sums import require_same_space, summarize_rows
@@ -64,13 +71,15 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel_x, kernel_y : Kernel, callable or None
-        None chooses for the kind of points. `Gaussian("loo")` on X lets leave-one-out choose the
-        bandwidth together with λ. A 1-D numeric Y is a target of numbers, as in
-        scikit-learn; for labels pass `kernels.Delta()`.
+    kernel_x, kernel_y : Kernel, callable, "median" or None
+        None chooses for the kind of points. On X, rows of numbers and mixed frames get a scale for
+        each column, learned together with λ by leave-one-out; "median" takes the median distance
+        instead. A 1-D numeric Y is a target of numbers, as in scikit-learn; for labels pass
+        `kernels.Delta()`.
     regularization : "auto", a schedule's name or float
         λ, on the operator's scale (for n points `K + nλI`); 0 is the pseudo-inverse. "auto" takes
-        the least closed-form leave-one-out error, measured in the space of Y. "song2009" is
+        the least closed-form leave-one-out error, that of the mean for numbers under a learned
+        kernel, and otherwise measured in the space of Y. "song2009" is
         n^(-1/2), "fukumizu2013" n^(-1/3), the rates of those papers' theorems.
     basis : a basis, a pair of them (x, y), or None
         How the spaces get their coordinates; fitted spaces are taken as they are.
@@ -83,7 +92,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    kernel_x_, kernel_y_ : the kernels, bandwidths resolved
+    kernel_x_, kernel_y_ : the kernels, bandwidths resolved or learned
     space_x_, space_y_ : their spaces
     regularization_ : λ
     leave_one_out_ : the errors behind an automatic λ, or None
@@ -100,6 +109,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     >>> at = model.given([1.5])
     >>> at.mean().round(1), at.std().round(1)  # the truth is 1.0 and 0.2
     (array([1.]), array([0.2]))
+    >>> model.predict_quantiles([[1.5]], [0.05, 0.95])[0, :, 0].round(1)  # 0.67 and 1.33
+    array([0.7, 1.3])
     """
 
     def __init__(
@@ -129,7 +140,8 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         if is_chunked(X, Y):
             return self._fit_chunks(Chunks.of(X=X, y=Y, sample_weight=sample_weight))
         regularization = check_regularization(self.regularization)
-        pairs = read_pairs(X, Y, self.kernel_x, self.kernel_y, self.basis, sample_weight)
+        kernels = self.kernel_x, self.kernel_y
+        pairs = read_pairs(X, Y, *kernels, self.basis, sample_weight, usual=LEARNED)
         fitted = fit_pairs(pairs, regularization, self.centered)
         return self._keep(fitted, X, pairs.flat, pairs.total)
 
@@ -159,10 +171,11 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         self.weights_ = fitted.weights
         self.regularization_ = fitted.regularization
         self.leave_one_out_ = fitted.errors
-        self._flat, self._raw_total = flat, total
+        self.flat_, self._raw_total = flat, total
         self._sides = fitted.x, fitted.y
         self._operator: ConditionalOperator | None = fitted.operator
-        self._reverse: tuple[Spectrum, LeaveOneOut] | None = None
+        self._learned = fitted.learned
+        self._reversal: Reversal | None = None
         self._stream: ConditionalStream | None = None
         if fitted.errors is not None:
             fitted.errors.warn_at_edge()
@@ -228,7 +241,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     def _take_stream(self, stream: ConditionalStream) -> None:
         x, y, self.weights_ = stream.sides()
         self._stream, self._sides = stream, (x, y)
-        self._operator = self._reverse = None  # computed when next asked for
+        self._operator = self._reversal = None  # computed when next asked for
 
     @property
     def operator_(self) -> ConditionalOperator:
@@ -261,19 +274,61 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         known = hasattr(self, "n_features_in_") and hasattr(x, "columns")
         return seen_columns(self, x) if known else x
 
-    def predict(self, X: Any) -> Array:
-        """`E[Y|x]` at each row, shaped like Y, the mean of `given(x)`.
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """`E[Y|x]` at each row, shaped like Y, the mean of `given(x)`; the likeliest of labels.
 
-        Kernel ridge regression of Y less its mean, with alpha = nλ.
+        Kernel ridge regression of Y less its mean, with alpha = nλ. With `return_std` also the
+        standard deviations of Y given x, as scikit-learn's Gaussian processes have them.
         """
+        if return_std:
+            std = distributions(self, self._counted(X)).std()
+            return self.predict(X), std[:, 0] if self.flat_ else std
         if is_chunked(X):
             example = self._means(take(self.sides()[0].points, slice(0, 1)))
             return answer_chunks(X, self.predict, example)
+        if self._of_words:
+            return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return self._means(self._counted(X))
+
+    def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> Array:
+        """Quantiles of Y at each row: (m, len(q)) for a 1-D Y, else (m, len(q), columns)."""
+        levels = np.atleast_1d(read_levels(q))
+        found = distributions(self, self._counted(X)).quantile(levels)
+        found = namespace(found).moveaxis(found, 0, 1)
+        return found[:, :, 0] if self.flat_ else found
+
+    @available_if(lambda self: self._of_labels)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each of `classes_` at each row of X, for targets that are labels."""
+        p = np.maximum(to_numpy(self.given(self._counted(X))(self.classes_)), 0.0)
+        total = p.sum(axis=1, keepdims=True)
+        return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1 / p.shape[1])
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels that Y takes, in order."""
+        y = self.sides()[1].points
+        if not self._of_labels:
+            raise AttributeError(
+                f"classes_ and predict_proba are for labels; Y is {checks.describe(y)} under "
+                f"{self.kernel_y_!r}. Pass kernel_y=kernels.Delta() for numbers that are labels."
+            )
+        return np.unique(to_numpy(y))
+
+    @property
+    def _of_labels(self) -> bool:
+        """Whether targets are labels."""
+        y = self._sides[1].points if hasattr(self, "_sides") else ()
+        return not isinstance(y, tuple) and y.ndim == 1 and self.kernel_y_.discrete
+
+    @property
+    def _of_words(self) -> bool:
+        """Whether targets are labels that have no mean."""
+        return self._of_labels and to_numpy(self.sides()[1].points).dtype.kind in "USOT"
 
     def _means(self, X: Any) -> Array:
         means = self.fitted_operator().predict(X)
-        return means[:, 0] if self._flat else means
+        return means[:, 0] if self.flat_ else means
 
     def expect(self, f: Callable[[Points], Array] | Embedding, x: Any) -> Array:
         """`E[f(Y)|x]`; f takes all of the sample's Y at once and returns one value for each."""
@@ -321,7 +376,7 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     def posterior(
         self,
         prior: Any,
-        method: str = "nonnegative",
+        method: str | None = None,
         regularization: float | str | None = None,
         form: str = "b",
         power: float = 1.0,
@@ -334,37 +389,48 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._sides
 
-    def _reversed(self) -> tuple[Spectrum, LeaveOneOut]:
-        """C_YY factorised and the leave-one-out errors of P(X|Y), computed once."""
+    def reversal(self) -> Reversal:
+        """The conditional as Bayes' rule uses it, computed once."""
         x, y = self.sides()
-        if self._reverse is None:
-            w, psi = self.weights_, y.coordinates
-            norms = self.kernel_x_.squared_norms(x.points)
-            sample, mu = RegressionSample(psi, x.coordinates, w, norms), None
-            with one_blas_thread(psi.shape[1] < SMALL):
-                spectrum = Spectrum.of(psi.T @ (w[:, None] * psi))
-                if self.centered is not False:
-                    sample, mu = sample.centre_targets(w @ sample.targets), w @ psi
-                self._reverse = spectrum, leave_one_out(spectrum, sample, mu=mu)
-        return self._reverse
+        if self._reversal is None:
+            bases = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
+            open_y = self.kernel_y is None and not isinstance(bases[1], Space)
+            scales = y.space.kernel_.open_scales(y.points, self.weights_) if open_y else None
+            self._reversal = Reversal.of(
+                (x, y),
+                self.fitted_operator(),
+                self.regularization_,
+                self.weights_,
+                centered=self.centered,
+                bases=bases,
+                learned=(self._learned, scales is not None),
+            )
+        return self._reversal
 
-    def reverse_spectrum(self) -> Spectrum:
-        """C_YY of the training sample, factorised."""
-        return self._reversed()[0]
+    def reverse_kernels(self) -> tuple[tuple[Kernel, Kernel], tuple[Any, Any]]:
+        """Kernels and bases on Y and X for P(X|Y): those given, else learned and by the median."""
+        x, y = self.sides()
+        basis_x, basis_y = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
+        kernel_x, kernel_y = self.kernel_x_, self.kernel_y_
+        if self._learned:
+            kernel_x = median_kernel(kernel_x, x.points, self.weights_)
+        if self.kernel_y is None and not isinstance(basis_y, Space):
+            kernel_y = as_kernel(LEARNED, y.points, "y")
+        return (kernel_y, kernel_x), (basis_y, basis_x)
 
     def posterior_regularization(self, method: str, rule: str | None = None) -> float:
         """The δ of `posterior(prior, method)` when none is given, or by a rule's name."""
         bayes = bayes_method(method)
         if rule == "marginal":
-            w, lam = self.weights_, self.regularization_
-            return marginal_consistency(*self.sides(), w, lam, bayes).best
+            back, w = self.reversal(), self.weights_
+            return marginal_consistency(back.x, back.y, w, back.regularization, bayes).best
         if rule is not None:
             delta = SCHEDULES[rule][1](effective_size(self.weights_))  # on the scale of C_WW²
             return delta if bayes.squared else delta**0.5
         # twice what leave-one-out chooses for the training sample, since the prior's weights are
         # estimated too: on linear-Gaussian models of 2 to 32 dimensions with 200 to 1,000 points
         # this lowers the error of the posterior mean by 5 to 29%, in 14 of 15 cases
-        best = 2 * self._reversed()[1].best
+        best = 2 * self.reversal().errors.best
         return best * best if bayes.squared else best
 
     # --- scores -------------------------------------------------------------------------------
@@ -396,9 +462,41 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         )
         return float(checks.sample_weights(sample_weight, points, losses) @ losses)
 
+    def crps(self, X: Any, Y: Any, sample_weight: Any = None) -> float:
+        """The mean continuous ranked probability score of outcomes Y: lower is better.
+
+        In the units of Y, and the mean absolute error of answers that are certain.
+        """
+        return mean_crps(self, self._counted(X), Y, sample_weight)
+
+    def log_score(self, X: Any, Y: Any, sample_weight: Any = None) -> float:
+        """The mean logarithm of the density `given(x).density(y)` of outcomes: higher is better."""
+        return mean_log_score(self, self._counted(X), Y, sample_weight)
+
+    def calibrate(self, X: Any, Y: Any, sample_weight: Any = None) -> CalibratedIntervals:
+        """Intervals with guaranteed coverage, by rows that the model has not seen.
+
+        `sample_weight` is for a shift: ratios of the densities of x.
+        """
+        return CalibratedIntervals.of(self, self._counted(X), Y, sample_weight)
+
+    def relevance(self) -> Relevance:
+        """How much each column of X matters under the scales of the kernel."""
+        values = self.kernel_x_.relevance(self.sides()[0].points)
+        names = self.kernel_x_.names or getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = [f"column {i}" for i in range(len(values))]
+        return Relevance(tuple(map(str, names)), np.array(values))
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the conditional mean for vectors, else minus the `loss`: higher is better."""
+        """R² of the conditional mean for vectors, accuracy for labels that are words.
+
+        Minus the `loss` for other targets: higher is better.
+        """
         check_is_fitted(self)
+        if self._of_words:
+            right = (self.predict(X) == np.asarray(y)).astype(float)
+            return float(checks.sample_weights(sample_weight, right, right) @ right)
         if self.kernel_y_.on_vectors:
             predicted = to_numpy(self.predict(X))
             y = in_order(y, self.kernel_y_.names, "y", "the training targets")

@@ -7,7 +7,7 @@ and does the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from meanmap import checks
 from meanmap.arrays import (
     Array,
     Points,
+    asarray,
     count,
     float_like,
     in_one_precision,
@@ -26,7 +27,18 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.conditional.operator import ConditionalOperator, Functional, Side
+from meanmap.conditional.learning import (
+    LANDMARKS,
+    MANY,
+    ROWS,
+    LeaveOneOutLoss,
+    LikelihoodLoss,
+    ScaleSearch,
+    distinct_rows,
+    law_targets,
+    standardize_targets,
+)
+from meanmap.conditional.operator import ALONE, ConditionalOperator, Functional, Observed, Side
 from meanmap.conditional.selection import (
     SCHEDULES,
     LeaveOneOut,
@@ -38,13 +50,22 @@ from meanmap.conditional.selection import (
     regularized_inverse,
     search_size,
 )
+from meanmap.conditional.shape import LeftOutRows, choose_shape, takes_few_values
 from meanmap.embeddings import Deferred, numeric
 from meanmap.kernels import Kernel, as_target
-from meanmap.spaces.space import fit_space, fit_space_moments, read_points
+from meanmap.kernels.bandwidths import median_distance
+from meanmap.spaces import PivotedCholesky, Space
+from meanmap.spaces.space import fit_space, fit_space_moments, fit_space_quietly, read_points
 from meanmap.streams.sums import value_columns
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
 LARGE = 1 << 23  # coordinates of a sample that are more than this are not kept
+LEARNED_GRID = np.logspace(-7, 1, 25)  # λ with a learned kernel, whose scales make up for less
+FEWEST = 20  # rows, below which learned scales stay at the median
+BETTER = 1e-3  # of a score, that scales learned from distributions must gain
+NARROW = 0.25  # of the median distance: scales learned from the mean that may be chance
+EQUAL = 2e-3  # of a score, that those learned from distributions may then lose
+FINE = 0.01  # of λ: the relative trace that the coordinates of a learned kernel may miss
 LOOKED = 2000  # rows that λ is chosen on, of a sample that is not kept
 
 
@@ -61,6 +82,16 @@ class Pairs(NamedTuple):
     total: float = 1.0  # of the weights, before they were scaled to one
     known: tuple[Array | None, Array | None] = (None, None)  # coordinates in spaces that are bases
 
+    @property
+    def numbers(self) -> bool:
+        """Whether y is rows of numbers, whose mean is regressed."""
+        return self.kernel_y.on_vectors and not isinstance(self.y, tuple)
+
+    def host_numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """y and the weights on the host, in double precision."""
+        y = to_numpy(self.y).astype(np.float64) if self.numbers else np.empty((len(self.w), 0))
+        return y, to_numpy(self.w).astype(np.float64)
+
     def side(self, which: int, kernel: Kernel, index: Any, weights: Array) -> Side:
         """Some rows of one variable, with a space fitted to them unless the basis is one."""
         points, basis, known = take(self[which], index), self.bases[which], self.known[which]
@@ -71,12 +102,17 @@ class Pairs(NamedTuple):
 
 
 def read_pairs(
-    X: Any, Y: Any, kernel_x: Any, kernel_y: Any, basis: Any, sample_weight: Any
+    X: Any, Y: Any, kernel_x: Any, kernel_y: Any, basis: Any, sample_weight: Any, usual: Any = None
 ) -> Pairs:
-    """Pairs of any kinds that passed the gate; rows of weight zero are left out."""
+    """Pairs of any kinds that passed the gate; rows of weight zero are left out.
+
+    `usual` is the kernel on X where there is neither a kernel nor a fitted space.
+    """
     bases = basis if isinstance(basis, tuple) else (basis, basis)
     if len(bases) != 2:
         raise ValueError(f"basis: expected one basis or a pair (x, y), got {len(bases)}.")
+    if kernel_x is None and not isinstance(bases[0], Space):
+        kernel_x = usual
     x, kernel_x = read_points(X, kernel_x, bases[0], "X")
     target, flat = as_target(Y, kernel_y)
     y, kernel_y = read_points(target, kernel_y, bases[1], "y")
@@ -100,6 +136,7 @@ class FittedConditional:
     regularization: float  # λ
     errors: LeaveOneOut | None  # behind an automatic λ
     operator: ConditionalOperator
+    learned: bool  # whether the scales of X's kernel were
 
 
 def check_regularization(value: float | str) -> float | str:
@@ -123,24 +160,32 @@ def fit_pairs(
     if isinstance(regularization, str) and regularization != "auto":
         regularization = SCHEDULES[regularization][0](effective_size(w))
     y = pairs.side(1, pairs.kernel_y, slice(None), w)
-    psi_y, norms = y.known, y.space.kernel_.squared_norms(pairs.y)
+    norms = y.space.kernel_.squared_norms(pairs.y)
+    sample = RegressionSample(pairs.w, y.known, w, norms)
+    given: float | str | np.ndarray = regularization
+    enough = False
+    if pairs.known[0] is None and pairs.kernel_x.learns:
+        pairs, enough = learn_kernel(pairs, y, regularization)
+        if enough and isinstance(regularization, str):
+            given = LEARNED_GRID
+        if enough and centered is not False:
+            sample = mean_targets(pairs, sample)
 
     def solve(kernel: Kernel, index: np.ndarray | slice, search: bool) -> tuple[Side, Solved]:
-        targets, v, k = (take(part, index) for part in (psi_y, w, norms))
-        v = v / namespace(v).sum(v)
+        some = sample.take(index)
+        v = some.weights / namespace(w).sum(some.weights)
         x = pairs.side(0, kernel, index, v)
-        sample, nested = RegressionSample(x.known, targets, v, k), x.space.map_.nested
+        some = some._replace(rows=x.known, weights=v)
         with one_blas_thread(x.space.rank_ < SMALL):
-            solved = regularized_inverse(sample, regularization, centered, nested, search)
-        return x, solved
+            nested = x.space.map_.nested
+            return x, regularized_inverse(some, given, centered, nested, search)
 
-    kernel_x, tried = pairs.kernel_x, bandwidth_candidates(pairs.kernel_x)
+    kernel_x, basis, tried = pairs.kernel_x, pairs.bases[0], bandwidth_candidates(pairs.kernel_x)
     if len(tried) > 1:
         # half of the rows tell as much of the bandwidth, at a fraction of the cost
-        some = np.linspace(0, len(w) - 1, search_size(len(w))).astype(int)
-        errors = [solve(kernel, some, True)[1].errors for kernel in tried]
+        part = np.linspace(0, len(w) - 1, search_size(len(w))).astype(int)
+        errors = [solve(kernel, part, True)[1].errors for kernel in tried]
         kernel_x = tried[int(np.argmin([loo.least for loo in errors if loo is not None]))]
-    basis = pairs.bases[0]
     if basis is not None and basis.streams and basis.known_rank * count(pairs.x) > LARGE:
         operator: ConditionalOperator
         x, solved, operator = fit_large(
@@ -154,11 +199,103 @@ def fit_pairs(
             y,
             xp.concat([rows, xp.ones_like(rows[:, :1])], axis=1) if centered else rows,
             w,
-            solved.inverse,
+            solved.solver,
             regularization=solved.regularization,
             rest=w if centered is None else None,
+            seen=Observed(pairs.x, y.points, w),
         )
-    return FittedConditional(x, y, w, solved.regularization, solved.errors, operator)
+    return FittedConditional(x, y, w, solved.regularization, solved.errors, operator, enough)
+
+
+# --- learned kernels ------------------------------------------------------------------------------
+
+
+def learn_kernel(pairs: Pairs, y: Side, regularization: float | str) -> tuple[Pairs, bool]:
+    """The pairs with scales of the kernel on x by leave-one-out, and whether these were learned.
+
+    Of numbers y, scales are learned from the mean and from the distribution, and the answers of
+    both compared by the ranked probability score of rows that are left out. Coordinates of x are as
+    fine as λ asks for, unless there is a basis. Few rows leave the scales at the median distance.
+    """
+    n = count(pairs.x)
+    index = np.linspace(0, n - 1, min(n, MANY)).astype(int)
+    some = pairs._replace(x=take(pairs.x, index), y=take(pairs.y, index), w=take(pairs.w, index))
+    scales = pairs.kernel_x.open_scales(some.x, some.w)
+    assert scales is not None
+    values, w = some.host_numbers()
+    if not pairs.numbers:
+        values = to_numpy(take(y.coordinates, index))
+    rows, w = distinct_rows(scales.columns, values, w)
+    if len(rows) < FEWEST:
+        return pairs._replace(kernel_x=median_kernel(pairs.kernel_x, some.x, some.w)), False
+    scales, values = replace(scales, columns=scales.columns[rows]), values[rows]
+    given = None if isinstance(regularization, str) else regularization
+    kinds: list[tuple[Any, np.ndarray]]
+    if pairs.numbers:
+        kinds = [
+            (LikelihoodLoss, standardize_targets(values, w)),
+            (LeaveOneOutLoss, law_targets(values, w)),
+        ][int(takes_few_values(values)) :]
+    else:
+        kinds = [(LeaveOneOutLoss, values - w @ values)]
+    with one_blas_thread():
+        unit = median_distance(scales.columns[:ROWS], w[:ROWS])
+        searches = [ScaleSearch(kind, scales, T, w, unit, given) for kind, T in kinds]
+        places = [search.run() for search in searches]
+        search, place = searches[0], places[0]
+        if len(places) > 1:
+            found = list(zip(searches, places, strict=True))
+            mean, law = (left_out_score(*each, values) for each in found)
+            narrow = search.scales_at(place).max() < NARROW * search.unit
+            if law < (1 + (EQUAL if narrow else -BETTER)) * mean:
+                search, place = found[1]
+        place = search.refine(place)
+    # a small sample is given exact coordinates, which cost nothing
+    tol = (
+        1e-10 if len(rows) < ROWS else float(np.clip(FINE * np.exp(round(place[-1])), 1e-10, 1e-4))
+    )
+    basis = PivotedCholesky(tol) if pairs.bases[0] is None else pairs.bases[0]
+    kernel = scales.kernel(search.scales_at(place))
+    return pairs._replace(kernel_x=kernel, bases=(basis, pairs.bases[1])), True
+
+
+def median_kernel(kernel: Kernel, points: Points, w: Array) -> Kernel:
+    """The kernel with the median distance as the scale of every column."""
+    scales = kernel.open_scales(points, w)
+    assert scales is not None
+    columns, v = scales.columns, to_numpy(w).astype(np.float64)
+    found: Kernel = scales.kernel(np.full(scales.size, median_distance(columns, v)))
+    return found
+
+
+def mean_targets(pairs: Pairs, sample: RegressionSample) -> RegressionSample:
+    """Numbers y as targets themselves, unless probabilities of a few values are regressed."""
+    y, w = pairs.host_numbers()
+    if not pairs.numbers or takes_few_values(y):
+        return sample
+    z = asarray(standardize_targets(y, w), sample.targets)
+    return sample._replace(targets=z, norms=namespace(z).sum(z * z, axis=1))
+
+
+def left_out_score(search: ScaleSearch, place: np.ndarray, y: np.ndarray) -> float:
+    """The ranked probability score of rows that are left out, in a few coordinates."""
+    x = search.scales.divided(search.scales_at(place))[:ROWS]
+    w, kernel = search.weights[:ROWS] / search.weights[:ROWS].sum(), search.scales.unit
+    _, psi = fit_space_quietly(kernel, PivotedCholesky(1e-6, LANDMARKS), x, w)
+    y = y[:ROWS]
+    given = "auto" if search.regularization is None else search.regularization
+    T = standardize_targets(y, w)
+    sample = RegressionSample(psi, T, w, (T * T).sum(axis=1))
+    solver = regularized_inverse(sample, given, None, True).solver
+    z = y - w @ y
+    fitted = psi @ solver.apply((w[:, None] * z).T @ psi).T
+    left = np.maximum(1 - w * solver.forms(psi), ALONE)[:, None]
+    missing = 1 - psi @ solver.apply(w @ psi)
+    others = 1 - np.where(w < 1, w, 0.0)
+    error = z - fitted + (missing * w / others)[:, None] * z
+    evidence = LeftOutRows.of(kernel, x, y, error / left, w)
+    # scales that are learned from distributions are meant for their spread as well
+    return choose_shape(evidence, learn=search.kind is LikelihoodLoss)[1]
 
 
 # --- samples whose coordinates are too many to keep -----------------------------------------------
@@ -257,9 +394,10 @@ def fit_large(
         y,
         Deferred(space, pairs.x, bool(centered)),
         w,
-        solved.inverse,
+        solved.solver,
         sums=OperatorSums.of((mu, nu), cross, moments, middles, centered),
         regularization=solved.regularization,
         rest=w if centered is None else None,
+        seen=Observed(pairs.x, y.points, w),
     )
     return Side(space, pairs.x, Deferred(space, pairs.x)), solved, operator

@@ -10,6 +10,7 @@ given `rest`, the weights of the target's marginal, adds what is missing of it,
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,12 +23,24 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
+    epsilon,
+    float_like,
     namespace,
     one_blas_thread,
     take,
     to_numpy,
-    warn,
 )
+from meanmap.conditional.predictive import Predictive
+from meanmap.conditional.selection import copy_groups
+from meanmap.conditional.shape import (
+    ROWS,
+    AnswerShape,
+    LeftOutRows,
+    LevelShape,
+    ResidualShape,
+    takes_few_values,
+)
+from meanmap.conditional.trust import ALONE, Trust
 from meanmap.embeddings import (
     Deferred,
     Embedding,
@@ -39,16 +52,11 @@ from meanmap.embeddings import (
     numeric,
     row_blocks,
 )
-from meanmap.linalg import ConflictWarning
+from meanmap.linalg import ConflictWarning, Inverse
 from meanmap.rules import answer_weights
 from meanmap.spaces import Space
 
-FAR = 0.05  # a query whose support is below this lies far from the data
-OUTSIDE = 4.0  # times the variance of answers at training points: beyond them
-UNSURE = 0.05  # what the mass of weights differs from one by, at least, outside the data
-LITTLE = 1 / 3  # of the usual mass: outside the data
-LOOKED = 2000  # training rows at most that the largest variance is taken from
-ALONE = 1e-6  # 1 - hᵢ of a row that alone decides the answer at its own point
+ENOUGH = 0.5  # of a query's mass, below which the marginal makes up for what is missing
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,15 @@ class Side:
     def coordinates(self) -> Array:
         """ψ of every point, a row each."""
         return self.space.coordinates(self.points) if self.known is None else as_rows(self.known)
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Rows of both sides, and the weight that each has in the operator."""
+
+    x: Points  # of the source
+    y: Points  # of the target
+    weights: Array
 
 
 class ConditionalOperator:
@@ -97,10 +114,11 @@ class ConditionalOperator:
         target: Side,
         rows: Any,
         scale: Array,
-        inverse: Array,
+        inverse: Array | Inverse,
         *,
         regularization: float | None = None,
         rest: Array | None = None,
+        seen: Observed | None = None,
     ) -> None:
         self.source = source
         self.target = target.space
@@ -110,9 +128,11 @@ class ConditionalOperator:
         #: The weights of those rows.
         self.scale = scale
         #: H; with an intercept it has one more coordinate, constantly 1, that is not regularised.
-        self.inverse = inverse
+        self.solver = inverse if isinstance(inverse, Inverse) else Inverse(inverse)
         #: λ where `rows` are the sample's and H is its (C + λI)⁻¹, else None.
         self.regularization = regularization
+        #: Rows that say how answers scatter about their means, or None.
+        self.seen = seen
         #: Weights that sum to one, which the mass that is missing goes to, or None.
         self.rest = rest
         # None where the target's space only projects the atoms, so that answers are atoms first
@@ -126,6 +146,7 @@ class ConditionalOperator:
         "_means",
         "_trust",
         "_rest_coordinates",
+        "shape",
     )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -134,9 +155,14 @@ class ConditionalOperator:
     # --- the operator -------------------------------------------------------------------------
 
     @property
+    def inverse(self) -> Array:
+        """H as a matrix."""
+        return self.solver.matrix
+
+    @property
     def intercept(self) -> bool:
         """Whether there is a coordinate that is constantly 1."""
-        return self.inverse.shape[0] > self.source.rank_
+        return self.solver.size > self.source.rank_
 
     @property
     def rows(self) -> Array:
@@ -155,9 +181,9 @@ class ConditionalOperator:
 
     def image(self, values: Array) -> Array:
         """Coefficients (q, r) of `x ↦ E[f | x]`, `valuesᵀ diag(scale) rows H`, for f (n, q)."""
-        if isinstance(self.known_rows, Deferred):
-            return self.known_rows.weighted(self.scale, values) @ self.inverse
-        return (values.T @ (self.scale[:, None] * self.known_rows)) @ self.inverse
+        weighted = self.scale[:, None] * values
+        parts = [weighted[block].T @ rows for block, rows in row_blocks(self.known_rows)]
+        return self.solver.apply(sum(parts[1:], parts[0]))
 
     @property
     def row_images(self) -> Array:
@@ -189,6 +215,11 @@ class ConditionalOperator:
         self._trust.warn_outside(self, points, features)
         return features
 
+    def outside(self, points: Points, features: Array) -> np.ndarray:
+        """Which checked queries lie outside the data."""
+        found = self._trust.outside(self, points, features)
+        return np.zeros(count(points), dtype=bool) if found is None else found
+
     def given(self, x: Any) -> Embedding:
         """The embedding of the conditional distribution at x.
 
@@ -197,7 +228,15 @@ class ConditionalOperator:
         points, single = self.source.kernel_.rows(x, self.source.example_)
         with one_blas_thread(not single):
             features = self.features(points)
-            return self.answer(features[0] if single else features)
+            answer = self.answer(features[0] if single else features)
+        if not self.scatters:
+            return answer
+        trust = self.told(features)
+        return Predictive.of(answer, lambda means: self.require_shape().at(points, means, trust))
+
+    def mean_of(self, features: Array) -> Array:
+        """The conditional mean at features of queries, where answers are numbers."""
+        return self._means[0].of(features)
 
     def answer(self, features: Array) -> Embedding:
         """The answers to features of queries."""
@@ -302,20 +341,105 @@ class ConditionalOperator:
             )
         centre = self.middle(values)
         image = self.image(values if centre is None else values - centre)
+        p = self.scale if self.rest is None else self.rest
         parts = []
         for block, rows in row_blocks(self.known_rows):
-            h = self.scale[block] * namespace(rows).sum((rows @ self.inverse) * rows, axis=1)
-            left = 1 - h
-            left = namespace(rows).where(left > ALONE, left, asarray(ALONE, left))[:, None]
-            f = values[block]
             fitted = rows @ image.T if centre is None else centre + rows @ image.T
-            error = f - fitted
-            if self.rest is not None:  # the mean that is restored loses row i too
-                p, missing = self.rest[block], 1 - rows @ self.mass
-                others = 1 - namespace(p).where(p < 1, p, 0 * p)  # a row alone has none
-                error = error + (missing * p / others)[:, None] * (f - centre)
-            parts.append(f - error / left)
+            f = values[block]
+            error = self._left_out_errors(rows, self.scale[block], p[block], f - fitted, f, centre)
+            parts.append(f - error)
         return namespace(parts[0]).concat(parts)
+
+    def _left_out_errors(
+        self, rows: Array, scale: Array, p: Array, error: Array, f: Array, centre: Array | None
+    ) -> Array:
+        """The errors (n, q) of answers that have not seen their rows, from those that have.
+
+        `scale` are the weights of the rows in the operator, `p` those in the marginal, and `centre`
+        the mean of f.
+        """
+        xp = namespace(rows)
+        left = 1 - scale * self.solver.forms(rows)
+        if self.rest is not None:  # the mean that is restored loses the row too
+            others = 1 - xp.where(p < 1, p, 0 * p)  # a row alone has none
+            missing = 1 - rows @ self.mass
+            error = error + (missing * p / others)[:, None] * (f - centre)
+        return error / xp.where(left > ALONE, left, asarray(ALONE, left))[:, None]
+
+    # --- how answers scatter ------------------------------------------------------------------
+
+    @property
+    def scatters(self) -> bool:
+        """Whether answers have a shape of their own: targets are numbers, and rows are known.
+
+        Given a label they have not: the rows that have it are a sample of the answer.
+        """
+        if self.seen is None or isinstance(self.atoms, tuple) or self.atoms.ndim != 2:
+            return False
+        if self.source.kernel_.discrete:
+            return False
+        return self.target.kernel_.on_vectors and count(self.seen.x) > 2
+
+    @cached_property
+    def shape(self) -> AnswerShape | None:
+        """How answers scatter about their means; None where nothing is known of it."""
+        if not self.scatters:
+            return None
+        assert self.seen is not None
+        y = to_numpy(self.seen.y)
+        if self.seen.y is self.atoms and takes_few_values(y):
+            values, which = np.unique(y, axis=0, return_inverse=True)
+            indicators = asarray(np.eye(len(values))[which.ravel()], float_like(self.atoms))
+            functional = Functional(self, indicators)
+            return LevelShape(
+                values.astype(np.float64),
+                lambda x: to_numpy(functional.of(self.quiet_features(x))).astype(np.float64),
+            )
+        return ResidualShape.of(self.evidence())
+
+    def require_shape(self) -> AnswerShape:
+        """The shape of answers that scatter."""
+        assert self.shape is not None
+        return self.shape
+
+    def told(self, features: Array) -> np.ndarray:
+        """What the rows tell of answers, from 0 to 1: all, where half of the usual mass is left."""
+        if self.intercept or not self.source.kernel_.bounded:  # mass is not determined
+            return np.ones(features.shape[0])
+        return np.clip(to_numpy(features @ self.mass) / (ENOUGH * self._trust.mass), 0.0, 1.0)
+
+    def quiet_features(self, points: Points) -> Array:
+        """Features of checked points, without a word on those outside the data."""
+        return self.with_constant(self.source.coordinates(points))
+
+    def evidence(self) -> LeftOutRows:
+        """Rows with what is left of their targets, each by a mean that has not seen the row.
+
+        A row that occurs several times is left out as a whole, and counts once.
+        """
+        assert self.seen is not None
+        share = to_numpy(self.seen.weights).astype(np.float64)
+        index = np.flatnonzero(share > 0)
+        index = index[np.linspace(0, len(index) - 1, min(len(index), ROWS)).astype(int)]
+        known, x = self.known_rows, take(self.seen.x, index)
+        kept = not isinstance(known, Deferred) and self.seen.y is self.atoms
+        rows = take(known, index) if kept else self.quiet_features(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConflictWarning)
+            fitted = self._means[0].of(rows)
+        y, w = take(self.seen.y, index), share[index]
+        host = (to_numpy(part).astype(np.float64) for part in (rows, y))
+        group = copy_groups(next(host), next(host), epsilon(rows))
+        if group is not None:
+            first = np.unique(group, return_index=True)[1]
+            w = np.bincount(group, w)[group[first]]
+            x, y, rows, fitted = (take(part, first) for part in (x, y, rows, fitted))
+        y = namespace(rows).astype(y, rows.dtype)
+        scale, p = (asarray(part, rows) for part in (w, w / share.sum()))
+        centre = self._means[0].middle
+        errors = self._left_out_errors(rows, scale, p, y - fitted, y, centre)
+        errors, y = (to_numpy(part).astype(np.float64) for part in (errors, y))
+        return LeftOutRows.of(self.source.kernel_, x, y, errors, w / w.sum())
 
     # --- distributions in, distributions out --------------------------------------------------
 
@@ -374,129 +498,6 @@ class Functional:
         """The value at rows of features."""
         values = self.operator.evaluate(self, features)
         return namespace(values).reshape(values, (values.shape[0], *self.shape))
-
-
-# --- queries outside the data ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Trust:
-    """What is usual at the training points of a ridge regression.
-
-    The variance of an answer in units of the noise, `ψᵀHψ + (k(x, x) - ‖ψ‖²)/λ`, is that of a
-    Gaussian process with noise λ: small among the data, up to k(x, x)/λ far away.
-    """
-
-    variance: float | None  # that 99 of 100 training points have at most; None if not known
-    mass: float = 1.0  # the median mass of their weights
-
-    @classmethod
-    def of(cls, operator: ConditionalOperator) -> Trust:
-        """Each training point as the other rows see it.
-
-        `v/(1 - wv)` is what is left of H when one of them is taken away. A basis that is coarse
-        misses as much of them as of new points; so that points without any support still stand
-        out, this counts up to what those have.
-        """
-        if operator.regularization is None:
-            return cls(None)
-        n = operator.scale.shape[0]
-        some = np.linspace(0, n - 1, min(n, LOOKED)).astype(int)
-        scale = to_numpy(take(operator.scale, some))
-        some = some[scale > 1e-6 * max(float(scale.max()), 0.0)]
-        if not len(some):
-            return cls(None)
-        known = operator.known_rows
-        if isinstance(known, Deferred):
-            rows = operator.with_constant(operator.source.coordinates(take(known.points, some)))
-        else:
-            rows = take(known, some)
-        v = to_numpy(namespace(rows).sum((rows @ operator.inverse) * rows, axis=1))
-        left = np.maximum(1 - to_numpy(take(operator.scale, some)) * v, ALONE)
-        mass = np.ones(1) if operator.intercept else to_numpy(rows @ operator.mass)
-        widest = float(np.quantile(v / left, 0.99))
-        if operator.source.map_.projects and operator.regularization:
-            missed, alone = _missed_at(operator, some, rows)
-            coarse = float(np.quantile(v / left + missed, 0.99))
-            widest = max(widest, min(coarse, alone / OUTSIDE))
-        return cls(widest, float(np.median(mass)))
-
-    def outside(
-        self, operator: ConditionalOperator, points: Points, features: Array
-    ) -> np.ndarray | None:
-        """Which queries lie outside the data: the variance of the answer is unusually large.
-
-        The mass of the weights, which is about one among the data and costs far less, says where
-        the variance has to be computed; where λ is so large that the variance has no room to grow,
-        a third of the usual mass says enough.
-        """
-        far = None
-        if self.variance is not None:
-            far = self._beyond(operator, points, features)
-        if operator.regularization in (None, 0.0) and operator.source.map_.projects:
-            psi = features[:, : operator.source.rank_]
-            size = namespace(psi).sum(psi * psi, axis=1)
-            alone = to_numpy(size < FAR * operator.source.kernel_.squared_norms(points))
-            far = alone if far is None else far | alone
-        return far
-
-    def _beyond(self, operator: ConditionalOperator, points: Points, features: Array) -> np.ndarray:
-        assert self.variance is not None
-        xp, bar = namespace(features), OUTSIDE * self.variance
-        missed = xp.zeros_like(features[:, 0])
-        if operator.source.map_.projects and operator.regularization:
-            missed = _missing_variance(
-                operator, features, operator.source.kernel_.squared_norms(points)
-            )
-        found = to_numpy(missed)
-        looked, little = np.ones(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
-        if not operator.intercept:
-            mass = to_numpy(features @ operator.mass)
-            if operator.source.kernel_.bounded:  # else mass is not determined
-                little = mass < LITTLE * self.mass
-            looked = (abs(mass - 1) > UNSURE) & (found <= bar)
-        if looked.any():
-            f = take(features, looked)
-            found = np.maximum(found, 0.0)
-            found[looked] += to_numpy(xp.sum((f @ operator.inverse) * f, axis=1))
-        return (found > bar) | little
-
-    def warn_outside(self, operator: ConditionalOperator, points: Points, features: Array) -> None:
-        """Warn of queries outside the data."""
-        far = self.outside(operator, points, features)
-        if far is not None and far.any():
-            back = "" if operator.rest is None else ", and returns to the marginal distribution"
-            warn(
-                f"{int(far.sum())} of {len(far)} query points lie outside the data: the answer "
-                f"there is extrapolated{back}. Training rows say little about it: the variance of "
-                "the answer is far larger than at training points, or hardly any weight is left.",
-                ConflictWarning,
-            )
-
-
-def _missing_variance(operator: ConditionalOperator, features: Array, diagonal: Array) -> Array:
-    """`(k(x, x) - ‖ψ‖²)/λ`: what the coordinates do not show of a variance."""
-    psi = features[:, : operator.source.rank_]
-    missed = diagonal - namespace(psi).sum(psi * psi, axis=1)
-    return missed / operator.regularization if operator.regularization else missed
-
-
-def _missed_at(
-    operator: ConditionalOperator, some: np.ndarray, rows: Array
-) -> tuple[np.ndarray, float]:
-    """What coordinates miss of training rows, and of a point that has no support."""
-    kernel, known = operator.source.kernel_, operator.known_rows
-    if isinstance(known, Deferred):
-        diagonal = kernel.squared_norms(take(known.points, some))
-    elif kernel.bounded:  # only coordinates are kept; nearly all of these have one value
-        diagonal = kernel.squared_norms(operator.source.example_) + 0 * rows[:, 0]
-    else:
-        psi = rows[:, : operator.source.rank_]
-        size = namespace(psi).sum(psi * psi, axis=1)
-        diagonal = size / (1 - min(operator.source.residual_, 0.5))
-    missed = np.maximum(to_numpy(_missing_variance(operator, rows, diagonal)), 0.0)
-    usual = float(np.median(to_numpy(diagonal)))
-    return missed, (1 - FAR) * usual / (operator.regularization or 1.0)
 
 
 def as_embedding(prior: Any, space: Space) -> Embedding:

@@ -44,7 +44,11 @@ RESIDUAL = 0.5**0.5  # the relative distance of embeddings that is too much, wit
 
 
 def fine_density_ratio(
-    rule: BayesMethod, x: Side, w: Array, prior: Embedding, regularization: float
+    rule: BayesMethod,
+    x: Side,
+    w: Array,
+    prior: Embedding,
+    regularization: float,
 ) -> Array:
     """ρ at the training points, found in a kernel as narrow as the prior.
 
@@ -112,9 +116,10 @@ def narrowed_kernel(
     wide, fine = fine_scales(points, w), fine_scales(atoms, alpha)
     asked = np.divide(WIDTH * fine, wide, out=np.ones_like(wide), where=wide > 0)
     factor = np.clip(asked, LEAST, 1.0)
-    if factor.min() >= NARROW:
+    own = np.asarray(kernel.get_params(deep=False)["bandwidth"], dtype=float)
+    widths = np.atleast_1d(factor * own)
+    if (widths >= NARROW * own).all():
         return None
-    widths = factor * np.asarray(kernel.get_params(deep=False)["bandwidth"], dtype=float)
     bandwidth = float(widths[0]) if len(widths) == 1 else tuple(float(v) for v in widths)
     return clone(kernel).set_params(bandwidth=bandwidth)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +24,21 @@ from meanmap.arrays import (
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import reference_kernel
-from meanmap.linalg import RegularizationWarning, Spectrum, ridge_inverse, with_constant
+from meanmap.linalg import (
+    Inverse,
+    RegularizationWarning,
+    Spectrum,
+    covariance,
+    evaluate,
+    ridge_inverse,
+    with_constant,
+)
 from meanmap.rules import BayesMethod, PriorOnSample, answer_weights
 from meanmap.spaces.space import fit_space
 
 GRID = np.logspace(-8, 1, 28)  # times the mean of k(x, x)
 NESTED = 512  # up to this rank all coordinates take part in choosing a regularisation
+ROUNDED = 1e-25  # an error of targets that do not vary
 FALLING = 1e-2  # of an error: what it falls by from one λ to the next if it has not settled
 DISTINCT = 0.1  # share of different rows below which equal rows are not taken for copies
 DIFFERENT = 0.05  # equal rows with different targets, for one pair of copies, that are too many
@@ -56,7 +66,7 @@ class LeaveOneOut:
     def edge(self) -> str:
         """ "smallest" or "largest" if the least error is there and errors still fall, else ""."""
         best, e = int(np.argmin(self.errors)), self.errors
-        if len(e) < 2 or best not in (0, len(e) - 1):
+        if len(e) < 2 or best not in (0, len(e) - 1) or e.max() < ROUNDED:
             return ""
         inner = e[1] if best == 0 else e[-2]
         falling = inner - e[best] > FALLING * abs(e[best])
@@ -166,10 +176,10 @@ def leave_one_out(
     share = (w / (1 - xp.where(w < 1, w, 0 * w)))[:, None]
     errors = []
     # many values of λ at once where the sample is small: what is summed then costs least
-    for some in spans(len(grid), max(1, TILE // max(targets.shape[0] * max(r, s), 1))):
+    for some in spans(len(grid), max(1, TILE // max(max(targets.shape[0], r) * s, 1))):
         f = values + asarray(grid[some], values)[:, None]
         f = xp.where(f > 0, 1 / xp.where(f > 0, f, xp.ones_like(f)), xp.zeros_like(f))
-        residual = targets - (Z * f[:, None, :]) @ A
+        residual = targets - Z @ (f[:, :, None] * A)
         if mass is not None:  # the mean that is restored loses row i too
             missing = 1 - (f * mass) @ Z.T
             residual = residual + share * missing[:, :, None] * targets
@@ -181,27 +191,43 @@ def leave_one_out(
 
 
 def merge_equal_rows(sample: RegressionSample) -> RegressionSample:
-    """The pairs with copies merged: once each, with the sum of their weights.
+    """The pairs with copies merged: once each, with the sum of their weights."""
+    x, y = (to_numpy(part).astype(np.float64) for part in sample[:2])
+    group = copy_groups(x, y, epsilon(sample.rows))
+    if group is None:
+        return sample
+    total = np.bincount(group, to_numpy(sample.weights).astype(np.float64))
+    first = np.unique(group, return_index=True)[1]
+    back = np.argsort(first)  # in the order of the rows
+    return sample.take(first[back])._replace(weights=asarray(total[back], sample.weights))
+
+
+def copy_groups(x: np.ndarray, y: np.ndarray, rounding: float) -> np.ndarray | None:
+    """A number for each pair (x, y) that its copies share; None if there are no copies.
 
     Equal pairs are copies where equal rows nearly always have equal targets, as after drawing with
-    replacement. Where they have different ones, or rows take few values, they are draws of their
-    own, as among labels and rounded numbers, and nothing is merged.
+    replacement, or equal targets nearly always belong to equal rows. Otherwise, or where pairs take
+    few values, they are draws of their own, as among labels and rounded numbers.
     """
-    x, y = (to_numpy(part).astype(np.float64) for part in sample[:2])
-    precision = 1e-10 if epsilon(sample.rows) < 1e-12 else 1e-5
-    order, same_x = _equal_neighbours(x, np.zeros(len(x)), precision)
-    if not same_x.any() or same_x.sum() > (1 - DISTINCT) * len(x):
-        return sample
-    group = np.empty(len(x))
+    n, precision = len(x), 1e-10 if rounding < 1e-12 else 1e-5
+    order, same_x = _equal_neighbours(x, np.zeros(n), precision)
+    if not same_x.any():
+        return None
+    group = np.empty(n)
     group[order] = np.concatenate([[0], np.cumsum(~same_x)])
     order, same = _equal_neighbours(y, group, precision)
-    if not same.any() or same_x.sum() - same.sum() > DIFFERENT * same.sum():
-        return sample
-    first = np.concatenate([[True], ~same])
-    total = np.bincount(np.cumsum(first) - 1, to_numpy(sample.weights).astype(np.float64)[order])
-    kept = order[first]
-    back = np.argsort(kept)  # in the order of the rows
-    return sample.take(kept[back])._replace(weights=asarray(total[back], sample.weights))
+    if not same.any() or same.sum() > (1 - DISTINCT) * n:
+        return None
+    copied = (
+        same_x.sum() <= (1 - DISTINCT) * n and same_x.sum() - same.sum() <= DIFFERENT * same.sum()
+    )
+    if not copied:
+        ties = _equal_neighbours(y, np.zeros(n), precision)[1].sum()
+        if ties - same.sum() > DIFFERENT * same.sum():
+            return None
+    found = np.empty(n, dtype=int)
+    found[order] = np.concatenate([[0], np.cumsum(~same)])
+    return found
 
 
 def _equal_neighbours(
@@ -222,19 +248,26 @@ def _equal_neighbours(
 class Solved(NamedTuple):
     """A regularised inverse, with what was chosen for it."""
 
-    inverse: Array  # (C_XX + λI)⁻¹
+    solver: Inverse  # (C_XX + λI)⁻¹
     regularization: float  # λ
     errors: LeaveOneOut | None  # behind an automatic λ
+
+    @property
+    def inverse(self) -> Array:
+        """`(C_XX + λI)⁻¹` as a matrix."""
+        return self.solver.matrix
 
 
 def regularized_inverse(
     sample: RegressionSample,
-    given: float | str,
+    given: float | str | np.ndarray,
     centered: bool | None,
     nested: bool,
     search: bool = False,
 ) -> Solved:
     """`(C_XX + λI)⁻¹`, λ, and the leave-one-out errors where something is chosen by them.
+
+    `given` is λ, a grid to choose it from, or "auto" for the usual grid.
 
     `centered` true centres both sides and gives the inverse with a constant; None centres targets.
     `search` asks for the error of a given λ too, to compare kernels by it; `nested` says that the
@@ -246,8 +279,9 @@ def regularized_inverse(
         sample = sample.centre_targets(w @ sample.targets)
     if centered:
         sample = sample._replace(rows=sample.rows - mu)
-    C = sample.rows.T @ (w[:, None] * sample.rows)
-    return _solve(C, None, mu, sample, given, centered, nested, search)
+    C = partial(covariance, sample.rows, w)
+    diagonal = namespace(w).einsum("i,ij,ij->j", w, sample.rows, sample.rows)
+    return _solve(C, diagonal, None, mu, sample, given, centered, nested, search)
 
 
 def inverse_from_moments(
@@ -267,45 +301,50 @@ def inverse_from_moments(
     if centered:
         C = C - mu[:, None] * mu[None, :]
         sample = sample._replace(rows=sample.rows - mu)
-    return _solve(C, cross, mu, sample, given, centered, nested, False)
+    diagonal = namespace(C).linalg.diagonal(C)
+    return _solve(C, diagonal, cross, mu, sample, given, centered, nested, False)
 
 
 def _solve(
-    C: Array,
+    C: Array | partial[Array],
+    diagonal: Array,
     cross: Array | None,
     mu: Array,
     sample: RegressionSample,
-    given: float | str,
+    given: float | str | np.ndarray,
     centered: bool | None,
     nested: bool,
     search: bool,
 ) -> Solved:
     loo = spectrum = None
-    if search or isinstance(given, str):
-        r = leading(C) if nested else C.shape[0]
+    if search or isinstance(given, str | np.ndarray):
+        C = evaluate(C)
+        r = leading(diagonal) if nested else len(diagonal)
         spectrum = Spectrum.of(C[:r, :r])
-        grid = None if isinstance(given, str) else np.array([given])
+        grid = None if isinstance(given, str) else np.atleast_1d(given)
         known = None if cross is None else cross[:, :r]
         mean = mu[:r] if centered is None else None
         part = sample._replace(rows=sample.rows[:, :r])
         loo = leave_one_out(spectrum, part, centered, grid, known, mean)
         given = loo.best
-        spectrum = spectrum if r == C.shape[0] else None
-    H = ridge_inverse(C, given) if spectrum is None else None
+        spectrum = spectrum if r == len(diagonal) else None
+    H: Inverse | None = ridge_inverse(C, given, diagonal) if spectrum is None else None
     if H is None:
-        spectrum = Spectrum.of(C) if spectrum is None else spectrum
+        spectrum = Spectrum.of(evaluate(C)) if spectrum is None else spectrum
         given = spectrum.sufficient(given)
-        H = spectrum.inverse(given)
-    return Solved(with_constant(H, mu) if centered else H, float(given), loo)
+        H = Inverse(spectrum.inverse(given))
+    if centered:
+        H = Inverse(with_constant(H.matrix, mu))
+    return Solved(H, float(given), loo)
 
 
-def leading(C: Array) -> int:
+def leading(diagonal: Array) -> int:
     """How many of many nested coordinates hold all but 1e-7 of the trace.
 
     Pivots come with the largest part first. A regularisation is chosen as well with these, and the
     eigenvalues of a third of the rank take a twentieth of the time.
     """
-    energy = to_numpy(namespace(C).linalg.diagonal(C))
+    energy = to_numpy(diagonal)
     if len(energy) <= NESTED:
         return len(energy)
     left = 1 - np.cumsum(energy) / energy.sum()

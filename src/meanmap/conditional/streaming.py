@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meanmap import checks
-from meanmap.arrays import Array, float_like, namespace, to_numpy
+from meanmap.arrays import Array, count, float_like, full, namespace, to_numpy
 from meanmap.conditional.fitting import OperatorSums, StreamedOperator
-from meanmap.conditional.operator import Side
+from meanmap.conditional.operator import Observed, Side
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
 from meanmap.streams.chunks import Chunks
@@ -87,6 +87,7 @@ class ConditionalStream:
         spectrum = Spectrum.of(C_XX)
         H = spectrum.inverse(spectrum.sufficient(self.regularization))
         rows = self.frame.weights(sums.cross)
+        x, y = self.seen.rows.points
         return StreamedOperator(
             self.spaces[0],
             Side(self.spaces[1], self.frame.points, self.frame.coordinates),
@@ -95,4 +96,5 @@ class ConditionalStream:
             with_constant(H, mu) if self.centered else H,
             sums=sums,
             rest=self.frame.weights(nu[:, None])[:, 0] if self.centered is None else None,
+            seen=Observed(x, y, full(count(x), 1 / total, float_like(x))),
         )

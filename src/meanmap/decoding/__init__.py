@@ -2,10 +2,8 @@
 
 from meanmap.decoding.densities import density, highest, widths
 from meanmap.decoding.preimages import best, preimage
-from meanmap.decoding.probabilities import probabilities
-from meanmap.decoding.projection import nearest_probability
+from meanmap.decoding.probabilities import draw, herd, nearest_probability, probabilities
 from meanmap.decoding.quantiles import Distribution
-from meanmap.decoding.sampling import draw, herd
 
 __all__ = [
     "Distribution",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from math import pi, prod
 from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from meanmap import checks
 from meanmap.arrays import Array, asarray, spans, to_numpy
 from meanmap.kernels import Gaussian
+from meanmap.kernels.bandwidths import bandwidth_numbers
 
 NOTHING = 1e-6  # of the largest probability: such atoms are left out
 GRID = 1024  # places at which a column's density is tried
@@ -30,11 +29,11 @@ WIDE = 32  # columns beyond which a climb does without second derivatives
 def density(atoms: Array, p: np.ndarray, x: Array, bandwidth: Any = None) -> Array:
     """`Σ pᵢ N(x; xᵢ, diag(h²))` at the points x, for one row of probabilities p."""
     h = scales(atoms, p) if bandwidth is None else density_bandwidths(bandwidth, atoms.shape[1])
-    total = prod(width * (2 * pi) ** 0.5 for width in h)
-    return Gaussian(tuple(h)).gram_times(x, atoms, asarray(p, atoms)) / total
+    total = float(np.prod(h * (2 * np.pi) ** 0.5))
+    return Gaussian(tuple(map(float, h))).gram_times(x, atoms, asarray(p, atoms)) / total
 
 
-def scales(atoms: Array, p: np.ndarray) -> list[float]:
+def scales(atoms: Array, p: np.ndarray) -> np.ndarray:
     """The bandwidths of a density estimate, one per column: see `widths`."""
     h = widths(to_numpy(atoms).astype(np.float64), p)
     if not (h > 0).all():
@@ -42,7 +41,7 @@ def scales(atoms: Array, p: np.ndarray) -> list[float]:
             f"column {int(np.flatnonzero(~(h > 0))[0])} of the atoms is constant, so there "
             "is no scale to choose a bandwidth by. Pass bandwidth=, or leave the column out."
         )
-    return h.tolist()
+    return h
 
 
 def widths(values: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -161,17 +160,19 @@ def smoothest(z: np.ndarray, p: np.ndarray, top: np.ndarray) -> np.ndarray:
     that of the top, is within the error `(Σ pᵢ² (kᵢ - kᵢ′)²)^½` of their difference.
     """
 
-    def near(x: np.ndarray) -> np.ndarray:
-        off = z - x
-        return p * np.exp(-np.einsum("ij,ij->i", off, off) / 2)
-
-    highest = near(top)
+    highest = pulls(z, p, top)
     for wider in WIDER:
         x = climb(z / wider, p, top / wider)[0] * wider
-        lost = highest - near(x)
+        lost = highest - pulls(z, p, x)
         if lost.sum() <= ERRORS * np.sqrt(lost @ lost):
             return x
     return top
+
+
+def pulls(z: np.ndarray, p: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """`pᵢ exp(-‖x - zᵢ‖²/2)` for every atom."""
+    off = z - x
+    return p * np.exp(-np.einsum("ij,ij->i", off, off) / 2)
 
 
 def density_heights(x: np.ndarray, z: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -191,12 +192,8 @@ def climb(z: np.ndarray, p: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, floa
     downwards Newton's step is tried first.
     """
 
-    def look(x: np.ndarray) -> tuple[float, np.ndarray]:
-        off = z - x
-        pull = p * np.exp(-np.einsum("ij,ij->i", off, off) / 2)
-        return float(pull.sum()), pull
-
-    height, pull = look(x)
+    pull = pulls(z, p, x)
+    height = float(pull.sum())
     for _ in range(STEPS):
         share = pull / height
         shift = share @ z - x
@@ -208,7 +205,8 @@ def climb(z: np.ndarray, p: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, floa
             if values[0] > 0:
                 trials = [vectors @ ((shift @ vectors) / values), shift]
         for step in trials:
-            above, there = look(x + step)
+            there = pulls(z, p, x + step)
+            above = float(there.sum())
             if above >= height:
                 break
         else:
@@ -219,12 +217,7 @@ def climb(z: np.ndarray, p: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, floa
     return x, height
 
 
-def density_bandwidths(bandwidth: Any, d: int) -> list[float]:
-    """A bandwidth as the caller gave it, a number or one a column."""
+def density_bandwidths(bandwidth: Any, d: int) -> np.ndarray:
+    """A bandwidth as the caller gave it, a number or one a column, for each column."""
     remedy = "It is the standard deviation of the smoothing; None chooses it."
-    if np.ndim(bandwidth) == 0:
-        return [checks.positive(bandwidth, "bandwidth", remedy)] * d
-    numbers = [checks.positive(value, "bandwidth", remedy) for value in np.asarray(bandwidth)]
-    if len(numbers) != d:
-        raise ValueError(f"bandwidth has {len(numbers)} entries for {d} columns. {remedy}")
-    return numbers
+    return np.broadcast_to(bandwidth_numbers(bandwidth, d, remedy), d)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment, minimize
+from scipy.optimize import minimize
 
 from meanmap.arrays import (
     Array,
@@ -27,7 +26,6 @@ STARTS = 8  # searches are started from this many points
 CANDIDATES = 64  # the heaviest atoms, among which the starts are the best
 ITERATIONS = 200
 MEMORY = 1 << 22  # numbers in one block of the iteration
-ORTHOGONAL = 1e-5  # a matrix with ‖RᵀR - I‖ below this counts as a rotation
 
 
 def preimage(kernel: Kernel, atoms: Points, weights: Array) -> Points:
@@ -36,25 +34,21 @@ def preimage(kernel: Kernel, atoms: Points, weights: Array) -> Points:
     Posterior decoding of Song, Fukumizu and Gretton (2013, eq. 26). `weights` is (b, n); the answer
     has b points. Where it searches depends on the kernel:
 
-    | kernel | `mode_search` | over |
-    |---|---|---|
-    | smooth radial ones: Gaussian, Matérn 3/2 and 5/2, ... | "fixed point" | R^d, several starts |
-    | linear | "mean" | R^d, in closed form |
-    | polynomial, and others with a gradient everywhere | "gradient" | R^d, by L-BFGS |
-    | trace, atoms all permutations | "orthogonal" | permutations, by linear assignment |
-    | trace, atoms all rotations | "orthogonal" | SO(n), by one singular value decomposition |
-    | chordal, atoms all rotations | "rotations" | SO(n), by a fixed point of such decompositions |
-    | any other | "atoms" | the atoms |
+    | kernel | over |
+    |---|---|
+    | with a `preimage` of its own: linear, trace, chordal | as that says |
+    | smooth radial ones: Gaussian, Matérn 3/2 and 5/2, ... | R^d, by a fixed point |
+    | polynomial, and others with a gradient everywhere | R^d, by L-BFGS |
+    | any other | the atoms |
     """
     kernel = kernel.core
-    by_default = "gradient" if kernel.smooth and kernel.on_vectors else "atoms"
     with one_blas_thread():
-        return SEARCHES[kernel.mode_search or by_default](kernel, atoms, weights)
-
-
-def mean_mode(kernel: Kernel, atoms: Array, weights: Array) -> Array:
-    """Where k is ⟨x, y⟩: -2⟨m, y⟩ + ‖y‖² is least at y = m."""
-    return weights @ atoms
+        own = kernel.preimage(atoms, weights, lambda: _best_atoms(kernel, atoms, weights))
+        if own is not None:
+            return own
+        if not kernel.smooth or not kernel.on_vectors:
+            return best_atom(kernel, atoms, weights)
+        return (radial_mode if kernel.radial else smooth_mode)(kernel, atoms, weights)
 
 
 def best_atom(kernel: Kernel, atoms: Points, weights: Array) -> Points:
@@ -66,95 +60,6 @@ def best(kernel: Kernel, points: Points, values: Array) -> Points:
     """The points that decode each embedding best, given its values (b, m) at all of them."""
     score = 2 * values - kernel.squared_norms(points)[None, :]
     return take(points, to_numpy(namespace(score).argmax(score, axis=1)))
-
-
-# --- matrices -------------------------------------------------------------------------------------
-
-
-def are_permutations(A: np.ndarray) -> bool:
-    """Whether all matrices are permutation matrices."""
-    if A.shape[1] != A.shape[2]:
-        return False
-    ones = A == 1
-    whole = bool((ones | (A == 0)).all())
-    return whole and bool((ones.sum(axis=1) == 1).all() and (ones.sum(axis=2) == 1).all())
-
-
-def are_rotations(A: np.ndarray) -> bool:
-    """Whether all matrices are orthogonal with determinant 1."""
-    if A.shape[1] != A.shape[2]:
-        return False
-    rest = np.swapaxes(A, 1, 2) @ A - np.eye(A.shape[1])
-    return bool(abs(rest).max(initial=0.0) < ORTHOGONAL and (np.linalg.det(A) > 0).all())
-
-
-def orthogonal_mode(kernel: Kernel, atoms: Array, weights: Array) -> Array:
-    """Over permutations or rotations, whichever the atoms are; else among the atoms."""
-    A, w = to_numpy(atoms), to_numpy(weights)
-    if are_permutations(A):
-        return asarray(permutation_mode(A, w), atoms)
-    if are_rotations(A):
-        return asarray(rotation_mode(A, w), atoms)
-    return best_atom(kernel, atoms, weights)
-
-
-def permutation_mode(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """argmax tr(MᵀP) over permutations, M = Σ βᵢ Aᵢ: an assignment problem."""
-    out = np.zeros((len(weights), *A.shape[1:]), dtype=A.dtype)
-    for place, M in zip(out, np.tensordot(weights, A, 1), strict=True):
-        place[linear_sum_assignment(M, maximize=True)] = 1
-    return out
-
-
-def rotation_mode(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """argmax tr(MᵀR) over SO(n) for M = Σ βᵢ Aᵢ."""
-    return nearest_rotations(np.tensordot(weights, A, 1))
-
-
-def nearest_rotations(M: np.ndarray) -> np.ndarray:
-    """argmax tr(MᵀR) over SO(n): with M = USVᵀ it is U diag(1, …, ±1) Vᵀ."""
-    U, _, Vt = np.linalg.svd(M)
-    flip = np.sign(np.linalg.det(U) * np.linalg.det(Vt))
-    U[:, :, -1] *= flip[:, None]  # the least singular value pays for the determinant
-    return U @ Vt
-
-
-def chordal_mode(kernel: Kernel, atoms: Array, weights: Array) -> Array:
-    """The multi-start fixed point R ← argmax tr(M(R)ᵀR'), M(R) = Σ βᵢ k(Aᵢ, R) Aᵢ, over SO(n).
-
-    On rotations e(R) is a sum of exponentials of tr(AᵢᵀR), convex where βᵢ ≥ 0, so that a step
-    never loses; where negative weights make it lose, a start stays.
-    """
-    A, w = to_numpy(atoms), to_numpy(weights)
-    if not are_rotations(A):
-        return best_atom(kernel, atoms, weights)
-    compare = kernel.against(atoms)
-    starts = [rotation_mode(A, w)[:, None], to_numpy(_best_atoms(kernel, atoms, weights))]
-    x = np.concatenate(starts, axis=1)
-    owner = np.repeat(np.arange(len(w)), x.shape[1])
-
-    def look(x: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        pull = to_numpy(compare(asarray(x, atoms), ALL, None)) * w[owner]
-        return pull.sum(axis=1), nearest_rotations(np.tensordot(pull, A, 1))
-
-    x = x.reshape(-1, *A.shape[1:])
-    value, target = look(x, owner)
-    moving = np.arange(len(x))
-    for _ in range(ITERATIONS):
-        moving = moving[abs(target[moving] - x[moving]).max(axis=(1, 2)) > 1e-10]
-        if len(moving) == 0:
-            break
-        trial = target[moving]
-        trial_value, trial_target = look(trial, owner[moving])
-        better = trial_value >= value[moving]
-        moving = moving[better]
-        x[moving], value[moving] = trial[better], trial_value[better]
-        target[moving] = trial_target[better]
-    found = value.reshape(len(w), -1).argmax(axis=1) + np.arange(len(w)) * (len(x) // len(w))
-    return asarray(x[found], atoms)
-
-
-# --- vectors --------------------------------------------------------------------------------------
 
 
 def radial_mode(kernel: Any, atoms: Array, weights: Array) -> Array:
@@ -261,14 +166,3 @@ def _objective(
     # k is symmetric: the derivative of k(x, x) is twice that in its first argument
     slope = kernel.gradients(at, at)[0, 0] - w @ kernel.gradients(at, atoms)[0]
     return float(value), 2 * to_numpy(slope).astype(np.float64)
-
-
-#: The searches by the name that a kernel declares as its `mode_search`.
-SEARCHES: dict[str, Callable[[Any, Points, Array], Points]] = {
-    "fixed point": radial_mode,
-    "mean": mean_mode,
-    "gradient": smooth_mode,
-    "orthogonal": orthogonal_mode,
-    "rotations": chordal_mode,
-    "atoms": best_atom,
-}

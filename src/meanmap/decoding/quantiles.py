@@ -1,4 +1,4 @@
-"""Quantiles of beliefs whose weights may be negative."""
+"""Quantiles and variances of beliefs whose weights may be negative."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from meanmap.arrays import Array, asarray, float_like, spans, to_numpy
+from meanmap.arrays import Array, asarray, assign, float_like, namespace, spans, take, to_numpy
 
 ROUNDING = 1e-12  # probabilities nearer than this are equal
 BLOCK = 1 << 22  # heights in memory at a time
@@ -84,14 +84,13 @@ def read_levels(q: Any) -> np.ndarray:
     return array
 
 
-def orderable(points: Array) -> Array:
-    """Points whose coordinates are numbers, or an error."""
+def refuse_labels(points: Array, lack: str = "order and so no quantiles") -> None:
+    """Refuse points whose coordinates are no numbers."""
     if isinstance(points, np.ndarray) and points.dtype.kind not in "fiub":
         raise TypeError(
-            f"labels of type {points.dtype} have no order and so no quantiles; use .mode(), or "
-            ".expect(f) with a function of the labels."
+            f"labels of type {points.dtype} have no {lack}; use .mode(), or .expect(f) with a "
+            "function of the labels."
         )
-    return points
 
 
 def read_level(value: Any) -> float:
@@ -103,3 +102,72 @@ def read_level(value: Any) -> float:
             "interval: 0.9 leaves 5% on each side."
         )
     return float(value)
+
+
+def middle(values: Array) -> Array:
+    """A point amid numbers (n, …): in each column the median of at most 101 rows, one of them.
+
+    A difference of second moments about the origin has no digits left where a sample lies far from
+    it, so moments are taken about this point. A mean would follow a single wild row.
+    """
+    rows = np.linspace(0, values.shape[0] - 1, min(values.shape[0], 101)).astype(int)
+    some = np.sort(to_numpy(take(values, rows)), axis=0)
+    return asarray(some[(len(some) - 1) // 2], values)
+
+
+def variance(first: Array, second: Array, weights: Any, values: Array) -> Array:
+    """`E x² - (E x)²` in each column, of a distribution near the weights where it is negative.
+
+    `first` and `second` are (…, q), `values` (n, q), all about a point amid them (`middle`). A
+    variance of 0 would pass for certainty. Weights are an array, or factors that are `dense()`.
+    """
+    spread = second - first * first
+    xp = namespace(spread)
+    wrong = spread < 0
+    if not bool(xp.any(wrong)):
+        return spread
+    # only the beliefs that need it are written out
+    rows = to_numpy(xp.any(wrong, axis=-1)).nonzero() if spread.ndim > 1 else ()
+    some = weights[rows] if rows else weights
+    host = to_numpy(some.dense() if hasattr(some, "dense") else some)
+    found = _monotone_variance(host.reshape(-1, host.shape[-1]), to_numpy(values))
+    part = asarray(found if rows else found[0], spread)
+    if not rows:
+        return xp.where(wrong, part, spread)
+    there = xp.where(wrong[rows], part, spread[rows])
+    return assign(xp.asarray(spread, copy=True), rows, there)
+
+
+def _monotone_variance(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Variances of beliefs (m, n) in each column of values (n, q), (m, q).
+
+    F of weights that swing need not increase. Half way between the least function above it and the
+    greatest below that do increase is nearly the isotonic regression that quantiles are read from,
+    and is found for all beliefs at once. The positive part of the weights would be far too wide:
+    they swing everywhere.
+    """
+    out = np.empty((len(weights), values.shape[1]))
+    for rows in spans(len(weights), max(1, BLOCK // weights.shape[1])):
+        some = weights[rows].astype(np.float64)
+        some = np.where(some.sum(axis=1, keepdims=True) > 0, some, abs(some))
+        for j, column in enumerate(values.T.astype(np.float64)):
+            order = np.argsort(column, kind="stable")
+            F = np.cumsum(some[:, order], axis=1)
+            F /= np.where(F[:, -1:] > 0, F[:, -1:], 1.0)
+            above = np.maximum.accumulate(F, axis=1)
+            below = np.minimum.accumulate(F[:, ::-1], axis=1)[:, ::-1]
+            F = np.clip((above + below) / 2, 0.0, 1.0)
+            F[:, -1] = 1.0
+            p, x = np.diff(F, axis=1, prepend=0.0), column[order]
+            found = _variance_under(p, x)
+            # all of F on one value: the weights know less than that
+            out[rows, j] = np.where(
+                found > 0, found, _variance_under(np.clip(some, 0, None), column)
+            )
+    return out
+
+
+def _variance_under(p: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The variance of x (n,) under each row of weights p ≥ 0."""
+    p = p / p.sum(axis=1, keepdims=True)
+    return np.sum(p * (x - (p @ x)[:, None]) ** 2, axis=1)

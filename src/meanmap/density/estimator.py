@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from meanmap import checks, plots
+from meanmap import checks, decoding, plots
 from meanmap.arrays import Array, float_like, in_kind, is_array, one_blas_thread, to_numpy
-from meanmap.decoding import sampling
 from meanmap.density.base import log_base
 from meanmap.density.candidates import NormalCandidates, RoundFrame
 from meanmap.density.centres import centres_of, herding_order
@@ -341,7 +340,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         n = checks.whole(n_samples, "n_samples")
         rng = checks.random_generator(random_state, "random_state")
-        chosen = sampling.draw(self.proportions_[None, :], n, rng)[0]
+        chosen = decoding.draw(self.proportions_[None, :], n, rng)[0]
         noise = rng.standard_normal((n, self._means.shape[1]))
         Z = self._means[chosen] + self._width * self.deviations_[chosen, None] * noise
         return in_kind(self._frame.back(Z), self._asked)

@@ -52,7 +52,7 @@ def frame_of(
     d, size = points.shape[1], 1 / float(p @ p)
     mean = p @ points
     if not isinstance(bandwidth, str):
-        factor = np.diag(np.array(density_bandwidths(bandwidth, d)))
+        factor = np.diag(density_bandwidths(bandwidth, d))
         return RoundFrame.of(mean, factor, sigma), 1.0
     checks.option(bandwidth, "bandwidth", ("auto",))
     centred = points - mean

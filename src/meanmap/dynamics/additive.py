@@ -263,7 +263,8 @@ class AdditiveFilter(StateFilter):
         plain = xp.concat([source, take(placed.phi, motion.second)], axis=1)
         norms = sample.kernel.squared_norms(take(sample.atoms, motion.second))
         rows = RegressionSample(plain, after, w, norms)
-        inverse, regularization, _ = regularized_inverse(rows, given, centered, nested=False)
+        found = regularized_inverse(rows, given, centered, nested=False)
+        inverse, regularization = found.inverse, found.regularization
         omega = xp.concat([plain, xp.ones_like(plain[:, :1])], axis=1) if centered else plain
         image = (w[:, None] * omega) @ inverse
         mass = xp.sum(image, axis=0)

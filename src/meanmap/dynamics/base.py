@@ -14,6 +14,7 @@ from meanmap import checks
 from meanmap.arrays import (
     Array,
     Points,
+    each_part,
     in_one_precision,
     namespace,
     one_blas_thread,
@@ -41,7 +42,6 @@ from meanmap.dynamics.validation import (
     read_grid,
 )
 from meanmap.embeddings import Embedding, FactoredWeights
-from meanmap.embeddings.values import each_part
 from meanmap.kernels import Kernel
 
 ORIGINS = ("last", "every")

@@ -11,6 +11,7 @@ import numpy as np
 from meanmap.arrays import (
     Array,
     Points,
+    each_part,
     for_each_thread,
     namespace,
     one_blas_thread,
@@ -18,14 +19,14 @@ from meanmap.arrays import (
     threads,
     warn,
 )
-from meanmap.conditional.operator import FAR
+from meanmap.conditional.trust import FAR
+from meanmap.decoding.quantiles import middle, variance
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.sequences import ControlGate, Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import FactoredWeights, numeric
-from meanmap.embeddings.values import each_part, middle, variance
 from meanmap.linalg import ConflictWarning
 from meanmap.rules import CONFLICT
 from meanmap.spaces import Space

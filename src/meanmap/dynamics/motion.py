@@ -23,7 +23,8 @@ from meanmap.arrays import (
     warn,
 )
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.operator import FAR, as_embedding
+from meanmap.conditional.operator import as_embedding
+from meanmap.conditional.trust import FAR
 from meanmap.embeddings import FactoredWeights
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.protocol import ALL

@@ -123,7 +123,7 @@ class WindowMoments:
         norms = xp.sum(later**2, axis=1)
         sample = RegressionSample(self.seen, later, uniform, norms)
         found = regularized_inverse(sample, regularization, False, False)
-        return found[0], found[1]
+        return found.inverse, found.regularization
 
     def model(self, n_states: int, regularization: float | str | None) -> SpectralModel:
         """The filter with so many states; None is without (C_22 + λI)⁻¹."""

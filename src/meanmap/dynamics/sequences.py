@@ -22,8 +22,8 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.decoding.preimages import ORTHOGONAL
 from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels.domains.matrices import ORTHOGONAL, are_permutations
 
 MOST = 0.9  # where this share of the states are rotations, a state that is none is a mistake
 
@@ -161,10 +161,11 @@ def require_transition(sequences: Sequences, name: str, least: int = 2) -> None:
 
 def require_rotations(states: Points, kernel: Kernel, name: str) -> None:
     """Refuse a state that is no rotation among states that are."""
-    matrices = kernel.core.mode_search in ("orthogonal", "rotations")
-    if not matrices or states.shape[1] != states.shape[2]:
+    if kernel.core.domain != "matrices" or states.shape[1] != states.shape[2]:
         return
     R = to_numpy(states)
+    if are_permutations(R):
+        return
     rest = np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(R.shape[1])).max(axis=(1, 2))
     rotation = (rest < ORTHOGONAL) & (np.linalg.det(R) > 0)
     if rotation.all() or rotation.mean() < MOST:

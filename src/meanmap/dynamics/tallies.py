@@ -11,9 +11,9 @@ import scipy.linalg
 
 from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.decoding.quantiles import middle
 from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence
 from meanmap.dynamics.motion import STEADY, Belief, Control, Motion, Sample
-from meanmap.embeddings.values import middle
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
 from meanmap.streams.sums import require_same_space, value_columns

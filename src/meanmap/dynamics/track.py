@@ -10,11 +10,21 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, Points, count, device, in_kind, namespace, take, to_numpy
+from meanmap.arrays import (
+    Array,
+    Points,
+    count,
+    device,
+    each_part,
+    in_kind,
+    namespace,
+    take,
+    to_numpy,
+)
 from meanmap.decoding import quantiles
 from meanmap.dynamics.evidence import PendingEvidence
 from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
-from meanmap.embeddings.values import each_part, root
+from meanmap.embeddings.element import root
 from meanmap.spaces import Space
 
 

@@ -179,7 +179,8 @@ class Placed:
         norms = self.observations.kernel_.squared_norms(points)
         nested = self.sample.space.map_.nested
         sample = RegressionSample(psi, self.phi, w, norms)
-        return regularized_inverse(sample, regularization, False, nested)[:2]
+        found = regularized_inverse(sample, regularization, False, nested)
+        return found.inverse, found.regularization
 
     def evidence(self, epsilon: float, delta: float) -> Evidence:
         """How likely an observation was, given a predicted belief."""

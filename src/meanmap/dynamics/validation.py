@@ -12,11 +12,11 @@ from joblib import Parallel, delayed
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy, warn
-from meanmap.decoding.preimages import are_rotations, nearest_rotations
 from meanmap.dynamics.sequences import Steps, pad_sequences
 from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
 from meanmap.kernels import Chordal, Kernel
 from meanmap.kernels.bandwidths import column_scales
+from meanmap.kernels.domains.matrices import are_rotations, nearest_rotations
 from meanmap.progress import progress_bar
 
 FACTORS = (0.5, 1.0)  # multiples of the median bandwidth

@@ -1,9 +1,6 @@
 """Distributions as points of a reproducing kernel Hilbert space."""
 
-from meanmap.embeddings.joint import GridEmbedding, JointEmbedding
-from meanmap.embeddings.make import embed, embedding_of
-from meanmap.embeddings.single import Embedding
-from meanmap.embeddings.values import (
+from meanmap.embeddings.element import (
     Deferred,
     FactoredWeights,
     as_rows,
@@ -11,6 +8,8 @@ from meanmap.embeddings.values import (
     numeric,
     row_blocks,
 )
+from meanmap.embeddings.joint import GridEmbedding, JointEmbedding
+from meanmap.embeddings.single import Embedding, embed, embedding_of
 
 __all__ = [
     "Deferred",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
@@ -13,19 +14,31 @@ from meanmap.arrays import (
     Array,
     Points,
     asarray,
+    assign,
     concatenate,
+    count,
+    first_array,
     float_like,
+    is_array,
     is_floating,
+    leaves,
     namespace,
     same_library,
+    spans,
     take,
+    to_numpy,
+    transpose,
     weighted_sum,
 )
-from meanmap.embeddings.evaluation import Certified, evaluate_atoms, evaluate_coordinates
-from meanmap.embeddings.values import FactoredWeights, function_values, leaves, root
+from meanmap.decoding.quantiles import refuse_labels
 from meanmap.kernels import Kernel
 from meanmap.kernels.algebra import match_columns, require_same_kernel
-from meanmap.spaces import Space
+from meanmap.spaces import PivotedCholesky, Space
+from meanmap.spaces.space import fit_space_quietly
+
+EXACT = 1 << 26  # kernel values that e(x) computes one by one rather than through coordinates
+CERTAIN = 1e-7  # the error, relative to sup k, up to which coordinates stand for the atoms
+BLOCK = 1 << 12  # points whose coordinates are in memory at a time
 
 LazyCoordinates = Array | Callable[[], Array] | None
 
@@ -310,3 +323,198 @@ def _multiply(element: Element, factor: Any) -> Array:
 
 def _same_array_kind(a: Array, b: Array) -> bool:
     return same_library(a, b) and (a.dtype == b.dtype or not is_floating(a))
+
+
+# --- weights on atoms -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A large sample's coordinates, which nobody keeps: computed a block at a time."""
+
+    space: Any
+    points: Points
+    intercept: bool = False  # one more coordinate, constantly 1
+
+    def array(self) -> Array:
+        """All of them at once."""
+        return namespace(first_array(self.points)).concat([rows for _, rows in self.blocks()])
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Stretches of the sample and their coordinates."""
+        for block in spans(count(self.points), 1 << 12):
+            psi = self.space.coordinates(take(self.points, block))
+            if self.intercept:
+                xp = namespace(psi)
+                psi = xp.concat([psi, xp.ones_like(psi[:, :1])], axis=1)
+            yield block, psi
+
+    def weighted(self, scale: Array, values: Array) -> Array:
+        """`valuesᵀ diag(scale) rows`."""
+        parts = [values[b].T @ (scale[b][:, None] * rows) for b, rows in self.blocks()]
+        return sum(parts[1:], parts[0])
+
+
+def as_rows(rows: Any) -> Array:
+    """Coordinates as an array, whether they were kept or not."""
+    return rows.array() if isinstance(rows, Deferred) else rows
+
+
+def row_blocks(rows: Any) -> Iterator[tuple[slice, Array]]:
+    """Stretches of a sample and their coordinates: one, where they were kept."""
+    return rows.blocks() if isinstance(rows, Deferred) else iter([(slice(None), rows)])
+
+
+@dataclass(frozen=True)
+class FactoredWeights:
+    """Weights `scale ∘ (rows · vector)`, kept as factors: n × r and r numbers, never n × batch.
+
+    With `rest`, weights (n,) that sum to one, `missing` times those are added.
+    """
+
+    scale: Array
+    rows: Any  # an array, or Deferred
+    vector: Array  # (r,) or (b, r)
+    rest: Array | None = None
+    missing: Array | None = None  # () or (b,)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.vector.shape[:-1], self.scale.shape[0])
+
+    @property
+    def ndim(self) -> int:
+        return int(self.vector.ndim)
+
+    def dense(self) -> Array:
+        weights = self.scale * (self.vector @ as_rows(self.rows).T)
+        if self.rest is None or self.missing is None:
+            return weights
+        return weights + self.missing[..., None] * self.rest
+
+    def apply(self, values: Array) -> Array:
+        """`Σᵢ wᵢ valuesᵢ` for values (n, q)."""
+        if isinstance(self.rows, Deferred):
+            total = self.vector @ self.rows.weighted(self.scale, values).T
+        else:
+            total = self.vector @ (self.rows.T @ (self.scale[:, None] * values))
+        if self.rest is None or self.missing is None:
+            return total
+        return total + self.missing[..., None] * (self.rest @ values)
+
+    def __getitem__(self, index: Any) -> FactoredWeights:
+        missing = None if self.missing is None else self.missing[index]
+        return FactoredWeights(self.scale, self.rows, self.vector[index], self.rest, missing)
+
+    def multiplied(self, factor: Array) -> FactoredWeights:
+        """These weights times one number, or one for each of the batch."""
+        missing = None if self.missing is None else self.missing * factor
+        vector = self.vector * factor[..., None]
+        return FactoredWeights(self.scale, self.rows, vector, self.rest, missing)
+
+
+# --- values at points -----------------------------------------------------------------------------
+
+
+def function_values(f: Callable[[Points], Array], atoms: Points) -> Array:
+    """`f` at all the atoms, checked: one value (or row) for each."""
+    if not callable(f):
+        raise TypeError(f"expected a function of the points, got {checks.describe(f)}.")
+    values = f(atoms)
+    like = float_like(atoms)
+    values = asarray(values if is_array(values) else np.asarray(values), like)
+    if values.ndim == 0 or values.shape[0] != count(atoms):
+        raise ValueError(
+            f"the function returned shape {tuple(values.shape)} for {count(atoms)} points; it gets "
+            "all points at once and must return one value (or row) for each: use array operations, "
+            "or np.vectorize."
+        )
+    return values
+
+
+def numeric(points: Array) -> Array:
+    """Points as numbers, for moments."""
+    refuse_labels(points, "mean")
+    return asarray(points, float_like(points))
+
+
+def root(value: Array) -> Array:
+    """√ of a square that rounding may have made negative."""
+    if not is_array(value):
+        return np.sqrt(max(value, 0.0))
+    xp = namespace(value)
+    return xp.where(value < 0, xp.zeros_like(value), value) ** 0.5
+
+
+def evaluate_coordinates(space: Space, element: Array, points: Points) -> Array:
+    """`m·ψ(x)` at the points, (m,) or (b, m)."""
+    blocks = list(spans(count(points), 1 << 14))
+    parts = [element @ space.coordinates(take(points, block)).T for block in blocks]
+    return namespace(parts[0]).concat(parts, axis=-1)
+
+
+def evaluate_atoms(element: Any, points: Points) -> Array:
+    """`Σ wᵢ k(xᵢ, x)` at the points, through certified coordinates where there are many."""
+    kernel, atoms, weights = element.kernel, element.atoms, element.weights
+    if count(points) * count(atoms) <= EXACT or element.certified is None:
+        return transpose(kernel.gram_times(points, atoms, transpose(weights)))
+    return element.certified.evaluate(points, atoms, weights)
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Coordinates of which it is known at every point how well they stand for some atoms.
+
+    With P the projection on the span of some pivots, the error |⟨m - Pm, k_x - Pk_x⟩| is at most
+    `Σ|wᵢ| r(xᵢ) · r(x)`, r(x)² = k(x, x) - ‖ψ(x)‖², and r comes with ψ.
+    """
+
+    space: Space
+    element: Array  # m, (r,) or (b, r)
+    missed: float  # Σ|wᵢ| r(xᵢ)
+    scale: float  # Σ|wᵢ| times the largest k(xᵢ, xᵢ)
+
+    @classmethod
+    def of(cls, kernel: Kernel, atoms: Points, weights: Array) -> Self | None:
+        """Coordinates that are good to `CERTAIN`; None if there are none of a moderate rank.
+
+        The pivots come from a part of the atoms, and all the atoms are streamed past them, so that
+        memory does not grow with the sample.
+        """
+        n, xp = count(atoms), namespace(weights)
+        chosen = np.linspace(0, n - 1, min(n, 2 * BLOCK)).astype(int)
+        # a hundredth of what is needed on average leaves room for points at the sample's edge
+        rank = min(BLOCK // 2, int(2 * n**0.5))  # beyond it the atoms themselves are faster
+        basis = PivotedCholesky(CERTAIN / 100, rank)
+        space, _ = fit_space_quietly(kernel, basis, take(atoms, chosen))
+        if space.residual_ > CERTAIN / 100:
+            return None
+        size = abs(weights)
+        blocks = list(spans(n, BLOCK))
+        parts = [size[..., b] @ _coordinates_and_rest(space, take(atoms, b))[1] for b in blocks]
+        missed = float(xp.max(sum(parts[1:], parts[0])))
+        largest = float(xp.max(kernel.squared_norms(atoms)))
+        scale = float(xp.max(xp.sum(size, axis=-1) * largest))
+        return cls(space, space.mean_coordinates(atoms, weights), missed, scale)
+
+    def evaluate(self, points: Points, atoms: Points, weights: Array) -> Array:
+        """`e(x)` through coordinates where they are proven good enough, else from the atoms."""
+        values = []
+        for block in spans(count(points), BLOCK):
+            part = take(points, block)
+            psi, rest = _coordinates_and_rest(self.space, part)
+            value = self.element @ psi.T
+            doubtful = to_numpy(self.missed * rest > CERTAIN * self.scale)
+            if doubtful.any():
+                far = take(part, doubtful)
+                exact = self.space.kernel_.gram_times(far, atoms, transpose(weights))
+                value = assign(value, (..., doubtful), transpose(exact))
+            values.append(value)
+        return namespace(self.element).concat(values, axis=-1)
+
+
+def _coordinates_and_rest(space: Space, points: Points) -> tuple[Array, Array]:
+    """ψ(x), and the length √(k(x, x) - ‖ψ(x)‖²) of what it misses."""
+    psi = space.coordinates(points)
+    xp = namespace(psi)
+    return psi, root(space.kernel_.squared_norms(points) - xp.sum(psi * psi, axis=1))

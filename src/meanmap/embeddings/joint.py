@@ -8,20 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from meanmap import checks, plots
-from meanmap.arrays import (
-    Array,
-    Points,
-    asarray,
-    count,
-    namespace,
-    take,
-    to_numpy,
-)
-from meanmap.decoding import sampling
-from meanmap.embeddings.element import Element
+from meanmap import checks
+from meanmap.arrays import Array, Points, count, each_part, namespace, take, to_numpy
+from meanmap.decoding import draw
+from meanmap.embeddings.element import Element, root
 from meanmap.embeddings.single import Embedding
-from meanmap.embeddings.values import each_part, root
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
@@ -151,27 +142,6 @@ class JointEmbedding(Embedding):
         space = Space(kernel, self._space.basis) if spaces is None else spaces[variable]
         return Embedding(space, kernel, atoms, self.made_of()["weights"])
 
-    def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draw the joint embedding of two scalar variables, or of two labels, as a map."""
-        if self.is_batch or len(self.kernels) != 2:
-            raise TypeError("plot draws one joint embedding of two variables.")
-        axes = []
-        for part in map(to_numpy, self.atoms):
-            if part.ndim == 1:
-                axes.append(np.unique(part))
-            elif part.shape[1:] == (1,):
-                axes.append(np.linspace(*plots.axis_range(part[:, 0]), 60))
-            else:
-                raise ValueError("plot draws scalar variables or labels; reduce the others first.")
-        first, second = axes
-        i, j = (index.ravel() for index in np.indices((len(first), len(second))))
-        queries = tuple(
-            asarray(axis[index][:, None], part) if part.ndim > 1 else axis[index]
-            for axis, index, part in zip(axes, (i, j), self.atoms, strict=True)
-        )
-        values = to_numpy(self(queries)).reshape(len(first), len(second))
-        return plots.image(first, second, values, ax, **style)
-
 
 def _moment(parts: list[Array], w: Array) -> Array:
     """`Σ wᵢ part₁ᵢ ⊗ part₂ᵢ ⊗ …`."""
@@ -246,7 +216,7 @@ class GridEmbedding(JointEmbedding):
         """
         n, random = checks.whole(n), checks.random_generator(rng)
         p = to_numpy(self._first.project().weights).astype(np.float64)
-        index = np.sort(sampling.draw(p[None, :], n, random)[0])
+        index = np.sort(draw(p[None, :], n, random)[0])
         chosen, begin, many = np.unique(index, return_index=True, return_counts=True)
         second = self._answers[chosen].sample(int(many.max()), random)  # (atoms, draws, …)
         row = np.repeat(np.arange(len(chosen)), many)

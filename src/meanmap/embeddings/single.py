@@ -1,4 +1,4 @@
-"""The embedding of a distribution."""
+"""From samples to embeddings: that of a distribution, and what it answers."""
 
 from __future__ import annotations
 
@@ -15,31 +15,101 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
+    each_part,
     float_like,
     full,
     is_array,
     is_floating,
+    leaves,
     namespace,
     one_blas_thread,
     take,
+    to_library,
     to_numpy,
 )
-from meanmap.decoding import quantiles, sampling
-from meanmap.embeddings.element import Element
-from meanmap.embeddings.values import (
-    FactoredWeights,
-    each_part,
-    leaves,
-    middle,
-    numeric,
-    root,
-    variance,
-)
-from meanmap.spaces import Space
-from meanmap.spaces.space import fit_space
+from meanmap.decoding import quantiles
+from meanmap.embeddings.element import Element, FactoredWeights, LazyCoordinates, numeric, root
+from meanmap.kernels import Kernel
+from meanmap.kernels.algebra import require_same_kernel
+from meanmap.spaces import Basis, Space
+from meanmap.spaces.space import fit_space, read_points
 
 if TYPE_CHECKING:
     from meanmap.embeddings.joint import JointEmbedding
+
+
+def embed(
+    points: Any, kernel: Any = None, weights: Any = None, basis: Basis | None = None
+) -> Embedding:
+    """The mean map of a (weighted) sample: `Σ wᵢ k(xᵢ, ·)`.
+
+    Parameters
+    ----------
+    points : array of rows, labels, matrices, or a tuple of samples
+        A tuple (X, Y) gives the joint embedding of the pair.
+    kernel : Kernel, callable or None
+        None chooses for the kind of points: a Gaussian at the median distance for rows of numbers,
+        a delta kernel for labels. To compare two samples give both the same one:
+        `embed(B, kernel=embed(A).kernel)`.
+    weights : array of shape (n,) or (b, n), or None
+        None is 1/n each. They are used as they are, signs included; (b, n) is a batch of b
+        embeddings on the same points.
+    basis : PivotedCholesky, Explicit, a fitted Space, or None
+        How coordinates are chosen, if they are needed.
+
+    Returns
+    -------
+    Embedding or JointEmbedding
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import embed
+    >>> rng = np.random.default_rng(0)
+    >>> P = embed(rng.normal(0.0, 1.0, size=(400, 2)))
+    >>> Q = embed(rng.normal(0.5, 1.0, size=(400, 2)), kernel=P.kernel)
+    >>> R = embed(rng.normal(0.0, 1.0, size=(400, 2)), kernel=P.kernel)
+    >>> bool(P.distance(Q) > 3 * P.distance(R))
+    True
+    >>> P.expect(lambda x: x[:, 0] ** 2).round(1)
+    np.float64(1.0)
+    """
+    space = basis if isinstance(basis, Space) else None
+    points, kernel = read_points(points, kernel, basis, "points", "the space")
+    if isinstance(points, tuple):
+        points = to_library(points, points)  # all variables in the library of the first
+    like = float_like(points)
+    if weights is None:
+        weights = checks.weights(None, points, like)
+    else:
+        given = checks.plain(weights, "weights")
+        rows = given if given.ndim == 2 else [given]
+        if len(rows) == 0:
+            n = count(points)
+            raise ValueError(f"weights: expected shape ({n},) or (b, {n}), got no rows.")
+        checked = [checks.weights(row, points, like) for row in rows]
+        weights = namespace(like).stack(checked) if given.ndim == 2 else checked[0]
+    if space is None:
+        kernel = kernel.resolve(points, abs(weights) if weights.ndim == 1 else None)
+        space = Space(kernel, basis)
+    else:
+        require_same_kernel(space.kernel_, kernel)
+        kernel = space.kernel_
+    return embedding_of(space, kernel, points, weights)
+
+
+def embedding_of(
+    space: Space,
+    kernel: Kernel,
+    atoms: Points,
+    weights: Array | FactoredWeights,
+    coordinates: LazyCoordinates = None,
+) -> Embedding:
+    """The embedding with these atoms: a joint one if they are tuples."""
+    from meanmap.embeddings.joint import JointEmbedding
+
+    kind = JointEmbedding if isinstance(atoms, tuple) else Embedding
+    return kind(space, kernel, atoms, weights, coordinates)
 
 
 class Embedding(Element):
@@ -95,7 +165,8 @@ class Embedding(Element):
 
         def average(part: Array) -> Array:
             values = numeric(part)
-            centre = middle(values)  # rounding of the weights' sum would be multiplied by it
+            # rounding of the weights' sum would be multiplied by the mean
+            centre = quantiles.middle(values)
             return (p.total(values - centre) + centre)[()]
 
         return each_part(p.atoms, average)
@@ -111,9 +182,9 @@ class Embedding(Element):
         def deviation(part: Array) -> Array:
             values = numeric(part)
             xp = namespace(values)
-            flat = xp.reshape(values - middle(values), (values.shape[0], -1))
+            flat = xp.reshape(values - quantiles.middle(values), (values.shape[0], -1))
             first, second = p.total(flat), p.total(flat * flat)
-            found = root(variance(first, second, p.made_of()["weights"], flat))
+            found = root(quantiles.variance(first, second, p.made_of()["weights"], flat))
             return xp.reshape(found, (*found.shape[:-1], *values.shape[1:]))[()]
 
         return each_part(p.atoms, deviation)
@@ -145,7 +216,7 @@ class Embedding(Element):
     @cached_property
     def _distribution(self) -> Any:
         """The distribution function of every coordinate, sorted and made monotone once."""
-        each_part(self.atoms, quantiles.orderable)
+        each_part(self.atoms, quantiles.refuse_labels)
         weights = self._normalized_rows
         return each_part(self.atoms, lambda part: quantiles.Distribution(part, weights))
 
@@ -311,7 +382,7 @@ class Embedding(Element):
             p = self._probabilities
         else:
             p = to_numpy(self.project()._weight_rows).astype(np.float64)
-        index = sampling.draw(p, n, random)
+        index = decoding.draw(p, n, random)
         return take(self.atoms, index if self.is_batch else index[0])
 
     def herd(self, n: int) -> Points:
@@ -400,22 +471,11 @@ class Embedding(Element):
         return JointEmbedding(Space(kernel), kernel, atoms, self.weights, spaces=spaces)
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draw the embedding: a curve in one dimension, contours in two, bars for labels."""
+        """Draw it: a curve in one dimension, contours in two, bars for labels, a map of pairs."""
         if self.is_batch:
             raise TypeError("this is a batch of embeddings; plot one of them: e[0].plot().")
-        atoms = self.atoms
-        if isinstance(atoms, np.ndarray) and atoms.ndim == 1:
-            labels = np.unique(atoms)
-            return plots.bars(labels, self(labels), "probability", ax, **style)
-        host = to_numpy(atoms) if not isinstance(atoms, tuple) else None
-        if host is None or host.ndim != 2 or host.shape[1] > 2:
-            raise ValueError(
-                f"plot draws points with one or two coordinates, or labels; these are "
-                f"{checks.describe(atoms)}. Use .mean(), .std() and .mode()."
-            )
-        axes, grid = plots.grid(host, (200, 60))
-        values = to_numpy(self(asarray(grid.reshape(-1, len(axes)), atoms)))
-        return plots.landscape(axes, values.reshape(grid.shape[:-1]), host, ax, **style)
+        atoms = each_part(self.atoms, to_numpy)
+        return plots.function(atoms, lambda points: to_numpy(self(points)), ax, **style)
 
     def __repr__(self) -> str:
         name = f"{type(self).__name__}"

@@ -27,11 +27,16 @@ from meanmap.kernels.bandwidths import median_distance
 
 MEDIAN, MEDIAN_N = "KBR, median, ε = 0.01, δ = 0.0001", "KBR, median, ε = 0.01/n, δ = 2ε"
 CHOSEN, CHOSEN_N = "KBR, cross-validated, ε = 0.01, δ = 0.0001", "KBR, cross-validated, ε = 0.01/n"
-NONNEGATIVE = "KBR, non-negative weights, automatic"
+DEFAULT, NONNEGATIVE = "KBR, the default", "KBR, non-negative weights, automatic"
 IMPORTANCE, REWEIGHTED = "KBR, importance-weighted, automatic", "KBR, reweighted, automatic"
 PRIOR = "the prior's mean"
-KERNEL = (MEDIAN, MEDIAN_N, CHOSEN, CHOSEN_N, NONNEGATIVE, IMPORTANCE, REWEIGHTED)
-RULES = {NONNEGATIVE: "nonnegative", IMPORTANCE: "importance", REWEIGHTED: "reweighted"}
+KERNEL = (MEDIAN, MEDIAN_N, CHOSEN, CHOSEN_N, DEFAULT, NONNEGATIVE, IMPORTANCE, REWEIGHTED)
+RULES = {
+    DEFAULT: None,
+    NONNEGATIVE: "nonnegative",
+    IMPORTANCE: "importance",
+    REWEIGHTED: "reweighted",
+}
 AUTOMATIC = tuple(RULES)
 
 COARSE = tuple(2.0 * i for i in range(1, 11))  # the paper's bandwidths of densities

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.decoding.quantiles import Distribution
-from meanmap.decoding.sampling import draw
+from meanmap.decoding import Distribution, draw
 from meanmap.experiments.histories import HISTORIES, LENGTH, MUTATION, RECOMBINATION, History
 from meanmap.experiments.likelihood_free_peers import (
     crps,

@@ -7,11 +7,14 @@ other devices and for small work: the first call of each kind takes a second to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 import array_api_compat
+
+Comparison = Callable[[Any, Any, Any], Any]  # (A, columns, buffer) → a Gram matrix
 
 PROFILES = {"gaussian": 0, "laplace": 1, "matern-3/2": 2, "matern-5/2": 3}
 WORTHWHILE = 1 << 22  # pairs of points that pay for compiling
@@ -53,6 +56,31 @@ def fits(A: Any, B: Any) -> bool:
         and not (A.requires_grad or B.requires_grad)
         and is_installed()
     )
+
+
+def comparison(profile: str, scaled: Callable[[Any], Any], B: Any, plain: Comparison) -> Comparison:
+    """A kernel's comparison with B: its `plain` one, and a fused one for the pairs that fit.
+
+    `scaled` divides points by the bandwidth.
+    """
+    if not on_cuda(B):
+        return plain
+    against = scaled(B)
+
+    def compare(A: Any, columns: Any, out: Any) -> Any:
+        right = against[columns]
+        return gram(profile, scaled(A), right) if fits(A, right) else plain(A, columns, out)
+
+    return compare
+
+
+def gram_times(profile: str, scaled: Callable[[Any], Any], A: Any, B: Any, V: Any) -> Any:
+    """The Gram matrix of A against B times V, or None where that is not for a fused kernel."""
+    few = V.ndim == 1 or V.shape[1] <= MOST_VECTORS
+    if not few or not on_cuda(V) or not fits(A, B) or V.requires_grad:
+        return None
+    product = matmul(profile, scaled(A), scaled(B), V if V.ndim > 1 else V[:, None])
+    return product if V.ndim > 1 else product[:, 0]
 
 
 def gram(profile: str, A: Any, B: Any) -> Any:

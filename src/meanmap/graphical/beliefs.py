@@ -245,7 +245,7 @@ class Beliefs:
         total = power @ xp.where(logs < most, logs, most)
         return total + self.known.likelihood(v, points)
 
-    def _widths(self, kind: int) -> list[float]:
+    def _widths(self, kind: int) -> np.ndarray:
         """The bandwidths of the marginal's density estimate, chosen once a kind."""
         if kind not in self._chosen_widths:
             node = self._node(kind)
@@ -254,7 +254,7 @@ class Beliefs:
         return self._chosen_widths[kind]
 
     @cached_property
-    def _chosen_widths(self) -> dict[int, list[float]]:
+    def _chosen_widths(self) -> dict[int, np.ndarray]:
         return {}
 
     # --- for people ---------------------------------------------------------------------------

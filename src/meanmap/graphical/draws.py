@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from meanmap import checks
+from meanmap import checks, decoding
 from meanmap.arrays import Array, Points, asarray, concatenate, namespace, take, to_numpy
 from meanmap.conditional.operator import ConditionalOperator
-from meanmap.decoding import sampling
 from meanmap.embeddings import Embedding, GridEmbedding
 from meanmap.graphical.messages import Inference, warn_of_conflict
 from meanmap.graphical.nodes import as_coordinates
@@ -86,7 +85,7 @@ def draw_belief(inference: Inference, name: Any, n: int, rng: np.random.Generato
     """n values of a variable of which no neighbour is known: from its weights' positive part."""
     belief = inference.belief(name)
     p = positive_weights(belief.weights if belief.is_batch else belief.weights[None, :])
-    index = sampling.draw(p, n, rng)[0] if len(p) == 1 else sampling.draw(p, 1, rng)[:, 0]
+    index = decoding.draw(p, n, rng)[0] if len(p) == 1 else decoding.draw(p, 1, rng)[:, 0]
     return take(belief.atoms, index)
 
 
@@ -144,7 +143,7 @@ class LocalConditional:
             suits[i, j] = p[i, j] * weigh(self._candidates(psi, i, j), i)
             ratio = suits.sum(axis=1) / p.sum(axis=1)
             p = np.where(ratio[:, None] > 0, suits, p)
-        j = sampling.draw(p, 1, rng)[:, 0]
+        j = decoding.draw(p, 1, rng)[:, 0]
         return self._candidates(psi, np.arange(len(j)), j), ratio
 
     def _candidates(self, psi: Array, i: np.ndarray, j: np.ndarray) -> Points:

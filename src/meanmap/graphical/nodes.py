@@ -23,7 +23,7 @@ from meanmap.arrays import (
     warn,
 )
 from meanmap.conditional.fitting import FittedConditional, Pairs, fit_pairs
-from meanmap.conditional.operator import ALONE, OUTSIDE
+from meanmap.conditional.trust import ALONE, OUTSIDE
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.tables import Variable
 from meanmap.linalg import ConflictWarning, Spectrum

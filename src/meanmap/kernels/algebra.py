@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import prod
+from functools import partial, reduce
 from operator import iadd, imul
 from typing import Any, Self
 
@@ -11,16 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from meanmap import checks
-from meanmap.arrays import (
-    TILE,
-    Array,
-    Points,
-    count,
-    float_like,
-    full,
-    namespace,
-    spans,
-)
+from meanmap.arrays import TILE, Array, Points, count, float_like, full, namespace, spans
 from meanmap.frames import column_order, reorder_columns
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
 from meanmap.kernels.protocol import Comparison, Kernel, SteinComparison, show
@@ -60,15 +51,6 @@ def _combine(name: str, of: Callable[[Iterable[Any]], Any]) -> Any:
     return property(
         lambda self: of(getattr(part, name) for part in self.parts), doc=f"`{name}` of all parts."
     )
-
-
-def _feature_maps(
-    kernels: Sequence[Kernel], points: Sequence[Points]
-) -> tuple[FeatureMap, ...] | None:
-    """The finite features of all kernels, each on its points, or None if one has none."""
-    maps = [kernel.feature_map(part) for kernel, part in zip(kernels, points, strict=True)]
-    found = tuple(part for part in maps if part is not None)
-    return found if len(found) == len(maps) else None
 
 
 class Constant(Kernel):
@@ -141,13 +123,18 @@ class Composite(Kernel):
         """The part that says what points are: a constant takes any."""
         return (*self.varying, self.parts[-1])[0]
 
+    def divide(self, points: Points) -> Sequence[Points]:
+        """The points of each part."""
+        return (points,) * len(self.parts)
+
     def bind(self, points: Any, name: str = "points") -> Kernel:
         bound = [part.bind(points, name) for part in self.parts]
         same = all(a is b for a, b in zip(bound, self.parts, strict=True))
         return self if same else self.with_parts(*bound)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
-        return self.with_parts(*(part.resolve(points, weights) for part in self.parts))
+        pairs = zip(self.parts, self.divide(points), strict=True)
+        return self.with_parts(*(part.resolve(mine, weights) for part, mine in pairs))
 
     def read_points(self, points: Any, name: str) -> Points:
         return self.check(points, name)
@@ -168,23 +155,45 @@ class Composite(Kernel):
         return self.lead.rows(x, like, name)
 
 
-class Pair(Composite):
+class Joined(Composite):
+    """A kernel whose values are the sum or the product of its parts'."""
+
+    _join: Callable[[Array, Array], Array]  # values of two parts, in place
+    _join_features: Callable[[tuple[FeatureMap, ...]], FeatureMap]
+
+    def against(self, B: Points) -> Comparison:
+        parts = [part.against(b) for part, b in zip(self.parts, self.divide(B), strict=True)]
+
+        def join(A: Points, columns: Any, out: Any) -> Array:
+            first, *others = zip(parts, self.divide(A), strict=True)
+            found = first[0](first[1], columns, out)
+            for compare, a in others:
+                found = self._join(found, compare(a, columns, None))
+            return found
+
+        return join
+
+    def squared_norms(self, A: Points) -> Array:
+        pairs = zip(self.parts, self.divide(A), strict=True)
+        first, *others = (part.squared_norms(a) for part, a in pairs)
+        return reduce(self._join, others, first + 0)
+
+    def feature_map(self, points: Points) -> FeatureMap | None:
+        pairs = zip(self.parts, self.divide(points), strict=True)
+        maps = [part.feature_map(mine) for part, mine in pairs]
+        found = tuple(part for part in maps if part is not None)
+        return self._join_features(found) if len(found) == len(maps) else None
+
+
+class Pair(Joined):
     """Two kernels on the same points."""
 
     part_names = "left", "right"
-    _join: Callable[[Array, Array], Array]  # values of both, in place
     smooth = _combine("smooth", all)
 
     def __init__(self, left: Kernel, right: Kernel) -> None:
         self.left = left
         self.right = right
-
-    def against(self, B: Points) -> Comparison:
-        left, right = self.left.against(B), self.right.against(B)
-        return lambda A, columns, out: self._join(left(A, columns, out), right(A, columns, None))
-
-    def squared_norms(self, A: Points) -> Array:
-        return self._join(self.left.squared_norms(A) + 0, self.right.squared_norms(A))
 
 
 class Sum(Pair):
@@ -198,6 +207,7 @@ class Sum(Pair):
     """
 
     _join = staticmethod(iadd)
+    _join_features = Stacked
 
     # the space of a sum contains both spaces, and distances between embeddings add up
     translates = _combine("translates", all)
@@ -219,10 +229,6 @@ class Sum(Pair):
         left, right = self.left.stein_against(B, T), self.right.stein_against(B, T)
         return lambda A, S, columns: left(A, S, columns) + right(A, S, columns)
 
-    def feature_map(self, points: Points) -> FeatureMap | None:
-        maps = _feature_maps(self.parts, (points, points))
-        return None if maps is None else Stacked(maps)
-
 
 class Product(Pair):
     """k₁ · k₂ on the same points. Write `k1 * k2`.
@@ -236,6 +242,7 @@ class Product(Pair):
     """
 
     _join = staticmethod(imul)
+    _join_features = staticmethod(partial(Crossed, on_pairs=False))
 
     # the tensor product of universal kernels is universal, and stays so on the pairs (x, x); that
     # of characteristic ones need not be characteristic (Szabó and Sriperumbudur 2018)
@@ -280,10 +287,6 @@ class Product(Pair):
             return out
 
         return compare
-
-    def feature_map(self, points: Points) -> FeatureMap | None:
-        maps = _feature_maps(self.parts, (points, points))
-        return None if maps is None else Crossed(maps, False)
 
 
 class Around(Composite):
@@ -341,7 +344,7 @@ class Scaled(Around):
         return None if inner is None else Scaling(inner, self.factor)
 
 
-class TensorProduct(Kernel):
+class TensorProduct(Joined):
     """k_X(x, x') · k_Y(y, y') on pairs (or more): points are a tuple of samples (X, Y).
 
     The space of the pair's embedding, the (uncentred) cross-covariance operator (Song et al. 2013,
@@ -359,34 +362,20 @@ class TensorProduct(Kernel):
     def __init__(self, *kernels: Kernel) -> None:
         self.kernels = kernels
 
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        return []
+    def _get_param_names(self) -> list[str]:
+        return list(self.get_params(deep=False))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The kernels by position, and with `deep` their own parameters."""
-        out: dict[str, Any] = {f"kernel_{i}": kernel for i, kernel in enumerate(self.kernels)}
-        if deep:
-            for name, kernel in list(out.items()):
-                out.update({f"{name}__{key}": v for key, v in kernel.get_params().items()})
-        return out
+        own = {f"kernel_{i}": kernel for i, kernel in enumerate(self.kernels)}
+        pairs = [(name, kernel.get_params()) for name, kernel in own.items() if deep]
+        return own | {f"{name}__{key}": v for name, inner in pairs for key, v in inner.items()}
 
     def set_params(self, **parameters: Any) -> Self:
         """Set a kernel (`kernel_0=`) or one of its parameters (`kernel_0__bandwidth=`)."""
-        kernels = list(self.kernels)
-        for key, value in parameters.items():
-            name, _, rest = key.partition("__")
-            names = [f"kernel_{i}" for i in range(len(kernels))]
-            if name not in names:
-                raise ValueError(
-                    f"Invalid parameter {key!r} for {self!r}. Valid parameters are: {names!r}."
-                )
-            position = names.index(name)
-            if rest:
-                kernels[position].set_params(**{rest: value})
-            else:
-                kernels[position] = value
-        self.kernels = tuple(kernels)
+        super().set_params(**parameters)  # as attributes of these names
+        named = self.get_params(deep=False).items()
+        self.kernels = tuple(self.__dict__.pop(name, kernel) for name, kernel in named)
         return self
 
     def __sklearn_clone__(self) -> TensorProduct:
@@ -400,7 +389,10 @@ class TensorProduct(Kernel):
         return TensorProduct(*self.kernels, other)
 
     domain = "tuples"
-    bounded = _combine("bounded", all)
+    names = Kernel.names
+    point_kernel = None
+    _join = staticmethod(imul)
+    _join_features = staticmethod(partial(Crossed, on_pairs=True))
 
     @property
     def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
@@ -433,19 +425,17 @@ class TensorProduct(Kernel):
             *(part.rescaled(factor) if part.has_bandwidth else part for part in self.parts)
         )
 
+    def divide(self, points: Points) -> Sequence[Points]:
+        return points
+
     def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
         if not isinstance(points, tuple) or not points or len(points) != len(self.kernels):
             raise TypeError(
                 f"{name}: a tensor product of {len(self.kernels)} kernels takes a tuple of "
                 f"{len(self.kernels)} samples, got {checks.describe(points)}."
             )
-        return [
-            (kernel, part, f"{name}[{i}]")
-            for i, (kernel, part) in enumerate(zip(self.kernels, points, strict=True))
-        ]
-
-    def read_points(self, points: Any, name: str) -> Points:
-        return self.check(points, name)
+        pairs = enumerate(zip(self.kernels, points, strict=True))
+        return [(kernel, part, f"{name}[{i}]") for i, (kernel, part) in pairs]
 
     def check(
         self,
@@ -474,32 +464,9 @@ class TensorProduct(Kernel):
     def bind(self, points: Any, name: str = "points") -> Kernel:
         if not isinstance(points, tuple) or len(points) != len(self.kernels):
             return self
-        pairs = enumerate(zip(self.kernels, points, strict=True))
-        parts = [kernel.bind(part, f"{name}[{i}]") for i, (kernel, part) in pairs]
-        same = all(a is b for a, b in zip(parts, self.kernels, strict=True))
-        return self if same else self.with_parts(*parts)
-
-    def resolve(self, points: Points, weights: Array | None = None) -> TensorProduct:
-        pairs = zip(self.kernels, points, strict=True)
-        return self.with_parts(*(kernel.resolve(part, weights) for kernel, part in pairs))
-
-    def against(self, B: Points) -> Comparison:
-        parts = [kernel.against(part) for kernel, part in zip(self.kernels, B, strict=True)]
-
-        def compare(A: Points, columns: Any, out: Any) -> Array:
-            product = parts[0](A[0], columns, out)
-            for part, points in zip(parts[1:], A[1:], strict=True):
-                product *= part(points, columns, None)
-            return product
-
-        return compare
-
-    def squared_norms(self, A: Points) -> Array:
-        return prod(k.squared_norms(part) for k, part in zip(self.kernels, A, strict=True))
-
-    def feature_map(self, points: Points) -> FeatureMap | None:
-        maps = _feature_maps(self.kernels, points)
-        return None if maps is None else Crossed(maps, True)
+        bound = [part.bind(mine, label) for part, mine, label in self._parts(points, name)]
+        same = all(a is b for a, b in zip(bound, self.kernels, strict=True))
+        return self if same else self.with_parts(*bound)
 
 
 # --- columns by name, of points that have passed a gate -------------------------------------------

@@ -11,12 +11,14 @@ from meanmap.arrays import Array, epsilon, to_numpy
 
 SUBSAMPLE = 1000
 LOOKED = 10_000  # rows from which the scale of a column is found
+REMEDY = 'Use bandwidth="median", a positive number, or one number a column.'
 MEDIAN, SCALED = RULES = ("median", "scaled median")
+LEARNED = "loo"  # scales that a conditional chooses by leave-one-out
 
 
 def parse_bandwidth(text: str) -> tuple[float, str]:
     """The factor and the rule in "median", "0.5*median" or "0.5*scaled median"."""
-    if text == "loo":
+    if text == LEARNED:
         raise ValueError(
             'bandwidth="loo" is chosen by ConditionalEmbedding, for the kernel on X; elsewhere use '
             '"median", a multiple like "0.5*median", or a number.'
@@ -56,43 +58,37 @@ def multiply_bandwidth(bandwidth: Any, factor: float) -> Any:
     return bandwidth * factor
 
 
-def bandwidth_numbers(value: Any, dimension: int) -> float | tuple[float, ...]:
+def bandwidth_numbers(
+    value: Any, dimension: int, remedy: str = REMEDY
+) -> float | tuple[float, ...]:
     """A bandwidth given as a number, or as one number per column, or an error."""
-    remedy = 'Use bandwidth="median", a positive number, or one number a column.'
     if value is not None and not np.isscalar(value):
         value = checks.plain(value, "bandwidth")
-    shape = np.shape(value)
-    if shape == ():
+    if np.ndim(value) == 0:
         number = value.item() if hasattr(value, "item") else value
-        return _refuse_extremes(checks.positive(number, "bandwidth", remedy))
-    if len(shape) > 1 or np.asarray(value).dtype.kind not in "fiu":
+        return checks.positive(number, "bandwidth", remedy)
+    if value.ndim > 1 or np.asarray(value).dtype.kind not in "fiu":
         raise ValueError(f"bandwidth={value!r:.60} is not understood. {remedy}")
-    numbers = tuple(_refuse_extremes(checks.positive(float(v), "bandwidth", remedy)) for v in value)
-    if len(numbers) != dimension:
-        raise ValueError(f"bandwidth has {len(numbers)} entries for {dimension} columns. {remedy}")
-    return numbers
+    if len(value) != dimension:
+        raise ValueError(f"bandwidth has {len(value)} entries for {dimension} columns. {remedy}")
+    return tuple(checks.positive(float(number), "bandwidth", remedy) for number in value)
 
 
 def resolve_bandwidth(
     value: Any, points: Array, weights: Array | None = None
 ) -> float | tuple[float, ...]:
     """A bandwidth as a number, or one per column, chosen on the points where it is a rule."""
-    if not isinstance(value, str):
-        return bandwidth_numbers(value, points.shape[1])
-    found = chosen_bandwidth(value, points, weights)
+    if isinstance(value, str):
+        found = chosen_bandwidth(value, points, weights)
+    else:
+        found = bandwidth_numbers(value, points.shape[1])
     for sigma in found if isinstance(found, tuple) else (found,):
-        _refuse_extremes(sigma)
+        if not 1e-150 <= sigma <= 1e150:  # its square and the inverse of that are numbers too
+            raise ValueError(
+                f"bandwidth={sigma:.3g} must lie between 1e-150 and 1e150. Divide the points by "
+                "their scale first."
+            )
     return found
-
-
-def _refuse_extremes(bandwidth: float) -> float:
-    """A bandwidth whose square and its inverse are numbers too."""
-    if not 1e-150 <= bandwidth <= 1e150:
-        raise ValueError(
-            f"bandwidth={bandwidth:.3g} must lie between 1e-150 and 1e150. Divide the points by "
-            "their scale first."
-        )
-    return bandwidth
 
 
 def chosen_bandwidth(
@@ -170,23 +166,21 @@ def median_distance(points: Array, weights: Array | None = None) -> float:
     x, w = x[chosen], w[chosen]
     if len(x) < 2:
         return 1.0
-    i, j = np.triu_indices(len(x), k=1)
     x = x - np.median(x, axis=0)
     norms = (x * x).sum(axis=1)
-    squared = np.maximum(norms[:, None] + norms[None, :] - 2 * x @ x.T, 0.0)[i, j]
+    squared = norms[:, None] + norms - 2 * x @ x.T
     # differences of large numbers: what may be a tie is measured again, directly
-    close = np.flatnonzero(squared <= 1e-10 * max(float(norms.max(initial=0.0)), 1e-300))
-    squared[close] = ((x[i[close]] - x[j[close]]) ** 2).sum(axis=1)
-    w = w / w.max()
-    pair = w[i] * w[j]
-    kept = squared > 0
-    if not kept.any():
+    i, j = np.nonzero(squared <= 1e-10 * max(float(norms.max(initial=0.0)), 1e-300))
+    squared[i, j] = ((x[i] - x[j]) ** 2).sum(axis=1)
+    pairs = np.tri(len(x), k=-1, dtype=bool) & (squared > 0)
+    if not pairs.any():
         return 1.0
-    distances, pair = np.sqrt(squared[kept]), pair[kept]
-    if np.ptp(pair) <= 1e-12 * pair.max():
+    distances = np.sqrt(squared[pairs])
+    if np.ptp(w) <= 1e-12 * w.max():
         return float(np.median(distances))
+    w = w / w.max()
     order = np.argsort(distances)
-    return float(weighted_median(distances[order], pair[order]))
+    return weighted_median(distances[order], (w[:, None] * w)[pairs][order])
 
 
 def some_rows(weights: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from meanmap import checks
 from meanmap.arrays import Points, is_array, is_floating
 from meanmap.frames import is_frame
 from meanmap.kernels.algebra import TensorProduct
+from meanmap.kernels.bandwidths import LEARNED, MEDIAN, SCALED
 from meanmap.kernels.discrete import Delta
 from meanmap.kernels.domains.columns import Columns, all_numbers
 from meanmap.kernels.domains.custom import Function, ScikitLearn, is_scikit_learn
@@ -19,11 +20,11 @@ from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.vectors import Gaussian
 
 
-def default_kernel(points: Any, name: str = "points") -> Kernel:
+def default_kernel(points: Any, name: str = "points", rule: str = SCALED) -> Kernel:
     """A kernel for this kind of points.
 
-    Rows of numbers get a Gaussian with one bandwidth per column ("scaled median", which does not
-    depend on the units of the columns), labels (strings, booleans) a delta
+    Rows of numbers get a Gaussian with one bandwidth per column (by default "scaled median", which
+    does not depend on the units of the columns), labels (strings, booleans) a delta
     kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product, a data frame
     with columns that are no numbers the product of its columns' kernels.
 
@@ -40,7 +41,7 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
         parts = [default_kernel(part, f"{name}[{i}]") for i, part in enumerate(points)]
         return TensorProduct(*parts)
     if is_frame(points) and not all_numbers(points):
-        return Columns().bind(points, name)
+        return Columns().bind(points, name, rule)
     if isinstance(points, list) and points and hasattr(points[0], "adj"):
         raise TypeError(
             f"{name}: graphs have no default kernel. Pass kernel=kernels.WeisfeilerLehman(), which "
@@ -59,7 +60,7 @@ def default_kernel(points: Any, name: str = "points") -> Kernel:
         return Trace()
     if isinstance(array, np.ndarray) and array.dtype.kind in "USO" and _is_text(array):
         return Delta()
-    return Gaussian("scaled median")
+    return Gaussian(rule)
 
 
 def _is_text(array: np.ndarray) -> bool:
@@ -68,6 +69,8 @@ def _is_text(array: np.ndarray) -> bool:
 
 def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
     """A kernel from what a user passed: None, ours or scikit-learn's, a function, a tuple.
+
+    "median" is the default, and "loo" the default with scales that a conditional learns.
 
     Examples
     --------
@@ -78,6 +81,9 @@ def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
     """
     if kernel is None:
         return default_kernel(points, name).bind(points, name)
+    if isinstance(kernel, str) and kernel in (MEDIAN, LEARNED):
+        rule = SCALED if kernel == MEDIAN else LEARNED
+        return default_kernel(points, name, rule).bind(points, name)
     if isinstance(kernel, Kernel):
         return kernel.bind(points, name)
     if is_scikit_learn(kernel):

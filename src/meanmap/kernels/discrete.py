@@ -9,14 +9,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, float_like, full, namespace
 from meanmap.kernels.bandwidths import SCALED, median_factor
-from meanmap.kernels.features import (
-    FeatureMap,
-    OneHot,
-    Ones,
-    Scaling,
-    Stacked,
-    equal,
-)
+from meanmap.kernels.features import FeatureMap, OneHot, Ones, Scaling, Stacked, equal
 from meanmap.kernels.protocol import Comparison, Kernel
 
 
@@ -65,6 +58,10 @@ class Delta(Kernel):
         """Two different labels compared as a Gaussian of width σ compares points at distance 1."""
         width = median_factor(self.other, SCALED) * sigma
         return self.replace(other=float(np.exp(-0.5 / width**2)))
+
+    def relevance(self, points: Points) -> list[float]:
+        # as a Gaussian would be that compares different labels at distance 1
+        return [float(np.sqrt(-2 * np.log(max(self.other, 1e-300))))]
 
     def read_points(self, points: Any, name: str) -> Points:
         return checks.labels(points, name)

@@ -152,13 +152,8 @@ class Crossed(FeatureMap):
 
     def __call__(self, points: Points) -> Array:
         inputs = points if self.on_pairs else (points,) * len(self.parts)
-        return row_kronecker([part(p) for part, p in zip(self.parts, inputs, strict=True)])
-
-
-def row_kronecker(factors: list[Array]) -> Array:
-    """The Kronecker product of matching rows."""
-    xp = namespace(*factors)
-    out = factors[0]
-    for factor in factors[1:]:
-        out = xp.reshape(out[:, :, None] * factor[:, None, :], (out.shape[0], -1))
-    return out
+        first, *others = (part(p) for part, p in zip(self.parts, inputs, strict=True))
+        xp = namespace(first)
+        for factor in others:  # the Kronecker product of matching rows
+            first = xp.reshape(first[:, :, None] * factor[:, None, :], (first.shape[0], -1))
+        return first

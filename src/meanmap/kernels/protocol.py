@@ -28,6 +28,7 @@ from meanmap.arrays import (
 )
 from meanmap.kernels.bandwidths import multiply_bandwidth, parse_bandwidth
 from meanmap.kernels.features import FeatureMap
+from meanmap.kernels.scales import OpenScales
 
 # (A, columns, buffer) → the Gram matrix of A against some of B; columns, a slice or an index array,
 # says which, the buffer is one to overwrite or None
@@ -81,7 +82,7 @@ class Kernel(BaseEstimator):
     `radial`              False         whether k is a function of ‖x - x'‖/σ alone
     `power`               None          p where k = exp(-‖(x - x')/σ‖^p/p): 2 for a Gaussian
     `over_columns`        None          whether k is a function `of_sum` of a sum over columns
-    `mode_search`         None          how a pre-image is found, see `decoding.preimages`
+    `preimage`            None          the point nearest to an embedding, by a way of its own
     `gradients`           an error      ∇ₐ k(a, b), where k is smooth on vectors
     `stein_against`       an error      the Stein kernel, where k has two derivatives
     `feature_map`         None          finite features of its own, for the `Explicit` basis
@@ -129,10 +130,6 @@ class Kernel(BaseEstimator):
     #: (x - x')² or of x x'; None elsewhere.
     over_columns: str | None = None
 
-    #: How a mode is searched for, see `decoding.preimages`; None: by the gradient where k is smooth
-    #: on vectors, else among the atoms.
-    mode_search: str | None = None
-
     #: The name of a profile that `meanmap.fused` has a program for; None where there is none.
     fused_profile: str | None = None
 
@@ -163,8 +160,31 @@ class Kernel(BaseEstimator):
 
     # --- what some kernels can do -------------------------------------------------------------
 
+    @property
+    def learns(self) -> bool:
+        """Whether its scales are to be learned by leave-one-out."""
+        return False
+
+    def open_scales(self, points: Points, weights: Array | None) -> OpenScales | None:
+        """The points as columns whose scales can be learned; None if there are none."""
+        return None
+
+    def relevance(self, points: Points) -> list[float]:
+        """The spread of every column over its scale: how much it matters in a comparison."""
+        raise TypeError(f"{self!r} has no scale for each column.")
+
     def feature_map(self, points: Points) -> FeatureMap | None:
         """The kernel's own finite features, or None where it has none."""
+        return None
+
+    def preimage(
+        self, atoms: Points, weights: Array, starts: Callable[[], Points]
+    ) -> Points | None:
+        """Points nearest to embeddings with weights (b, n), by a way of the kernel's own, or None.
+
+        `starts()` are a few of the best atoms, (b, few, …). None leaves the search to
+        `decoding.preimage`: by gradients where k is smooth on vectors, else among the atoms.
+        """
         return None
 
     def sample_frequencies(self, d: int, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -22,9 +22,17 @@ from meanmap.arrays import (
     matmul_into,
     namespace,
     on_accelerator,
+    to_numpy,
 )
-from meanmap.kernels.bandwidths import SCALED, median_factor, resolve_bandwidth
+from meanmap.kernels.bandwidths import (
+    LEARNED,
+    SCALED,
+    column_scales,
+    median_factor,
+    resolve_bandwidth,
+)
 from meanmap.kernels.protocol import ALL, Comparison, Kernel, SteinComparison
+from meanmap.kernels.scales import OpenScales, scaled_columns
 
 CENTRED = 64  # points whose median is the centre that distances are computed from
 NODES = np.arange(-4.0, 5.0)  # of the polynomial that a profile is differentiated by
@@ -49,7 +57,7 @@ class Radial(VectorKernel):
     model is fitted), "scaled median" (one per column: the median distance after every column is
     divided by a robust scale of its own, so that the units of columns do not matter), a multiple of
     either ("0.5*median"), a positive number, or one positive number per column. "loo" lets a
-    `ConditionalEmbedding` choose the multiple by leave-one-out.
+    `ConditionalEmbedding` learn one per column by leave-one-out.
 
     Gradients, modes, Stein kernels and products follow from the profile. Its derivatives are taken
     by differences between nine points, to about 1e-10 (the first) and 1e-7 (the second) in double
@@ -95,6 +103,10 @@ class Radial(VectorKernel):
         """4 times the second derivative of the profile; the argument may be overwritten."""
         return 4 * differentiate(self.profile, squared, 2)
 
+    def tangent(self, squared: Array) -> tuple[Array, Array]:
+        """The profile and its slope; the argument may be overwritten."""
+        return self.profile(squared + 0), self.slope(squared)
+
     def jet(self, squared: Array) -> tuple[Array, Array, Array]:
         """The profile, its slope and its curvature; the argument is left as it is."""
         return self.profile(squared + 0), self.slope(squared + 0), self.curvature(squared + 0)
@@ -116,9 +128,23 @@ class Radial(VectorKernel):
         )
 
     @property
-    def mode_search(self) -> str | None:  # type: ignore[override]
-        """By a fixed point where k is smooth, else among the atoms."""
-        return "fixed point" if self.smooth else None
+    def learns(self) -> bool:
+        """Whether the bandwidth is "loo"."""
+        return isinstance(self.bandwidth, str) and self.bandwidth == LEARNED
+
+    def open_scales(self, points: Points, weights: Array | None) -> OpenScales:
+        columns, scales = scaled_columns(points, weights)
+
+        def kernel(sigma: np.ndarray) -> Any:
+            found = tuple(map(float, sigma * scales))
+            return self.with_bandwidth(found if len(found) > 1 else found[0])
+
+        groups = np.arange(columns.shape[1])
+        return OpenScales(columns, groups, self.with_bandwidth(1.0), kernel)
+
+    def relevance(self, points: Points) -> list[float]:
+        spread = column_scales(to_numpy(points).astype(np.float64))
+        return (spread / np.asarray(self.bandwidth, dtype=float)).tolist()
 
     # --- comparing points ---------------------------------------------------------------------
 
@@ -128,34 +154,17 @@ class Radial(VectorKernel):
         return A / (asarray(sigma, A) if isinstance(sigma, tuple) else sigma)
 
     def against(self, B: Points) -> Comparison:
-        compare = self._tiles(B)
-        profile = self.fused_profile
-        if profile is None or not on_accelerator(B) or not fused.on_cuda(B):
+        compare, profile = self._tiles(B), self.fused_profile
+        if profile is None or not on_accelerator(B):
             return compare
-        scaled = self.scaled(B)
-
-        def compare_fused(A: Points, columns: Any, out: Any) -> Array:
-            right = scaled[columns]
-            if fused.fits(A, right):
-                return fused.gram(profile, self.scaled(A), right)
-            return compare(A, columns, out)
-
-        return compare_fused
+        return fused.comparison(profile, self.scaled, B, compare)
 
     def gram_times(self, A: Points, B: Points, V: Array) -> Array:
         profile = self.fused_profile
-        few = V.ndim == 1 or V.shape[1] <= fused.MOST_VECTORS
-        if (
-            profile is None
-            or not few
-            or not on_accelerator(V)
-            or not fused.fits(A, B)
-            or V.requires_grad
-        ):
-            return super().gram_times(A, B, V)
-        columns = V if V.ndim > 1 else V[:, None]
-        product = fused.matmul(str(profile), self.scaled(A), self.scaled(B), columns)
-        return product if V.ndim > 1 else product[:, 0]
+        found = None
+        if profile is not None and on_accelerator(V):
+            found = fused.gram_times(profile, self.scaled, A, B, V)
+        return super().gram_times(A, B, V) if found is None else found
 
     def squared_norms(self, A: Points) -> Array:
         return self.profile(full(A.shape[0], 0.0, A))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, Self
 
@@ -45,6 +46,10 @@ class Gaussian(Radial):
         return apply("exp", squared)
 
     slope = curvature = profile
+
+    def tangent(self, squared: Array) -> tuple[Array, Array]:
+        k = self.profile(squared)
+        return k, k
 
     def jet(self, squared: Array) -> tuple[Array, Array, Array]:
         k = apply("exp", squared * -0.5)
@@ -268,10 +273,8 @@ class Polynomial(InnerProduct):
         return self.replace(degree=self._degree(), offset=float(self.offset))
 
     def _degree(self) -> int:
-        if not isinstance(self.degree, int | np.integer) or self.degree < 1:
-            raise ValueError(f"degree must be a whole number ≥ 1, got {self.degree!r}.")
         checks.not_negative(self.offset, "offset", "A negative one is no positive definite kernel.")
-        return int(self.degree)
+        return checks.whole(self.degree, "degree")
 
     def of_sum(self, total: Array) -> Array:
         total += self.offset
@@ -301,7 +304,6 @@ class Linear(InnerProduct):
     """
 
     translates = True
-    mode_search = "mean"
 
     def of_sum(self, total: Array) -> Array:
         return total
@@ -311,6 +313,9 @@ class Linear(InnerProduct):
 
     def stein_against(self, B: Points, T: Array) -> SteinComparison:
         return _inner_stein(B, T, 1, 0.0)
+
+    def preimage(self, atoms: Points, weights: Array, starts: Callable[[], Points]) -> Points:
+        return weights @ atoms  # -2⟨m, y⟩ + ‖y‖² is least at y = m
 
     def feature_map(self, points: Points) -> FeatureMap:
         return Flat(points.shape[1])

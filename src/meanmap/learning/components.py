@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from meanmap import checks, plots
 from meanmap.arrays import Array, asarray, namespace, take, to_numpy
 from meanmap.embeddings import Embedding
-from meanmap.linalg import Spectrum, column_signs
+from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis, Space
+from meanmap.statistics.columns import column_signs
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

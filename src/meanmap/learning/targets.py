@@ -12,8 +12,8 @@ from meanmap.arrays import Points, count, take
 from meanmap.frames import is_frame
 from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel, as_target
 from meanmap.kernels.domains.columns import all_numbers
-from meanmap.linalg import column_moments
 from meanmap.spaces import Basis
+from meanmap.statistics.columns import column_moments
 from meanmap.statistics.dependence import coordinates
 from meanmap.statistics.tiles import on_host
 

@@ -18,8 +18,8 @@ from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
 from meanmap.learning.semidefinite import UnfoldingProgramme
-from meanmap.linalg import column_signs
 from meanmap.spaces.space import fit_space, read_points
+from meanmap.statistics.columns import column_signs
 from meanmap.statistics.tiles import on_host
 
 FULL = 300  # up to this many points every kernel matrix is considered

@@ -15,9 +15,10 @@ from meanmap.conditional.fitting import read_pairs
 from meanmap.conditional.selection import search_size
 from meanmap.frames import seen_columns
 from meanmap.kernels import Kernel, as_target
-from meanmap.linalg import Spectrum, column_signs, positive_ratio
+from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis
 from meanmap.spaces.space import fit_space
+from meanmap.statistics.columns import column_signs, positive_ratio
 
 SHARES = 10.0 ** np.arange(-6.0, 0.5, 0.5)  # λ that "auto" tries, in units of the mean of k(x, x)
 FOLDS = 5

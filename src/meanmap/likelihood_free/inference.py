@@ -323,7 +323,7 @@ class KernelABC(BaseEstimator):
 
     def _warn_outside(self, rows: np.ndarray, single: bool) -> np.ndarray:
         """Which observations lie outside the simulations, with a warning if any does."""
-        outside = self._learned.outside(rows)
+        outside = self._learned.regression.outside(rows)
         if outside.any():
             which = "y lies" if single else f"{int(outside.sum())} of {len(rows)} observations lie"
             warn(

@@ -14,12 +14,13 @@ from meanmap import checks
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.fitting import Pairs, fit_pairs
 from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.ranges import or_one
 from meanmap.conditional.selection import LeaveOneOut, search_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.kernels.bandwidths import median_distance
 from meanmap.likelihood_free.records import Posterior
-from meanmap.likelihood_free.shapes import Regression, centre_parameters, columns_spread, or_one
+from meanmap.likelihood_free.shapes import Regression, centre_parameters, columns_spread
 from meanmap.linalg import ConflictWarning
 from meanmap.rules import bayes_method
 from meanmap.spaces import ApproximationWarning, Nystroem, PivotedCholesky
@@ -82,11 +83,8 @@ class PosteriorModel:
 
     @property
     def theta(self) -> np.ndarray:
-        return self.regression.residuals.theta
-
-    def outside(self, y: np.ndarray) -> np.ndarray:
-        """Which observations (b, p) no simulation is like."""
-        return self.regression.residuals.outside(y)
+        """The parameters that were simulated with."""
+        return self.regression.shape.evidence.y
 
     def posterior(
         self, y: np.ndarray, single: bool, names: tuple[str, ...], asked: Any = None
@@ -97,31 +95,32 @@ class PosteriorModel:
         """
         with quiet():
             features = self.regression.features(y)
-            shape = self.regression.shapes(y, features)
+            means, shape = self.regression.shapes(y, features)
             if self.operator is self.model.operator_:
                 answer = self.operator.answer(features[0] if single else features)
-                return Posterior.of(answer, names, shape, asked)
-        # Bayes' rule has a mean of its own, and something to say where prior and y conflict
-        answer = self.operator.given(y[0] if single else y)
-        centre = self.regression.centre
-        sums = np.atleast_2d(answer.expect(lambda theta: centre_parameters(theta, centre)))
-        means = self.regression.mean_of(sums)
-        return Posterior.of(answer, names, replace(shape, means=means), asked)
+        if self.operator is not self.model.operator_:
+            # Bayes' rule has a mean of its own, and something to say where prior and y conflict
+            answer = self.operator.given(y[0] if single else y)
+            centre = self.regression.centre
+            sums = answer.expect(lambda theta: centre_parameters(theta, centre))
+            means = self.regression.mean_of(np.atleast_2d(sums))
+        scale = self.regression.shape.evidence.scale
+        return Posterior.of(answer, lambda _: shape).describe(names, means, scale, asked)
 
     def ranks(self, y: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """Where parameters fall in the posteriors of their outputs: P(θ* < θ | y), (b, d)."""
         with quiet():
-            shape = self.regression(y)
+            shape = self.regression.shapes(y, self.regression.features(y))[1]
         found = []
         for i, truth in enumerate(theta):
-            points, weights = shape.draws(i)
+            points, weights = shape.belief(i)
             # a half of what is equal, as whole numbers may be
             found.append(weights @ ((points < truth) + 0.5 * (points == truth)))
         return np.clip(np.stack(found), 0.0, 1.0)
 
     def under(self, prior: Any, method: str, regularization: Any) -> PosteriorModel:
         """The same simulations under another prior, an embedding or draws: kernel Bayes' rule."""
-        theta, outputs = self.theta, self.regression.residuals.outputs
+        outputs, theta = (side.points for side in self.model.sides())
         weights = self.model.weights_
         draws = prior.atoms if isinstance(prior, Embedding) else prior
         space_x, space_y = self.model.space_y_, self.model.space_x_
@@ -141,7 +140,7 @@ class PosteriorModel:
             ridge = operator
             rule = bayes_method(method)
             if not (rule.positive and rule.adaptive):
-                ridge = forward.posterior(embedded)
+                ridge = forward.posterior(embedded, "nonnegative")
             ends = np.stack([draws.min(axis=0), draws.max(axis=0)])
             regression = Regression.of(ridge, theta, outputs, ridge.scale, self.support, ends)
         return replace(self, operator=operator, regression=regression)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from meanmap import checks, decoding, plots
-from meanmap.arrays import Array, float_like, in_kind, is_array, to_numpy
+from meanmap import checks, plots
+from meanmap.arrays import Array, in_kind, is_array, to_numpy
+from meanmap.conditional.predictive import Predictive
+from meanmap.conditional.ranges import TargetScale
 from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding
-from meanmap.likelihood_free.shapes import Shape
+from meanmap.likelihood_free.shapes import smooth_draws
 
 
-class Posterior(Embedding):
+class Posterior(Predictive):
     """The posterior of parameters, whose columns have names.
 
     An `Embedding`: the weights of eq. 19 or of kernel Bayes' rule on the parameters that were
@@ -40,60 +41,45 @@ class Posterior(Embedding):
     """
 
     names: tuple[str, ...] = ()
-    _shape: Shape
+    _means: np.ndarray  # (b, d)
+    _scale: TargetScale
     _asked: Any = None  # an empty array of the kind that answers are in; None is NumPy's
 
-    @classmethod
-    def of(
-        cls, embedding: Embedding, names: tuple[str, ...], shape: Shape, asked: Any = None
-    ) -> Posterior:
-        """An embedding of parameters as a posterior, which answers in the kind of array `asked`."""
+    def describe(
+        self, names: tuple[str, ...], means: np.ndarray, scale: TargetScale, asked: Any = None
+    ) -> Self:
+        """The same with names, means (b, d) and a scale; answers in the kind of array `asked`."""
         foreign = is_array(asked) and not isinstance(asked, np.ndarray)
-        made = cls(**embedding.made_of())
-        return made._describe(names, shape, float_like(asked) if foreign else None)
-
-    def _describe(self, names: tuple[str, ...], shape: Shape, asked: Any) -> Self:
-        self.names, self._shape, self._asked = names, shape, asked
+        self.names, self._means, self._scale = names, means, scale
+        self._asked = in_kind(np.empty(0), asked) if foreign else None
         return self
 
-    def with_weights(self, weights: Any, coordinates: Any = None) -> Self:
-        found = super().with_weights(weights, coordinates)
-        return found._describe(self.names, self._shape, self._asked)
+    def part(self, answer: Embedding, rows: Any = slice(None)) -> Posterior:
+        found = Posterior.of(answer, lambda _: self.shape[rows])
+        return found.describe(self.names, self._means[rows], self._scale, self._asked)
 
-    def on_atoms(self, *made_of: Any) -> Embedding:
-        return Embedding(*made_of)
-
-    def __getitem__(self, index: Any) -> Self:
-        rows = np.atleast_1d(np.arange(len(self))[index])
-        found = super().__getitem__(index)
-        return found._describe(self.names, self._shape[rows], self._asked)
+    def with_weights(self, weights: Any, coordinates: Any = None) -> Posterior:
+        return self.part(super().with_weights(weights, coordinates))
 
     def named(self, names: tuple[str, ...]) -> Posterior:
         """The same with other names for its columns."""
         if len(names) != len(self.names):
             raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")
-        return copy(self)._describe(tuple(names), self._shape, self._asked)
+        return copy(self).describe(tuple(names), self._means, self._scale, self._asked)
+
+    @property
+    def kind(self) -> Array:
+        """An array of the kind that answers have."""
+        return super().kind if self._asked is None else self._asked
 
     # --- the distribution ---------------------------------------------------------------------
-
-    def _each(self, answer: Callable[[np.ndarray, np.ndarray], Any], axis: int = 0) -> Any:
-        """An answer from every posterior's draws and their weights, stacked for a batch."""
-        found = [answer(*draws) for draws in self._drawn()]
-        return np.stack(found, axis=axis) if self.is_batch else found[0]
-
-    def _drawn(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        return (self._shape.draws(i) for i in range(len(self._shape)))
-
-    beliefs = _drawn  # what `mode` is read from
-    has_mass = True
 
     def mean(self) -> Array:
         """The posterior mean, by weights normalised to one.
 
         Far from all simulations, where there is nothing to normalise, it is that of the prior.
         """
-        means = self._shape.means
-        return in_kind(means if self.is_batch else means[0], self._asked)
+        return self._answer(self._means)
 
     @property
     def effective_size(self) -> Any:
@@ -107,49 +93,23 @@ class Posterior(Embedding):
         found = total**2 / np.maximum((weights**2).sum(axis=-1), np.finfo(float).tiny)
         return found if self.is_batch else float(found)
 
-    def std(self) -> Array:
-        """The standard deviation of each parameter."""
-
-        def deviation(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-            return np.sqrt(weights @ (points - weights @ points) ** 2)
-
-        return in_kind(self._each(deviation), self._asked)
-
-    def quantile(self, q: Any) -> Any:
-        """Quantiles of each parameter; an array q comes first, then the batch."""
-        levels = quantiles.read_levels(q)
-
-        def of(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-            found = quantiles.Distribution(points, weights[None, :]).quantile(levels.ravel())
-            return found.reshape(*levels.shape, points.shape[1])
-
-        return in_kind(self._each(of, axis=levels.ndim), self._asked)
-
     def sample(self, n: int, rng: Any = None) -> Any:
         """n draws (n, d); of a batch (b, n, d). `rng` is a seed or a NumPy Generator."""
-        return in_kind(self._draws(n, rng), self._asked)
+        return self._answer(self._draws(n, rng))
 
     def _draws(self, n: int, rng: Any) -> np.ndarray:
         n, random = checks.whole(n), checks.random_generator(rng)
-        found = [self._shape.sample(i, n, random) for i in range(len(self._shape))]
-        return np.stack(found) if self.is_batch else found[0]
-
-    def density(self, x: Any, bandwidth: Any = None) -> Array:
-        """A density estimate at points x, (m, d): Gaussians on the draws, (m,) or (b, m)."""
-        points, single = self.kernel.rows(x, self.atoms)
-        values = self._each(
-            lambda draws, weights: decoding.density(draws, weights, points, bandwidth)
-        )
-        return in_kind(values[..., 0] if single else values, self._asked)
+        return np.stack([smooth_draws(b, self._scale, n, random) for b in self.beliefs()])
 
     def share(self, low: Any, high: Any) -> Any:
         """The probability of a box, from `low` to `high`, numbers or one a parameter."""
         low, high = (self._corner(end, name) for end, name in ((low, "low"), (high, "high")))
 
-        def of(points: np.ndarray, weights: np.ndarray) -> float:
-            return float(weights @ ((points >= low) & (points <= high)).all(axis=1))
-
-        return self._each(of)
+        found = [
+            weights @ ((points >= low) & (points <= high)).all(axis=1)
+            for points, weights in self.beliefs()
+        ]
+        return np.array(found) if self.is_batch else float(found[0])
 
     def _corner(self, end: Any, name: str) -> np.ndarray:
         try:
@@ -185,7 +145,7 @@ class Posterior(Embedding):
             raise ImportError("to_arviz needs ArviZ: pip install arviz") from error
         draws = {
             name: column[None]
-            for name, column in zip(self.names, self._draws(n, rng).T, strict=True)
+            for name, column in zip(self.names, self._draws(n, rng)[0].T, strict=True)
         }
         if int(arviz.__version__.split(".")[0]) < 1:  # then groups are named arguments
             return arviz.from_dict(posterior=draws)
@@ -202,7 +162,7 @@ class Posterior(Embedding):
             raise ValueError(f"truth: expected {d} numbers, {self.names}, got {len(known)}.")
         if ax is not None and np.size(ax) != d * d:
             raise ValueError(f"ax: expected {d} × {d} axes for {d} parameters, got {np.size(ax)}.")
-        return plots.corner(self._draws(n, rng), list(self.names), known, ax)
+        return plots.corner(self._draws(n, rng)[0], list(self.names), known, ax)
 
     def __repr__(self) -> str:
         if self.is_batch:

@@ -27,6 +27,7 @@ PACKAGE = __name__.partition(".")[0]
 
 #: Classes of ours that are stored with what derives from them, besides dataclasses and estimators.
 PLAIN = {
+    f"{PACKAGE}.linalg.Inverse",
     f"{PACKAGE}.kernels.features.FeatureMap",
     f"{PACKAGE}.spaces.bases.Coordinates",
     f"{PACKAGE}.embeddings.single.Embedding",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,46 @@ def grid(sample: np.ndarray, steps: tuple[int, int]) -> tuple[list[np.ndarray], 
     """
     axes = [np.linspace(*axis_range(column), steps[sample.shape[1] - 1]) for column in sample.T]
     return axes, np.stack(np.meshgrid(*axes), axis=-1)
+
+
+def function(atoms: Any, values: Callable[[Any], np.ndarray], ax: Any = None, **style: Any) -> Any:
+    """A function of points like the atoms: bars for labels, a curve, contours, a map of pairs."""
+    if isinstance(atoms, tuple):
+        return _function_of_pairs(atoms, values, ax, **style)
+    if atoms.ndim == 1:
+        labels = np.unique(atoms)
+        return bars(labels, values(labels), "probability", ax, **style)
+    if atoms.ndim != 2 or atoms.shape[1] > 2:
+        raise ValueError(
+            "plot draws points with one or two coordinates, or labels; these are an array of shape "
+            f"{atoms.shape}. Use .mean(), .std() and .mode()."
+        )
+    axes, places = grid(atoms, (200, 60))
+    heights = values(places.reshape(-1, len(axes))).reshape(places.shape[:-1])
+    return landscape(axes, heights, atoms, ax, **style)
+
+
+def _function_of_pairs(
+    atoms: tuple[Any, ...], values: Callable[[Any], np.ndarray], ax: Any, **style: Any
+) -> Any:
+    """A map of a function of two scalar variables, or of two labels."""
+    if len(atoms) != 2:
+        raise TypeError("plot draws one joint embedding of two variables.")
+    sides = []
+    for part in atoms:
+        if part.ndim == 1:
+            sides.append(np.unique(part))
+        elif part.shape[1:] == (1,):
+            sides.append(np.linspace(*axis_range(part[:, 0]), 60))
+        else:
+            raise ValueError("plot draws scalar variables or labels; reduce the others first.")
+    first, second = sides
+    indices = (index.ravel() for index in np.indices((len(first), len(second))))
+    places = tuple(
+        side[index][:, None] if part.ndim > 1 else side[index]
+        for side, index, part in zip(sides, indices, atoms, strict=True)
+    )
+    return image(first, second, values(places).reshape(len(first), len(second)), ax, **style)
 
 
 def landscape(

@@ -20,8 +20,8 @@ from meanmap.arrays import Points, count, take
 from meanmap.comparison import two_sample_test
 from meanmap.conditional.selection import effective_size
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.linalg import positive_ratio
 from meanmap.report.samples import Samples, Targets, all_rows, pair_rows
+from meanmap.statistics.columns import positive_ratio
 
 LEAST = 40  # rows of a sample without which halves say nothing
 KEPT = 15  # rows that a test of what is left needs

@@ -12,9 +12,9 @@ import numpy as np
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison import conditional_two_sample_test, two_sample_test
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.linalg import column_moments, far_cells
 from meanmap.report.explanations import squared_distance
 from meanmap.report.samples import ColumnPair, Samples, Targets, rank_columns, row_coordinates
+from meanmap.statistics.columns import column_moments, far_cells
 
 GRID = 200
 FEW = 10  # distinct numbers that are spoken of one by one

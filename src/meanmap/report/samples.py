@@ -13,7 +13,7 @@ from meanmap.arrays import Points, concatenate, count, is_array, is_chunked, tak
 from meanmap.frames import is_frame
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
 from meanmap.kernels.defaults import looks_like_classes
-from meanmap.linalg import column_moments
+from meanmap.statistics.columns import column_moments
 from meanmap.statistics.gates import require_points
 from meanmap.statistics.tiles import on_host
 from meanmap.streams.chunks import SAMPLE, Chunks

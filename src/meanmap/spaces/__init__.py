@@ -8,9 +8,8 @@
 | `Explicit()` | the kernel's own finite features | yes |
 """
 
-from meanmap.spaces.bases import Basis, Coordinates
+from meanmap.spaces.bases import Basis, Coordinates, Explicit
 from meanmap.spaces.cholesky import ApproximationWarning, PivotedCholesky
-from meanmap.spaces.explicit import Explicit
 from meanmap.spaces.fourier import RandomFourier
 from meanmap.spaces.nystroem import Nystroem
 from meanmap.spaces.space import Space

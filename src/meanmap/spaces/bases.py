@@ -43,6 +43,7 @@ from meanmap.arrays import (
     take,
 )
 from meanmap.kernels import Kernel
+from meanmap.kernels.features import FeatureMap
 
 # (thread, block, ψ of the block): what is done with a stretch of a sample's coordinates
 Work = Callable[[int, slice, Array], None]
@@ -114,10 +115,7 @@ class Coordinates:
 
 
 def weighted_moments(
-    for_each_block: Callable[[Points, Work], None],
-    points: Points,
-    weights: Array,
-    values: Array,
+    for_each_block: Callable[[Points, Work], None], points: Points, weights: Array, values: Array
 ) -> tuple[Array, Array]:
     """`Σ wᵢ ψᵢ ψᵢᵀ`, r × r, and `Σ wᵢ vᵢ ψᵢᵀ`, q × r, over blocks of rows ψᵢ and of values vᵢ."""
     xp = namespace(weights)
@@ -131,21 +129,14 @@ def weighted_moments(
         if not even:
             psi, there = psi * root[block], there * root[block]
         squared, crossed = psi.T @ psi, there.T @ psi
-        if thread in sums:
-            C, B = sums[thread]
-            squared += C
-            crossed += B
+        C, B = sums.get(thread, (0.0, 0.0))
+        squared += C
+        crossed += B
         sums[thread] = squared, crossed
 
     for_each_block(points, work)
-    (C, B), *others = sums.values()
-    for squared, crossed in others:
-        C += squared
-        B += crossed
-    if even:
-        C *= scale
-        B *= scale
-    return C, B
+    C, B = map(sum, zip(*sums.values(), strict=True))
+    return (scale * C, scale * B) if even else (C, B)
 
 
 @dataclass(frozen=True)
@@ -195,3 +186,47 @@ class Basis:
                 work(0, block, coordinates[block])
 
         return fitted, *weighted_moments(rows, points, weights, values)
+
+
+# --- the kernel's own features --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Features(Coordinates):
+    """Coordinates that are the kernel's own features: exact everywhere."""
+
+    feature_map: FeatureMap
+    residual: float = 0.0
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        return self.feature_map.rank
+
+    def transform(self, points: Points) -> Array:
+        return self.feature_map(points)
+
+
+@dataclass(frozen=True)
+class Explicit(Basis):
+    """The kernel's own finite features: one-hot, vec(R), monomials. Exact.
+
+    Examples
+    --------
+    >>> from meanmap.kernels import Delta
+    >>> from meanmap.spaces import Explicit, Space
+    >>> Space(Delta(), Explicit()).fit_transform(["b", "a", "b"])
+    array([[0., 1.],
+           [1., 0.],
+           [0., 1.]])
+    """
+
+    exact: ClassVar[bool] = True
+
+    def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
+        feature_map = kernel.feature_map(points)
+        if feature_map is None:
+            raise TypeError(
+                f"{kernel!r} has no finite features of its own, which Explicit() needs. "
+                "Use basis=PivotedCholesky(), or None to let the library choose."
+            )
+        return Features(feature_map), feature_map(points)

@@ -124,6 +124,3 @@ def mean_error(kernel: Kernel, fitted: Waves, points: Points) -> float:
     psi = fitted.transform(X)
     error = abs(to_numpy(kernel.gram_matrix(X, X) - psi @ psi.T))
     return float(error[np.triu_indices(len(error), 1)].mean())
-
-
-__all__ = ["RandomFourier"]

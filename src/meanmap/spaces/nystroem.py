@@ -89,12 +89,9 @@ class Nystroem(Basis):
             if not self.streams:
                 return fit_pivots(kernel, points, weights, ROUNDING, *self._draw(points))
             fitted = span_landmarks(kernel, self._landmarks(kernel, points, weights))
-            coordinates = fitted.transform(points)
-            kept = 0.0
-            for block in fitted.blocks(points):
-                psi = coordinates[block]
-                kept += float(weights[block] @ namespace(psi).sum(psi * psi, axis=1))
-            return _with_residual(fitted, kernel, points, weights, kept), coordinates
+            psi = fitted.transform(points)
+            kept = float(weights @ namespace(psi).linalg.vecdot(psi, psi))
+            return _with_residual(fitted, kernel, points, weights, kept), psi
 
     def fit_moments(
         self, kernel: Kernel, points: Points, weights: Array, values: Array
@@ -234,6 +231,3 @@ def centres(
         warnings.simplefilter("ignore", ConvergenceWarning)
         means.fit(X / units, sample_weight=abs(to_numpy(weights)))
     return asarray(means.cluster_centers_ * units, points)
-
-
-__all__ = ["Nystroem"]

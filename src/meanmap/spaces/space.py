@@ -13,9 +13,8 @@ from meanmap.arrays import Array, Points, count, epsilon, float_like, namespace,
 from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.kernels.algebra import require_same_kernel
-from meanmap.spaces.bases import Basis, Coordinates
+from meanmap.spaces.bases import Basis, Coordinates, Explicit
 from meanmap.spaces.cholesky import MAX_RANK, ApproximationWarning, PivotedCholesky
-from meanmap.spaces.explicit import Explicit
 
 
 class Space(TransformerMixin, BaseEstimator):
@@ -287,13 +286,3 @@ def choose_basis(kernel: Kernel, points: Points, otherwise: Basis | None = None)
     if features is not None and features.rank <= min(max(count(points), 64), MAX_RANK):
         return Explicit()
     return PivotedCholesky() if otherwise is None else otherwise
-
-
-__all__ = [
-    "Space",
-    "choose_basis",
-    "fit_space",
-    "fit_space_moments",
-    "fit_space_quietly",
-    "read_points",
-]

@@ -1,4 +1,4 @@
-"""Small numbers for statistics of differences: points near the origin, kernels about their mean.
+"""Small numbers for statistics of differences: kernels about their mean.
 
 MMD and HSIC stay the same when functions of one point are added to a kernel, k(x, x') + f(x) +
 f(x'). Such a part can be larger than all that matters by many orders: a linear kernel far from the
@@ -7,7 +7,7 @@ origin, a Gaussian far wider than the data. Then sums of the kernel as it is are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from meanmap.arrays import (
     Array,
     Points,
     asarray,
-    concatenate,
     count,
     epsilon,
     float_like,
@@ -26,30 +25,13 @@ from meanmap.arrays import (
 from meanmap.kernels import Kernel
 from meanmap.kernels.algebra import Around
 from meanmap.kernels.protocol import ALL, Comparison
+from meanmap.statistics.gates import movable, near_origin
 from meanmap.statistics.tiles import ROUNDINGS, diagonal_of
 
 REFERENCES = 16  # points whose mean a kernel is centred at
 SOME = 100  # points on which it is judged whether a kernel needs to be centred
 EASY = 0.1  # of a kernel's size: variance above which it does not
 SHARE = 32  # of the points, where kernels may be dear: one in so many is a reference
-
-
-def near_origin(kernels: Sequence[Kernel], *samples: Points) -> list[Points]:
-    """The samples moved so that their mean is 0, where that leaves distances as they are."""
-    if not movable(kernels):
-        return list(samples)
-    pooled = concatenate(list(samples)) if len(samples) > 1 else samples[0]
-    middle = namespace(pooled).mean(pooled, axis=0)
-    return [points - middle for points in samples]
-
-
-def movable(kernels: Sequence[Kernel]) -> bool:
-    """Whether moving all points changes the kernels, by f(x) + f(x') at most.
-
-    Bounded ones that allow it are functions of differences, and stay as they are.
-    """
-    allowed = all(kernel.translates and kernel.on_vectors for kernel in kernels)
-    return allowed and not all(kernel.bounded for kernel in kernels)
 
 
 class Centred(Around):

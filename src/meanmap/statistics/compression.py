@@ -10,7 +10,6 @@ import numpy as np
 
 from meanmap import checks, decoding, plots
 from meanmap.arrays import Points, count, in_kind, one_blas_thread, take, to_numpy
-from meanmap.decoding import sampling
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.linalg import Spectrum
@@ -182,7 +181,7 @@ def compress(
             values = to_numpy(kernel.gram_times(sample, sample, w))
             index = decoding.herd(kernel, sample, values[None, :], m)[0]
         else:
-            index = sampling.draw(w[None, :], m, random)[0]
+            index = decoding.draw(w[None, :], m, random)[0]
         index = np.sort(index)
         v = np.full(m, 1 / m)
         if reweight:

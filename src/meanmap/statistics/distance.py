@@ -13,8 +13,7 @@ from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces import Basis, Space
 from meanmap.spaces.space import fit_space
 from meanmap.statistics import moments
-from meanmap.statistics.centring import near_origin
-from meanmap.statistics.gates import read_two_samples, require_points
+from meanmap.statistics.gates import near_origin, read_two_samples, require_points
 from meanmap.statistics.tiles import ROUNDINGS, diagonal_of, gram_sums
 
 ESTIMATORS = ("U", "V", "linear", "block", "incomplete")

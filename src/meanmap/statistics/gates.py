@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, count, on_accelerator, to_numpy
+from meanmap.arrays import Points, concatenate, count, namespace, on_accelerator, to_numpy
 from meanmap.frames import list_names
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.statistics.tiles import on_host
@@ -63,6 +64,24 @@ def require_points(n: int, name: str, least: int) -> None:
             f"{name}: expected at least {least} points, got {n}. A distribution cannot be told "
             "from fewer; collect more, or compare single points with kernel(x, y)."
         )
+
+
+def near_origin(kernels: Sequence[Kernel], *samples: Points) -> list[Points]:
+    """The samples moved so that their mean is 0, where that leaves distances as they are."""
+    if not movable(kernels):
+        return list(samples)
+    pooled = concatenate(list(samples)) if len(samples) > 1 else samples[0]
+    middle = namespace(pooled).mean(pooled, axis=0)
+    return [points - middle for points in samples]
+
+
+def movable(kernels: Sequence[Kernel]) -> bool:
+    """Whether moving all points changes the kernels, by f(x) + f(x') at most.
+
+    Bounded ones that allow it are functions of differences, and stay as they are.
+    """
+    allowed = all(kernel.translates and kernel.on_vectors for kernel in kernels)
+    return allowed and not all(kernel.bounded for kernel in kernels)
 
 
 def constant_notes(points: Points, kernel: Kernel, name: str) -> list[str]:

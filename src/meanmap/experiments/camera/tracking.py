@@ -14,12 +14,12 @@ import numpy as np
 from scipy.spatial.transform import Rotation as Turn
 
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.decoding.preimages import nearest_rotations
 from meanmap.dynamics import AdditiveFilter, KernelBayesFilter
 from meanmap.experiments.camera import load
 from meanmap.experiments.results import Curves, Figure, Outcome, Table
 from meanmap.experiments.runs import each
 from meanmap.kernels import Chordal, Gaussian, Trace
+from meanmap.kernels.domains.matrices import nearest_rotations
 from meanmap.spaces import PivotedCholesky
 
 OURS, SAME = "kernel Bayes, validated", "the same without dynamics"

@@ -144,7 +144,7 @@ class Lesson:
         train: np.ndarray,
         edges: float,
         look: float,
-        scale: Scale = Scale(),  # noqa: B008, it is immutable
+        scale: Scale = Scale(),
         seed: int = 0,
     ) -> None:
         self.data, self.train, self.scale, self.seed = pictures(size), train, scale, seed

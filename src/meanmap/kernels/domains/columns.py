@@ -14,6 +14,7 @@ from meanmap.arrays import Array, Points, count, is_array, to_numpy
 from meanmap.frames import is_frame
 from meanmap.kernels.algebra import TensorProduct
 from meanmap.kernels.bandwidths import (
+    LEARNED,
     SCALED,
     column_scales,
     median_distance,
@@ -23,6 +24,7 @@ from meanmap.kernels.bandwidths import (
 from meanmap.kernels.discrete import Delta
 from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.radial import Radial
+from meanmap.kernels.scales import OpenScales, label_columns, scaled_columns
 from meanmap.kernels.vectors import Gaussian
 
 
@@ -95,8 +97,11 @@ class Columns(TensorProduct):
                 )
         return dict(columns)
 
-    def bind(self, points: Any, name: str = "points") -> Columns:
-        """A copy that names every column of a table; a tuple of columns tells no names."""
+    def bind(self, points: Any, name: str = "points", rule: str = SCALED) -> Columns:
+        """A copy that names every column of a table; a tuple of columns tells no names.
+
+        The rule is for the widths of columns that have no kernel yet.
+        """
         known = self._named()
         if isinstance(points, tuple) or (known and None not in known.values()):
             return self
@@ -106,9 +111,7 @@ class Columns(TensorProduct):
         _same_names(known, table, name)
         return Columns(
             {
-                column: default_for(table[column], f"{name}[{column!r}]", SCALED)
-                if k is None
-                else k
+                column: default_for(table[column], f"{name}[{column!r}]", rule) if k is None else k
                 for column, k in known.items()
             }
         )
@@ -153,6 +156,41 @@ class Columns(TensorProduct):
         found = _common_scale(parts, points, weights)
         resolved = [found.get(i) or k.resolve(points[i], weights) for i, k in enumerate(parts)]
         return kernel.with_parts(*resolved)
+
+    @property
+    def learns(self) -> bool:
+        """Whether a column's width is "loo", and no other's is a number."""
+        parts = list(self._named().values())
+        return any(part is not None and _is_learned(part) for part in parts) and all(
+            isinstance(part, Delta | Gaussian) and (_is_learned(part) or _is_scaled(part))
+            for part in parts
+        )
+
+    def open_scales(self, points: Points, weights: Array | None) -> OpenScales | None:
+        parts = self.kernels
+        if not all(isinstance(part, Delta | Gaussian) for part in parts):
+            return None
+        columns: list[np.ndarray] = []
+        scales: list[np.ndarray | None] = []
+        for part, values in zip(parts, points, strict=True):
+            if part.discrete:
+                columns.append(label_columns(values))
+                scales.append(None)
+            else:
+                column, scale = scaled_columns(values, weights)
+                columns.append(column)
+                scales.append(scale)
+
+        def kernel(sigma: np.ndarray) -> Columns:
+            opened = [k.replace(**{k.choices[0]: SCALED}) for k in parts]
+            pairs = zip(opened, sigma, scales, strict=True)
+            return self.with_parts(*(k.at_scale(float(s), scale) for k, s, scale in pairs))
+
+        groups = np.repeat(np.arange(len(parts)), [column.shape[1] for column in columns])
+        return OpenScales(np.hstack(columns), groups, Gaussian(1.0), kernel)
+
+    def relevance(self, points: Points) -> list[float]:
+        return [k.relevance(part)[0] for k, part in zip(self.kernels, points, strict=True)]
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -320,9 +358,7 @@ def _common_scale(
     columns, scales = [], {}
     for i, kernel in chosen.items():
         if kernel.discrete:
-            labels = np.unique(to_numpy(points[i])[rows], return_inverse=True)[1].ravel()
-            # different labels at distance 1
-            columns.append(np.eye(labels.max(initial=0) + 1)[labels] / 2**0.5)
+            columns.append(label_columns(to_numpy(points[i])[rows]))
             continue
         x = to_numpy(points[i]).astype(np.float64)
         scales[i] = column_scales(x, w)
@@ -333,10 +369,21 @@ def _common_scale(
 
 def _is_scaled(kernel: Kernel) -> bool:
     """Whether a width is to be found together with those of other columns."""
+    rule = _rule(kernel)
+    return rule is not None and rule != LEARNED and parse_bandwidth(rule)[1] == SCALED
+
+
+def _is_learned(kernel: Kernel) -> bool:
+    """Whether a width is to be learned by leave-one-out."""
+    return _rule(kernel) == LEARNED
+
+
+def _rule(kernel: Kernel) -> str | None:
+    """The rule for the width of a column's kernel, or None if it is a number."""
     if not isinstance(kernel, Delta | Radial):
-        return False
+        return None
     value = getattr(kernel, kernel.choices[0])
-    return isinstance(value, str) and value != "loo" and parse_bandwidth(value)[1] == SCALED
+    return value if isinstance(value, str) else None
 
 
 def all_numbers(frame: Any) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from meanmap import checks
 from meanmap.arrays import (
@@ -22,8 +24,11 @@ from meanmap.arrays import (
 from meanmap.kernels.bandwidths import median_distance, resolve_bandwidth
 from meanmap.kernels.domains.rows import resolve_count_bandwidth
 from meanmap.kernels.features import FeatureMap, Flat
-from meanmap.kernels.protocol import Comparison, Kernel
+from meanmap.kernels.protocol import ALL, Comparison, Kernel
 from meanmap.kernels.vectors import Gaussian
+
+ITERATIONS = 200
+ORTHOGONAL = 1e-5  # a matrix with ‖RᵀR - I‖ below this counts as a rotation
 
 
 class Trace(Kernel):
@@ -45,7 +50,6 @@ class Trace(Kernel):
 
     domain = "matrices"
     bounded = False
-    mode_search = "orthogonal"
 
     def read_points(self, points: Any, name: str) -> Points:
         return read_matrices(points, name)
@@ -60,6 +64,17 @@ class Trace(Kernel):
 
     def feature_map(self, points: Points) -> FeatureMap:
         return Flat(prod(points.shape[1:]))
+
+    def preimage(
+        self, atoms: Points, weights: Array, starts: Callable[[], Points]
+    ) -> Points | None:
+        """argmax tr(MᵀR), M = Σ βᵢ Aᵢ, over permutations or rotations, whichever the atoms are."""
+        A, w = to_numpy(atoms), to_numpy(weights)
+        if are_permutations(A):
+            return asarray(nearest_permutations(np.tensordot(w, A, 1)), atoms)
+        if are_rotations(A):
+            return asarray(nearest_rotations(np.tensordot(w, A, 1)), atoms)
+        return None
 
 
 class Chordal(Kernel):
@@ -85,7 +100,6 @@ class Chordal(Kernel):
     domain = "matrices"
     choices = ("bandwidth",)
     characteristic = universal = "matrices of one shape, rotations among them"
-    mode_search = "rotations"
 
     def __init__(self, bandwidth: Any = "median") -> None:
         self.bandwidth = bandwidth
@@ -102,6 +116,42 @@ class Chordal(Kernel):
 
     def squared_norms(self, A: Points) -> Array:
         return full(A.shape[0], 1.0, A)
+
+    def preimage(
+        self, atoms: Points, weights: Array, starts: Callable[[], Points]
+    ) -> Points | None:
+        """The multi-start fixed point R ← argmax tr(M(R)ᵀR'), M(R) = Σ βᵢ k(Aᵢ, R) Aᵢ, over SO(n).
+
+        On rotations e(R) is a sum of exponentials of tr(AᵢᵀR), convex where βᵢ ≥ 0, so that a step
+        never loses; where negative weights make it lose, a start stays.
+        """
+        A, w = to_numpy(atoms), to_numpy(weights)
+        if not are_rotations(A):
+            return None
+        compare = self.against(atoms)
+        middle = nearest_rotations(np.tensordot(w, A, 1))[:, None]
+        x = np.concatenate([middle, to_numpy(starts())], axis=1)
+        owner = np.repeat(np.arange(len(w)), x.shape[1])
+
+        def look(x: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            pull = to_numpy(compare(asarray(x, atoms), ALL, None)) * w[owner]
+            return pull.sum(axis=1), nearest_rotations(np.tensordot(pull, A, 1))
+
+        x = x.reshape(-1, *A.shape[1:])
+        value, target = look(x, owner)
+        moving = np.arange(len(x))
+        for _ in range(ITERATIONS):
+            moving = moving[abs(target[moving] - x[moving]).max(axis=(1, 2)) > 1e-10]
+            if len(moving) == 0:
+                break
+            trial = target[moving]
+            trial_value, trial_target = look(trial, owner[moving])
+            better = trial_value >= value[moving]
+            moving = moving[better]
+            x[moving], value[moving] = trial[better], trial_value[better]
+            target[moving] = trial_target[better]
+        found = value.reshape(len(w), -1).argmax(axis=1) + np.arange(len(w)) * (len(x) // len(w))
+        return asarray(x[found], atoms)
 
 
 class Mallows(Kernel):
@@ -200,3 +250,39 @@ def read_permutations(value: Any, name: str) -> Array:
             f"np.eye(p)[{name}]."
         )
     return array
+
+
+# --- the nearest permutation or rotation ----------------------------------------------------------
+
+
+def are_permutations(A: np.ndarray) -> bool:
+    """Whether all matrices are permutation matrices."""
+    if A.shape[1] != A.shape[2]:
+        return False
+    ones = A == 1
+    whole = bool((ones | (A == 0)).all())
+    return whole and bool((ones.sum(axis=1) == 1).all() and (ones.sum(axis=2) == 1).all())
+
+
+def are_rotations(A: np.ndarray) -> bool:
+    """Whether all matrices are orthogonal with determinant 1."""
+    if A.shape[1] != A.shape[2]:
+        return False
+    rest = np.swapaxes(A, 1, 2) @ A - np.eye(A.shape[1])
+    return bool(abs(rest).max(initial=0.0) < ORTHOGONAL and (np.linalg.det(A) > 0).all())
+
+
+def nearest_permutations(M: np.ndarray) -> np.ndarray:
+    """argmax tr(MᵀP) over permutations, an assignment problem each."""
+    out = np.zeros_like(M)
+    for place, table in zip(out, M, strict=True):
+        place[linear_sum_assignment(table, maximize=True)] = 1
+    return out
+
+
+def nearest_rotations(M: np.ndarray) -> np.ndarray:
+    """argmax tr(MᵀR) over SO(n): with M = USVᵀ it is U diag(1, …, ±1) Vᵀ."""
+    U, _, Vt = np.linalg.svd(M)
+    flip = np.sign(np.linalg.det(U) * np.linalg.det(Vt))
+    U[:, :, -1] *= flip[:, None]  # the least singular value pays for the determinant
+    return U @ Vt
