@@ -108,6 +108,8 @@ def numbers(value: Any, name: str) -> Array:
         if array.dtype == np.longdouble:
             with np.errstate(over="ignore"):
                 array = array.astype(np.float64)
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            array = array.copy()  # products with strided rows may round in another way
     array = to_float(array)
     finite(array, name, column_names(value))
     return array
