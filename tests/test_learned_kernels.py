@@ -11,7 +11,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from meanmap import ApproximationWarning, ConditionalEmbedding
-from meanmap.conditional.fitting import Pairs, fit_pairs, left_out_score
+from meanmap.conditional.beliefs import LeftOutScores
+from meanmap.conditional.fitting import Pairs, fit_pairs, left_out_scores
 from meanmap.conditional.learning import (
     LANDMARKS,
     LeaveOneOutLoss,
@@ -153,7 +154,27 @@ def test_scales_are_compared_by_the_answers_that_they_give() -> None:
         warnings.simplefilter("ignore", ApproximationWarning)
         operator = fit_pairs(pairs).operator
     expected = choose_shape(operator.evidence())[1]
-    assert_allclose(left_out_score(search, place, y[:, None]), expected, rtol=1e-9)
+    scores = left_out_scores(search, place, y[:, None])
+    assert_allclose(scores.values, expected.values, rtol=1e-9)
+    assert_allclose(scores.mean, expected.mean, rtol=1e-9)
+
+
+def test_scores_of_the_same_rows_are_compared_in_pairs() -> None:
+    rng = np.random.default_rng(0)
+    common, w = rng.normal(size=400), np.full(400, 1 / 400)
+    mine, others = common + 0.1 + 0.01 * rng.normal(size=400), common
+    excess, error = LeftOutScores(mine, w).excess(LeftOutScores(others, w))
+    assert_allclose(excess, (mine - others).mean(), rtol=1e-12)
+    assert_allclose(error, (mine - others).std() / 20, rtol=1e-12)
+
+
+def test_a_column_that_does_not_matter_has_hardly_any_part() -> None:
+    """The pull towards a shared scale gives way; a quadratic one held it at a hundred times."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(600, 3))
+    y = np.sin(4 * X[:, 0]) + 0.3 * X[:, 1] + 0.05 * rng.normal(size=600)
+    a, b, c = ConditionalEmbedding().fit(X, y).kernel_x_.bandwidth
+    assert a < b < c and c > 200 * a
 
 
 def test_columns_of_labels_share_a_scale() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from meanmap import decoding
@@ -99,3 +101,20 @@ def residual_density(
     beyond = 1 / (1 + 1 / float(p @ p))
     wide = 1 / (np.pi * spread * (1 + ((z - p @ residuals) / spread) ** 2))
     return (1 - beyond) * inner + beyond * wide.prod(axis=1)
+
+
+class LeftOutScores(NamedTuple):
+    """Scores of rows that are left out, least is best."""
+
+    values: np.ndarray  # (b,)
+    weights: np.ndarray  # (b,), of sum 1
+
+    @property
+    def mean(self) -> float:
+        return float(self.weights @ self.values)
+
+    def excess(self, other: LeftOutScores) -> tuple[float, float]:
+        """How much worse they are than others of the same rows, and the standard error of that."""
+        worse = self.values - other.values
+        excess = float(self.weights @ worse)
+        return excess, float(np.sqrt(self.weights**2 @ (worse - excess) ** 2))

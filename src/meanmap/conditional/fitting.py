@@ -27,6 +27,7 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.beliefs import LeftOutScores
 from meanmap.conditional.learning import (
     LANDMARKS,
     MANY,
@@ -61,8 +62,9 @@ from meanmap.streams.sums import value_columns
 SMALL = 256  # up to this rank one BLAS thread is faster than several
 LARGE = 1 << 23  # coordinates of a sample that are more than this are not kept
 LEARNED_GRID = np.logspace(-7, 1, 25)  # λ with a learned kernel, whose scales make up for less
+COMPARED = 1500  # rows on which scales that are learned in two ways are compared
 FEWEST = 20  # rows, below which learned scales stay at the median
-BETTER = 1e-3  # of a score, that scales learned from distributions must gain
+BETTER = 0.01  # of a score, or its standard error: what scales learned from laws must gain
 NARROW = 0.25  # of the median distance: scales learned from the mean that may be chance
 EQUAL = 2e-3  # of a score, that those learned from distributions may then lose
 FINE = 0.01  # of λ: the relative trace that the coordinates of a learned kernel may miss
@@ -245,9 +247,10 @@ def learn_kernel(pairs: Pairs, y: Side, regularization: float | str) -> tuple[Pa
         search, place = searches[0], places[0]
         if len(places) > 1:
             found = list(zip(searches, places, strict=True))
-            mean, law = (left_out_score(*each, values) for each in found)
+            mean, law = (left_out_scores(*each, values) for each in found)
             narrow = search.scales_at(place).max() < NARROW * search.unit
-            if law < (1 + (EQUAL if narrow else -BETTER)) * mean:
+            worse, error = law.excess(mean)
+            if worse < (EQUAL * mean.mean if narrow else -min(error, BETTER * mean.mean)):
                 search, place = found[1]
         place = search.refine(place)
     # a small sample is given exact coordinates, which cost nothing
@@ -277,12 +280,13 @@ def mean_targets(pairs: Pairs, sample: RegressionSample) -> RegressionSample:
     return sample._replace(targets=z, norms=namespace(z).sum(z * z, axis=1))
 
 
-def left_out_score(search: ScaleSearch, place: np.ndarray, y: np.ndarray) -> float:
-    """The ranked probability score of rows that are left out, in a few coordinates."""
-    x = search.scales.divided(search.scales_at(place))[:ROWS]
-    w, kernel = search.weights[:ROWS] / search.weights[:ROWS].sum(), search.scales.unit
+def left_out_scores(search: ScaleSearch, place: np.ndarray, y: np.ndarray) -> LeftOutScores:
+    """The ranked probability scores of rows that are left out, in a few coordinates."""
+    x = search.scales.divided(search.scales_at(place))[:COMPARED]
+    w, kernel = search.weights[:COMPARED], search.scales.unit
+    w = w / w.sum()
     _, psi = fit_space_quietly(kernel, PivotedCholesky(1e-6, LANDMARKS), x, w)
-    y = y[:ROWS]
+    y = y[:COMPARED]
     given = "auto" if search.regularization is None else search.regularization
     T = standardize_targets(y, w)
     sample = RegressionSample(psi, T, w, (T * T).sum(axis=1))

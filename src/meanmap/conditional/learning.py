@@ -40,14 +40,15 @@ from meanmap.spaces.space import fit_space_quietly
 
 MANY = 10_000  # rows that copies are looked for in
 ROWS, LANDMARKS = 500, 150  # that scales are learned on
-FINE_ROWS, FINE_LANDMARKS, FINE_STEPS = 1000, 250, 8  # that they are refined on at last
+FINE_ROWS, FINE_LANDMARKS, FINE_STEPS = 3000, 600, 12  # that they are refined on, at last
 START_ROWS, START_LANDMARKS = 250, 80  # of the first look
 FACTORS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)  # of the median distance, looked at first
 START = (1e-6, 1e-4, 1e-2)  # λ, looked at first
 REACH = 7.0  # of the logarithm of λ, around the best of these
-LEAST, MOST = 0.02, 100.0  # times the median distance: a scale
+LEAST, MOST = 0.02, 1e4  # times the median distance: a scale
 WIDEST = 0.3  # of the range of a single column: wider kernels extrapolate like polynomials
 PER_SCALE = 10  # rows for every single scale, at least
+SLACK = 1.5  # of the logarithm of a scale: where its pull is strongest
 STEP = 0.01  # of the logarithm of a scale: finer differences are chance
 LAMBDA = (-16.1, 2.0)  # logarithms of λ
 SETTLED = 1e-4  # of the logarithm of an error, that a step must gain
@@ -102,7 +103,8 @@ def law_targets(y: np.ndarray, w: np.ndarray) -> np.ndarray:
 class LandmarkLoss(ABC):
     """A loss with its gradient at (log scales, log λ), in the coordinates of landmarks.
 
-    `pull` weighs the squared differences of log scales from their mean, and of that from `anchor`.
+    `pull` draws log scales towards `anchor`, less and less the further off they are: a column that
+    does not matter may have any scale that is large enough.
     """
 
     scales: OpenScales
@@ -139,10 +141,8 @@ class LandmarkLoss(ABC):
             value, slopes = self.of(*self.at(logs)[:2], float(np.exp(place[-1])))
         except LinAlgError:
             return np.inf, None
-        return value + self.pull * float(logs.var() * len(logs) + self._away(logs) ** 2), slopes
-
-    def _away(self, logs: np.ndarray) -> float:
-        return float(logs.mean()) - self.anchor
+        away = (logs - self.anchor) / SLACK
+        return value + self.pull * SLACK**2 * float(np.log1p(away * away).sum()), slopes
 
     def value(self, place: np.ndarray) -> float:
         """The loss alone, which costs a fraction of its gradient."""
@@ -158,7 +158,8 @@ class LandmarkLoss(ABC):
         groups = np.zeros_like(self.scales.groups) if len(logs) == 1 else self.scales.groups
         by_column = self.by_column(dK) * self.sharpness(logs)
         gradient = np.append(np.bincount(groups, by_column, len(logs)), own)
-        gradient[:-1] += 2 * self.pull * (logs - logs.mean() + self._away(logs) / len(logs))
+        away = logs - self.anchor
+        gradient[:-1] += 2 * self.pull * away / (1 + (away / SLACK) ** 2)
         return value, gradient
 
     def sharpness(self, logs: np.ndarray) -> np.ndarray:
@@ -309,13 +310,14 @@ class ScaleSearch:
     unit: float  # the median distance of rows
     regularization: float | None  # λ, if it is given
 
-    def loss(self, rows: int, landmarks: int) -> LandmarkLoss:
-        """The loss on the first rows."""
+    def loss(self, rows: int, landmarks: int, anchor: float | None = None) -> LandmarkLoss:
+        """The loss on the first rows; log scales are drawn to that of the median distance."""
         v = self.weights[:rows] / self.weights[:rows].sum()
         T = self.targets[:rows] - v @ self.targets[:rows]
         part = replace(self.scales, columns=self.scales.columns[:rows])
         pull = self.kind.shrink / min(len(self.weights), ROWS)
-        return self.kind(part, T, v, min(landmarks, len(v)), pull, float(np.log(self.unit)))
+        anchor = float(np.log(self.unit)) if anchor is None else anchor
+        return self.kind(part, T, v, min(landmarks, len(v)), pull, anchor)
 
     @cached_property
     def _bounds(self) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -379,6 +381,7 @@ class ScaleSearch:
         if n / 2 * (error - lower) > 1:
             error, best = lower, shared
         if 1 < size <= n / PER_SCALE:
+            loss.anchor = shared[0]
             start = np.append(np.full(size, shared[0]), shared[-1])
             lower, single = self.descend(loss, start)
             best = single if n / 2 * (error - lower) > size - 1 else best
@@ -388,7 +391,10 @@ class ScaleSearch:
         """A few more steps on more rows, where there are more."""
         if len(self.weights) <= ROWS or place[0] == np.log(self.unit):
             return place
-        return self.descend(self.loss(FINE_ROWS, FINE_LANDMARKS), place, FINE_STEPS)[1]
+        anchor = float(np.median(place[:-1]))
+        rows = min(len(self.weights), FINE_ROWS)
+        loss = self.loss(rows, int(np.clip(rows / 4, LANDMARKS, FINE_LANDMARKS)), anchor)
+        return self.descend(loss, place, FINE_STEPS)[1]
 
     def scales_at(self, place: np.ndarray) -> np.ndarray:
         """The scales of all groups."""

@@ -37,7 +37,7 @@ from meanmap.conditional.shape import (
     AnswerShape,
     LeftOutRows,
     LevelShape,
-    ResidualShape,
+    choose_shape,
     takes_few_values,
 )
 from meanmap.conditional.trust import ALONE, Trust
@@ -395,7 +395,7 @@ class ConditionalOperator:
                 values.astype(np.float64),
                 lambda x: to_numpy(functional.of(self.quiet_features(x))).astype(np.float64),
             )
-        return ResidualShape.of(self.evidence())
+        return choose_shape(self.evidence())[0]
 
     def require_shape(self) -> AnswerShape:
         """The shape of answers that scatter."""

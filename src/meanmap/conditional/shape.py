@@ -38,6 +38,7 @@ from meanmap.arrays import (
 )
 from meanmap.conditional.beliefs import (
     TINY,
+    LeftOutScores,
     belief_quantiles,
     belief_scores,
     column_deviations,
@@ -64,7 +65,7 @@ ROWS = 5000  # that stand for a larger sample
 LEVELS = 10  # different values, up to which probabilities are regressed
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)  # of the rows, that are near a query
 FEWEST = 20  # rows that are near, at least
-HELD, JUDGED = 250, 1500  # rows that choose, of those that they choose among
+HELD, JUDGED = 500, 2000  # rows that choose, of those that they choose among
 COARSE = PivotedCholesky(1e-4, 150)  # coordinates in which scales are regressed
 SMALL = 0.1  # of the median residual: what a logarithm is taken of, at least
 WIDEST = 3.0  # logarithm of the largest scale over the average one
@@ -206,11 +207,6 @@ class ResidualShape:
     scales: np.ndarray  # (n, k), of the rows
     log_scale: LogScale | None  # None if the scale is the same everywhere, or another's to tell
     share: float  # of the rows, that are near
-
-    @classmethod
-    def of(cls, evidence: LeftOutRows) -> ResidualShape:
-        """The simplest choices whose left-out rows score as well as the best."""
-        return choose_shape(evidence)[0]
 
     @cached_property
     def residuals(self) -> np.ndarray:
@@ -413,12 +409,12 @@ class Judge:
     shares: tuple[float, ...] = SHARES
     held: int = HELD
     among: int = JUDGED
-    sure: float = 1.0  # standard errors that a simpler choice may be worse by
+    sure: float = 0.5  # standard errors that a simpler choice may be worse by
 
     def choose(
         self, evidence: LeftOutRows, scales: Sequence[np.ndarray]
-    ) -> tuple[int, float, float]:
-        """Which scales of the rows, of several choices, the share of near rows, and the score.
+    ) -> tuple[int, float, LeftOutScores]:
+        """Which scales of the rows, of several choices, the share of near rows, and the scores.
 
         The simplest choice that is as good as the best, for all that can be told.
         """
@@ -430,7 +426,7 @@ class Judge:
         centres = part.scale.forward(y) - part.errors[held]
         squares = squared_distances(part, x)
         squares[np.arange(len(held)), held] = np.inf
-        found: dict[tuple[int, float], np.ndarray] = {}
+        found: dict[tuple[int, float], LeftOutScores] = {}
         shares = [share for share in self.shares if share == 1 or share * len(some) >= FEWEST]
         radii = near_radii(squares, part.weights, shares)
         for share, radius in zip(shares, radii, strict=True):
@@ -438,15 +434,13 @@ class Judge:
             for i, own in enumerate(scales):
                 shape = ResidualShape(part, own[some], None, share)
                 at = shape.trusted(x, centres, own[some][held], near)
-                found[i, share] = self.score(at, y)
-        v = v / v.sum()
-        best = min(found, key=lambda choice: float(v @ found[choice]))
+                found[i, share] = LeftOutScores(self.score(at, y), v / v.sum())
+        best = min(found.values(), key=lambda scores: scores.mean)
         for choice in sorted(found, key=lambda choice: (-choice[1], choice[0])):
-            worse = found[choice] - found[best]
-            excess = float(v @ worse)
-            if excess <= self.sure * np.sqrt(v**2 @ (worse - excess) ** 2):
+            excess, error = found[choice].excess(best)
+            if excess <= self.sure * error:
                 break
-        return choice[0], choice[1], float(v @ found[choice])
+        return *choice, found[choice]
 
 
 def mean_ranked_scores(at: ResidualsAt, y: np.ndarray) -> np.ndarray:
@@ -458,8 +452,8 @@ def mean_ranked_scores(at: ResidualsAt, y: np.ndarray) -> np.ndarray:
 RANKED = Judge(mean_ranked_scores)
 
 
-def choose_shape(evidence: LeftOutRows, learn: bool = True) -> tuple[ResidualShape, float]:
-    """The shape, and the ranked probability score of left-out rows under it.
+def choose_shape(evidence: LeftOutRows, learn: bool = True) -> tuple[ResidualShape, LeftOutScores]:
+    """The shape, and the ranked probability scores of left-out rows under it.
 
     The size of residuals may depend on other columns than the mean does: unless `learn` is False,
     a regression of it with scales of its own is tried beside one in the kernel of the mean.
@@ -471,8 +465,8 @@ def choose_shape(evidence: LeftOutRows, learn: bool = True) -> tuple[ResidualSha
         np.ones_like(evidence.errors) if log_scale is None else scales_of(log_scale.left_out)
         for log_scale in tried
     ]
-    which, share, score = RANKED.choose(evidence, scales)
-    return ResidualShape(evidence, scales[which], tried[which], share), score
+    which, share, scores = RANKED.choose(evidence, scales)
+    return ResidualShape(evidence, scales[which], tried[which], share), scores
 
 
 def learned_scale_kernel(evidence: LeftOutRows) -> Kernel | None:
