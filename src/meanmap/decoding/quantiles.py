@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from meanmap import checks
 from meanmap.arrays import Array, asarray, assign, float_like, namespace, spans, take, to_numpy
 
 ROUNDING = 1e-12  # probabilities nearer than this are equal
@@ -95,13 +95,8 @@ def refuse_labels(points: Array, lack: str = "order and so no quantiles") -> Non
 
 def read_level(value: Any) -> float:
     """The probability of an interval, inside (0, 1)."""
-    ok = isinstance(value, Real) and not isinstance(value, bool)
-    if not ok or not 0 < value < 1:
-        raise ValueError(
-            f"level must lie between 0 and 1, got {value!r:.60}. It is the probability of the "
-            "interval: 0.9 leaves 5% on each side."
-        )
-    return float(value)
+    remedy = "It is the probability of the interval: 0.9 leaves 5% on each side."
+    return checks.fraction(value, "level", remedy)
 
 
 def middle(values: Array) -> Array:

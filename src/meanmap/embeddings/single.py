@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -450,8 +449,7 @@ class Embedding(Element):
         >>> round(embed(np.random.default_rng(0).normal(size=(10_000, 3))).error_bound(), 3)
         0.034
         """
-        if not isinstance(delta, Real) or not 0 < delta < 1:
-            raise ValueError(f"delta must lie between 0 and 1, got {delta!r}.")
+        delta = checks.fraction(delta, "delta")
         if not self.kernel.bounded:
             raise ValueError(
                 f"the bound holds for bounded kernels; {self.kernel!r} is not. Use Gaussian()."

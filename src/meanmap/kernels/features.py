@@ -49,8 +49,7 @@ class Ones(FeatureMap):
     rank: int = 1
 
     def __call__(self, points: Points) -> Array:
-        like = float_like(points)
-        return full((count(points), 1), sqrt(self.value), like)
+        return full((count(points), 1), sqrt(self.value), float_like(points))
 
 
 def equal(A: Array, B: Array) -> Array:
@@ -110,21 +109,6 @@ class Monomials(FeatureMap):
 
 
 @dataclass(frozen=True)
-class Scaling(FeatureMap):
-    """√c ψ(x)."""
-
-    part: FeatureMap
-    factor: float
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]
-        return self.part.rank
-
-    def __call__(self, points: Points) -> Array:
-        return sqrt(self.factor) * self.part(points)
-
-
-@dataclass(frozen=True)
 class Stacked(FeatureMap):
     """(ψ₁(x), ψ₂(x), …): the features of a sum of kernels."""
 
@@ -144,7 +128,7 @@ class Crossed(FeatureMap):
     """ψ₁(x) ⊗ ψ₂(x) ⊗ …: a product of kernels, or a tensor product when points are tuples."""
 
     parts: tuple[FeatureMap, ...]
-    on_pairs: bool
+    on_pairs: bool = False
 
     @property
     def rank(self) -> int:  # type: ignore[override]

@@ -26,9 +26,8 @@ from meanmap.arrays import (
     spans,
     take,
 )
-from meanmap.kernels.bandwidths import multiply_bandwidth, parse_bandwidth
+from meanmap.kernels.bandwidths import OpenScales, multiply_bandwidth, parse_bandwidth
 from meanmap.kernels.features import FeatureMap
-from meanmap.kernels.scales import OpenScales
 
 # (A, columns, buffer) → the Gram matrix of A against some of B; columns, a slice or an index array,
 # says which, the buffer is one to overwrite or None
@@ -291,11 +290,7 @@ class Kernel(BaseEstimator):
     # --- what every kernel can do -------------------------------------------------------------
 
     def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
+        self, points: Any, name: str = "points", like: Points = None, like_name: str = "the sample"
     ) -> Points:
         """The gate: points of this kernel's domain (and of the kind of `like`), or an error."""
         points = self.read_points(frames.in_order(points, self.names, name, like_name), name)
@@ -470,10 +465,7 @@ class Kernel(BaseEstimator):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Kernel) or type(self) is not type(other):
             return False
-        mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
-        return mine.keys() == theirs.keys() and all(
-            same_value(mine[name], theirs[name]) for name in mine
-        )
+        return same_value(self.get_params(deep=False), other.get_params(deep=False))
 
     def __hash__(self) -> int:
         return hash(type(self))
@@ -510,8 +502,10 @@ def _in_tiles(compare: Comparison, A: Points, m: int, V: Array, height: int, wid
 
 def same_value(a: Any, b: Any) -> bool:
     """Whether two parameter values are the same, arrays included."""
-    if isinstance(a, Kernel) or isinstance(b, Kernel) or callable(a) or callable(b):
-        return bool(a == b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same_value(a[name], b[name]) for name in a)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same_value, a, b))
     if hasattr(a, "shape") or hasattr(b, "shape"):  # arrays, and frames of a Gram matrix
         return a is b or bool(np.array_equal(np.asarray(a), np.asarray(b)))
     return bool(a == b)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -239,19 +239,6 @@ def largest_square(apply: Callable[[np.ndarray], np.ndarray], size: int) -> floa
     return float(np.linalg.norm(v))
 
 
-def fit_pivots(
-    kernel: Kernel,
-    points: Points,
-    weights: Array,
-    tol: float,
-    max_rank: int,
-    rng: np.random.Generator | None = None,
-) -> tuple[Pivots, Array]:
-    """Coordinates on pivots drawn from the sample, and the sample's own."""
-    rows, chosen, residual = factorize(kernel, points, weights, tol, max_rank, rng)
-    return Pivots(kernel, take(points, chosen), pivot_factor(rows, chosen), residual), rows.T
-
-
 def pivot_factor(rows: Array, chosen: np.ndarray) -> Array:
     """L, the coordinates of the pivots themselves, in the order of memory that BLAS takes."""
     if isinstance(rows, np.ndarray):
@@ -272,19 +259,19 @@ def span_landmarks(kernel: Kernel, landmarks: Points) -> Pivots:
             if (L.diagonal() ** 2).min() > 1e3 * max(ROUNDING, epsilon(L)) * gram.diagonal().max():
                 return Pivots(kernel, landmarks, L, math.nan)  # plainly independent, and faster
     even = checks.weights(None, landmarks, float_like(landmarks))
-    rows, chosen, _ = factorize(kernel, landmarks, even, ROUNDING, count(landmarks))
-    return Pivots(kernel, take(landmarks, chosen), pivot_factor(rows, chosen), math.nan)
+    fitted, _ = fit_pivots(kernel, landmarks, even, ROUNDING, count(landmarks))
+    return replace(fitted, residual=math.nan)
 
 
-def factorize(
+def fit_pivots(
     kernel: Kernel,
     points: Points,
     weights: Array,
     tol: float,
     max_rank: int,
     rng: np.random.Generator | None = None,
-) -> tuple[Array, np.ndarray, float]:
-    """`K ≈ rowsᵀ rows` on a weighted sample, the pivots, and the relative residual trace.
+) -> tuple[Pivots, Array]:
+    """Coordinates on pivots drawn from a weighted sample, and the sample's own.
 
     The pivots are drawn with `rng`; None is a fixed seed.
     """
@@ -331,7 +318,9 @@ def factorize(
             width = min(2 * width, CANDIDATES[1])
     if isinstance(rows, np.ndarray):
         rows.resize((len(pivots), n), refcheck=False)  # gives back what was not needed
-    return rows[: len(pivots)], pivots, float(w @ residual) / total if total > 0 else 0.0
+    rows = rows[: len(pivots)]
+    left = float(w @ residual) / total if total > 0 else 0.0
+    return Pivots(kernel, take(points, pivots), pivot_factor(rows, pivots), left), rows.T
 
 
 def enlarge(rows: Array, filled: int, size: int, limit: int) -> Array:

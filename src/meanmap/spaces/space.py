@@ -70,23 +70,24 @@ class Space(TransformerMixin, BaseEstimator):
         if not keep.all():
             kept, kept_weights = take(points, keep), take(weights, keep)
         kernel = kernel.resolve(kept, kept_weights)
-        basis = self._basis(kernel, kept)
-        fitted, coordinates = basis.fit(kernel, kept, kept_weights)
-        if getattr(points, "ndim", 0) == 2:  # nothing is set before everything has worked
+        coordinates = self.fit_points(kept, kept_weights, kernel)
+        if getattr(points, "ndim", 0) == 2:
             remember_columns(self, X)
-        self._keep(kernel, kept, basis, fitted)
         return coordinates if keep.all() else self.map_.transform(points)
 
-    def fit_points(self, points: Points, weights: Array | None = None) -> Array:
+    def fit_points(
+        self, points: Points, weights: Array | None = None, kernel: Kernel | None = None
+    ) -> Array:
         """Fit to points that passed the gate of a resolved kernel; return their coordinates.
 
         None weighs all points alike. `fit_space` makes a space and does this.
         """
-        basis = self._basis(self.kernel, points)
+        kernel = self.kernel if kernel is None else kernel
+        basis = self._basis(kernel, points)
         if weights is None:
             weights = checks.weights(None, points, float_like(points))
-        fitted, coordinates = basis.fit(self.kernel, points, weights)
-        self._keep(self.kernel, points, basis, fitted)
+        fitted, coordinates = basis.fit(kernel, points, weights)
+        self._keep(kernel, points, basis, fitted)
         return coordinates
 
     def _basis(self, kernel: Kernel, points: Points) -> Basis:
@@ -201,9 +202,6 @@ class Space(TransformerMixin, BaseEstimator):
     @property
     def streams(self) -> bool:
         """Whether coordinates are read block by block: those of a fitted space can be."""
-        return self.is_fitted
-
-    def __sklearn_is_fitted__(self) -> bool:
         return self.is_fitted
 
     def __repr__(self) -> str:

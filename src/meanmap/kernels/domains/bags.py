@@ -69,11 +69,7 @@ class BagKernel(ObjectKernel):
         return self.point_kernel.names
 
     def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
+        self, points: Any, name: str = "points", like: Points = None, like_name: str = "the sample"
     ) -> Points:
         if is_embedding(points):
             if not points.is_batch:
