@@ -7,6 +7,7 @@ Everything else asks for `namespace(x)` and writes the array API standard. What 
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import warnings
@@ -468,6 +469,23 @@ def spans(length: int, step: int) -> Iterator[slice]:
     """Consecutive slices of at most `step` that cover `range(length)`."""
     for start in range(0, length, step):
         yield slice(start, min(start + step, length))
+
+
+def share_blocks(work: Callable[[int, list[Any]], None], blocks: list[Any], many: bool) -> None:
+    """Run `work(thread, blocks)` on stretches of a job, on all threads if they are `many`."""
+
+    def share(thread: int, of: int) -> None:
+        work(thread, blocks[thread::of])
+
+    if many:
+        for_each_thread(share)
+    else:
+        share(0, 1)
+
+
+def view_as(buffer: np.ndarray, *shape: int) -> np.ndarray:
+    """The beginning of a buffer as an array of this shape."""
+    return buffer[: math.prod(shape)].reshape(shape)
 
 
 def for_each_thread(work: Callable[[int, int], None]) -> None:

@@ -152,8 +152,8 @@ def refuse_empty(array: Array, name: str) -> None:
     """Refuse a single number, points of which there are none, and rows without columns."""
     if array.ndim == 0:
         raise ValueError(
-            f"{name}: expected an array of points, got scalar array instead. Reshape your data: "
-            f"np.reshape({name}, (1, 1)) for one point with one coordinate."
+            f"{name}: expected 2D array of points, or 1D of labels, got scalar array instead. "
+            f"Reshape your data: np.reshape({name}, (1, 1)) for one point with one coordinate."
         )
     for size, what, lack in zip(
         array.shape, ("sample(s)", "feature(s)"), ("is empty", "has no columns"), strict=False
@@ -288,15 +288,22 @@ def same_kind(points: Array, like: Array, name: str, like_name: str = "the sampl
     return points
 
 
-def weights(value: Any, points: Points, like: Array, name: str = "weights") -> Array:
-    """Weights for points: finite numbers of shape (n,); None means uniform ones that sum to one."""
+def weights(
+    value: Any, points: Points, like: Array, name: str = "weights", batch: bool = False
+) -> Array:
+    """Weights for points: finite numbers of shape (n,), or (b, n) where they may be a `batch`.
+
+    None means uniform ones that sum to one.
+    """
     n = count(points)
     if value is None:
         return asarray(np.full(n, 1.0 / n), like)
     array = asarray(numbers(value, name), like)
-    if array.shape != (n,):
+    rows = batch and array.ndim == 2 and len(array) > 0
+    if array.shape[1 if rows else 0 :] != (n,):
+        shapes = f"({n},) or (b, {n})" if batch else f"({n},)"
         raise ValueError(
-            f"{name}: expected one weight a point, shape ({n},), got shape {tuple(array.shape)}."
+            f"{name}: expected one weight a point, shape {shapes}, got shape {tuple(array.shape)}."
         )
     return array
 
@@ -359,7 +366,8 @@ def number(value: Any, name: str) -> float:
 def positive(value: Any, name: str, remedy: str) -> float:
     """A positive finite number."""
     if not is_number(value) or value <= 0:
-        raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")
+        kind = "positive" if is_number(value) else "a positive number"
+        raise ValueError(f"{name} must be {kind}, got {value!r}. {remedy}")
     if not SMALLEST <= value <= LARGEST:  # no room for squares and inverses
         raise ValueError(
             f"{name} must lie between {SMALLEST:g} and {LARGEST:g}, got {value!r}. {remedy}"

@@ -8,6 +8,7 @@ pseudo-inverse and the leave-one-out error at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -26,6 +27,10 @@ from meanmap.arrays import (
     solve_triangular,
     warn,
 )
+
+STEPS = 100  # of Newton's method
+ARMIJO = 1e-4  # of the decrease that the slope promises must be seen
+SHORTEST = 1e-9  # step that is tried
 
 
 class RegularizationWarning(UserWarning):
@@ -236,6 +241,36 @@ def solve_ridge(matrix: Array, regularization: float, right: Array, squared: boo
         return solve_triangular(L, solve_triangular(L, known), transpose=True)
     spectrum = Spectrum.of(C)
     return spectrum.inverse(spectrum.sufficient(regularization, squared), squared) @ right
+
+
+def newton_descent(
+    look: Callable[[Array], tuple[float, Any]],
+    gradient: Callable[[Array, Any], Array],
+    solve: Callable[[Array, Any], Array],
+    start: Array,
+    goal: float,
+) -> Any:
+    """What a convex function leaves at its minimum, by Newton's method with line search.
+
+    `look(x)` gives the value at x and whatever else is known there; from the latter come
+    `gradient(x, there)` and `solve(gradient, there)`, the inverse Hessian times the gradient.
+    """
+    x, (value, there) = start, look(start)
+    for _ in range(STEPS):
+        slope = gradient(x, there)
+        if float(slope @ slope) ** 0.5 <= goal:
+            break
+        step, length = solve(slope, there), 1.0
+        down = float(slope @ step)
+        while length > SHORTEST:
+            lower, after = look(x - length * step)
+            if lower <= value - ARMIJO * length * down:
+                break
+            length /= 2
+        else:  # no progress but rounding
+            break
+        x, value, there = x - length * step, lower, after
+    return there
 
 
 def with_constant(H: Array, mu: Array) -> Array:

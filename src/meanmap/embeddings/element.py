@@ -255,12 +255,7 @@ class Element:
 
     def total(self, values: Array) -> Array:
         """`Σ wᵢ valuesᵢ` for values at the atoms, of any shape."""
-        if isinstance(self._weights, FactoredWeights):
-            xp = namespace(values)
-            flat = xp.reshape(values, (values.shape[0], -1))
-            total = self._weights.apply(flat)
-            return xp.reshape(total, (*self._weights.shape[:-1], *values.shape[1:]))[()]
-        return weighted_sum(self.weights, values)[()]
+        return weighted_sum(self.made_of()["weights"], values)[()]
 
 
 def move_atoms(element: Element, kernel: Kernel, like: Points) -> Any:
@@ -397,14 +392,16 @@ class FactoredWeights:
             return total
         return total + self.missing[..., None] * (self.rest @ values)
 
+    __matmul__ = apply
+
     def __getitem__(self, index: Any) -> FactoredWeights:
         missing = None if self.missing is None else self.missing[index]
         return replace(self, vector=self.vector[index], missing=missing)
 
-    def multiplied(self, factor: Array) -> FactoredWeights:
-        """These weights times one number, or one for each of the batch."""
-        missing = None if self.missing is None else self.missing * factor
-        return replace(self, vector=self.vector * factor[..., None], missing=missing)
+    def __mul__(self, factor: Array) -> FactoredWeights:
+        """These weights times a number (1,), or one for each of a batch (b, 1)."""
+        missing = None if self.missing is None else self.missing * factor[..., 0]
+        return replace(self, vector=self.vector * factor, missing=missing)
 
 
 # --- values at points -----------------------------------------------------------------------------

@@ -77,17 +77,7 @@ def embed(
     points, kernel = read_points(points, kernel, basis, "points", "the space")
     if isinstance(points, tuple):
         points = to_library(points, points)  # all variables in the library of the first
-    like = float_like(points)
-    if weights is None:
-        weights = checks.weights(None, points, like)
-    else:
-        given = checks.plain(weights, "weights")
-        rows = given if given.ndim == 2 else [given]
-        if len(rows) == 0:
-            n = count(points)
-            raise ValueError(f"weights: expected shape ({n},) or (b, {n}), got no rows.")
-        checked = [checks.weights(row, points, like) for row in rows]
-        weights = namespace(like).stack(checked) if given.ndim == 2 else checked[0]
+    weights = checks.weights(weights, points, float_like(points), batch=True)
     if space is None:
         kernel = kernel.resolve(points, abs(weights) if weights.ndim == 1 else None)
         space = Space(kernel, basis)
@@ -153,10 +143,8 @@ class Embedding(Element):
                 "or this is a difference of embeddings; .expect(f) works on raw weights."
             )
         share = 1 / mass[..., None]
-        coordinates = self.scaled_coordinates(share)
-        if isinstance(self._weights, FactoredWeights):
-            return self.with_weights(self._weights.multiplied(1 / mass), coordinates)
-        return self.with_weights(self.weights * share, coordinates)
+        weights = self.made_of()["weights"] * share
+        return self.with_weights(weights, self.scaled_coordinates(share))
 
     def mean(self) -> Array:
         """The mean of the points, by weights normalised to one."""

@@ -18,13 +18,14 @@ from meanmap.arrays import (
     asarray,
     count,
     float_like,
-    for_each_thread,
     in_blocks,
     is_array,
     namespace,
     on_accelerator,
+    share_blocks,
     spans,
     take,
+    view_as,
 )
 from meanmap.kernels.bandwidths import OpenScales, multiply_bandwidth, parse_bandwidth
 from meanmap.kernels.features import FeatureMap
@@ -362,22 +363,17 @@ class Kernel(BaseEstimator):
         height = max(1, min(n, TILE // max(width, 1)))
         if not isinstance(V, np.ndarray):
             return _in_tiles(compare, A, m, V, height, width)
-        blocks = list(spans(n, height))
         out = np.zeros((n, *V.shape[1:]), dtype=V.dtype)
 
-        def work(thread: int, of: int) -> None:
+        def work(thread: int, blocks: list[slice]) -> None:
             buffer = np.empty(height * width, dtype=V.dtype)
-            for i in blocks[thread::of]:
+            for i in blocks:
                 rows = take(A, i)
                 for j in spans(m, width):
-                    shape = (i.stop - i.start, j.stop - j.start)
-                    into = buffer[: shape[0] * shape[1]].reshape(shape)
+                    into = view_as(buffer, i.stop - i.start, j.stop - j.start)
                     out[i] += compare(rows, j, into) @ V[j]
 
-        if n * m <= 4 * TILE:
-            work(0, 1)  # too little to pay for threads
-        else:
-            for_each_thread(work)
+        share_blocks(work, list(spans(n, height)), n * m > 4 * TILE)  # less would not pay
         return out
 
     def gradient(self, x: Any, B: Any) -> Array:

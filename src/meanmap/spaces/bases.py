@@ -39,8 +39,8 @@ from meanmap.arrays import (
     Points,
     count,
     first_array,
-    for_each_thread,
     namespace,
+    share_blocks,
     spans,
     take,
 )
@@ -102,14 +102,12 @@ class Coordinates:
         """
         blocks = self.blocks(points)
 
-        def share(thread: int, of: int) -> None:
-            for block in blocks[thread::of]:
+        def transform(thread: int, blocks: list[slice]) -> None:
+            for block in blocks:
                 work(thread, block, self.transform(take(points, block)))
 
-        if len(blocks) > 1 and isinstance(first_array(points), np.ndarray):
-            for_each_thread(share)
-        else:
-            share(0, 1)
+        many = len(blocks) > 1 and isinstance(first_array(points), np.ndarray)
+        share_blocks(transform, blocks, many)
 
     def moments(self, points: Points, weights: Array, values: Array) -> tuple[Array, Array]:
         """`Σ wᵢ ψᵢ ψᵢᵀ` and `Σ wᵢ vᵢ ψᵢᵀ`, without keeping ψ of every point; weights ≥ 0."""

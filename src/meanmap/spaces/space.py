@@ -70,23 +70,24 @@ class Space(TransformerMixin, BaseEstimator):
         if not keep.all():
             kept, kept_weights = take(points, keep), take(weights, keep)
         kernel = kernel.resolve(kept, kept_weights)
-        coordinates = self.fit_points(kept, kept_weights, kernel)
-        if getattr(points, "ndim", 0) == 2:
-            remember_columns(self, X)
+        coordinates = self.fit_points(kept, kept_weights, kernel, X)
         return coordinates if keep.all() else self.map_.transform(points)
 
     def fit_points(
-        self, points: Points, weights: Array | None = None, kernel: Kernel | None = None
+        self, points: Points, weights: Array | None = None, kernel: Any = None, asked: Any = None
     ) -> Array:
         """Fit to points that passed the gate of a resolved kernel; return their coordinates.
 
-        None weighs all points alike. `fit_space` makes a space and does this.
+        None weighs all points alike. `fit_space` makes a space and does this. The columns of
+        `asked`, the points as they came, are remembered once everything has worked.
         """
         kernel = self.kernel if kernel is None else kernel
         basis = self._basis(kernel, points)
         if weights is None:
             weights = checks.weights(None, points, float_like(points))
         fitted, coordinates = basis.fit(kernel, points, weights)
+        if asked is not None and getattr(points, "ndim", 0) == 2:
+            remember_columns(self, asked)
         self._keep(kernel, points, basis, fitted)
         return coordinates
 
