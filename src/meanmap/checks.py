@@ -300,10 +300,11 @@ def weights(
         return asarray(np.full(n, 1.0 / n), like)
     array = asarray(numbers(value, name), like)
     rows = batch and array.ndim == 2 and len(array) > 0
-    if array.shape[1 if rows else 0 :] != (n,):
-        shapes = f"({n},) or (b, {n})" if batch else f"({n},)"
+    shape = tuple(array.shape[1:] if rows else array.shape)
+    rows_too = f" or (b, {n})" if batch else ""
+    if shape != (n,):
         raise ValueError(
-            f"{name}: expected one weight a point, shape {shapes}, got shape {tuple(array.shape)}."
+            f"{name}: expected one weight a point, shape ({n},){rows_too}, got shape {shape}."
         )
     return array
 
@@ -345,7 +346,7 @@ def same_length(named: Sequence[tuple[str, Points]]) -> int:
     return lengths[0]
 
 
-def is_number(value: Any) -> bool:
+def is_finite_number(value: Any) -> bool:
     """Whether it is a finite number: not a truth value, nor a whole number beyond all floats."""
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
@@ -356,7 +357,7 @@ def is_number(value: Any) -> bool:
 def number(value: Any, name: str) -> float:
     """A finite number."""
     value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
-    if not isinstance(value, bool) and not is_number(value):
+    if not isinstance(value, bool) and not is_finite_number(value):
         raise TypeError(f"{name} must be a finite number, got {value!r:.60}.")
     if abs(float(value)) > LARGEST:
         raise ValueError(f"{name} must be at most {LARGEST:g} in size, got {value!r:.40}.")
@@ -365,8 +366,8 @@ def number(value: Any, name: str) -> float:
 
 def positive(value: Any, name: str, remedy: str) -> float:
     """A positive finite number."""
-    if not is_number(value) or value <= 0:
-        kind = "positive" if is_number(value) else "a positive number"
+    if not is_finite_number(value) or value <= 0:
+        kind = "positive" if is_finite_number(value) else "a positive number"
         raise ValueError(f"{name} must be {kind}, got {value!r}. {remedy}")
     if not SMALLEST <= value <= LARGEST:  # no room for squares and inverses
         raise ValueError(
@@ -377,14 +378,14 @@ def positive(value: Any, name: str, remedy: str) -> float:
 
 def not_negative(value: Any, name: str, remedy: str) -> float:
     """A finite number that is zero or more."""
-    if not is_number(value) or value < 0:
+    if not is_finite_number(value) or value < 0:
         raise ValueError(f"{name} must be a number ≥ 0, got {value!r}. {remedy}")
     return positive(value, name, remedy) if value else 0.0
 
 
 def fraction(value: Any, name: str, remedy: str = "") -> float:
     """A number between 0 and 1, neither of them."""
-    if not is_number(value) or not 0 < value < 1:
+    if not is_finite_number(value) or not 0 < value < 1:
         words = f"{name} must lie between 0 and 1, got {value!r:.60}. {remedy}"
         raise ValueError(words.rstrip())
     return float(value)

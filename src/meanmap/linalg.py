@@ -166,7 +166,7 @@ class RidgeInverse(Inverse):
         return root.T @ root
 
     def apply(self, rows: Array) -> Array:
-        return solve_triangular(self.factor, solve_triangular(self.factor, rows.T), True).T
+        return solve_cholesky(self.factor, rows.T).T
 
     def forms(self, rows: Array) -> Array:
         solved = solve_triangular(self.factor, rows.T)
@@ -197,6 +197,11 @@ def cholesky_factor(matrix: Array) -> Array:
         # the transpose is the matrix in the order that LAPACK works in, and L's that of BLAS
         return scipy.linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
     return namespace(matrix).linalg.cholesky(matrix)
+
+
+def solve_cholesky(factor: Array, right: Array) -> Array:
+    """`(LLᵀ)⁻¹ b`."""
+    return solve_triangular(factor, solve_triangular(factor, right), transpose=True)
 
 
 def ridge_factor(matrix: Array | partial[Array], regularization: float) -> Array:
@@ -234,11 +239,8 @@ def solve_ridge(matrix: Array, regularization: float, right: Array, squared: boo
     scale = scale * scale if squared else scale
     definite = squared or bool(xp.all(xp.linalg.diagonal(C) >= 0))
     if definite and regularization > 1e3 * size * epsilon(matrix) * scale:
-        one = xp.eye(size, dtype=matrix.dtype, device=device(matrix))
-        A = (C @ C if squared else C) + regularization * one
-        L = cholesky_factor(A)
-        known = C @ right if squared else right
-        return solve_triangular(L, solve_triangular(L, known), transpose=True)
+        L = ridge_factor(C @ C if squared else C, regularization)
+        return solve_cholesky(L, C @ right if squared else right)
     spectrum = Spectrum.of(C)
     return spectrum.inverse(spectrum.sufficient(regularization, squared), squared) @ right
 

@@ -25,8 +25,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from meanmap import checks
-from meanmap.arrays import Array, device, epsilon, namespace, solve_triangular, take, to_numpy
-from meanmap.linalg import Spectrum, newton_descent, solve_ridge, symmetric_part
+from meanmap.arrays import Array, device, epsilon, namespace, take, to_numpy
+from meanmap.linalg import Spectrum, newton_descent, ridge_factor, solve_cholesky, solve_ridge
 
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which weights cancel
 
@@ -273,11 +273,8 @@ def nonnegative_ratio(Psi: Array, w: Array, m: Array, regularization: float) -> 
         active = to_numpy(rho > 0)
         U = xp.sqrt(take(w, active))[:, None] * take(Psi, active)
         wide = U.shape[0] < r  # the smaller of two systems
-        gram = symmetric_part(U @ U.T if wide else U.T @ U)
-        one = xp.eye(gram.shape[0], dtype=Psi.dtype, device=device(Psi))
-        L = xp.linalg.cholesky(gram + lam * one)
-        right = U @ gradient if wide else gradient
-        inner = solve_triangular(L, solve_triangular(L, right), transpose=True)
+        L = ridge_factor(U @ U.T if wide else U.T @ U, lam)
+        inner = solve_cholesky(L, U @ gradient if wide else gradient)
         return (gradient - U.T @ inner) / lam if wide else inner
 
     ridge = solve(m, xp.ones_like(w))

@@ -149,8 +149,6 @@ def _moment(parts: list[Array], w: Array) -> Array:
     """`Σ wᵢ part₁ᵢ ⊗ part₂ᵢ ⊗ …`."""
     if len(parts) == 1:
         return w @ parts[0]
-    if len(parts) == 2:
-        return parts[0].T @ (w[:, None] * parts[1])
     first = (w[:, None] * parts[0]).T
     for part in parts[1:-1]:
         first = first[..., None, :] * part.T

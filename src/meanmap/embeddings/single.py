@@ -261,16 +261,14 @@ class Embedding(Element):
         """
         if not self.kernel.on_vectors or not self.has_mass:
             return self.preimage(candidates)
-        points = None
-        if candidates is not None:
-            points = self.kernel.check(candidates, "candidates", self.example, "the atoms")
+        among = None if candidates is None else to_numpy(self._read_candidates(candidates))
         with one_blas_thread():
-            rows = [
-                decoding.highest(to_numpy(atoms), p, None if points is None else to_numpy(points))
-                for atoms, p in self.beliefs()
-            ]
+            rows = [decoding.highest(to_numpy(atoms), p, among) for atoms, p in self.beliefs()]
         found = asarray(np.stack(rows), float_like(self.atoms))
         return found if self.is_batch else found[0]
+
+    def _read_candidates(self, candidates: Any) -> Points:
+        return self.kernel.check(candidates, "candidates", self.example, "the atoms")
 
     def beliefs(self) -> Iterator[tuple[Array, np.ndarray]]:
         """Atoms and their probabilities, of each belief."""
@@ -305,7 +303,7 @@ class Embedding(Element):
                [0., 0., 0., 1.]])
         """
         if candidates is not None:
-            points = self.kernel.check(candidates, "candidates", self.example, "the atoms")
+            points = self._read_candidates(candidates)
             values = self.evaluate(points)
             values = values if self.is_batch else values[None, :]
             points = decoding.best(self.kernel, points, values)

@@ -14,10 +14,10 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
-    device,
     float_like,
     full,
     namespace,
+    take,
     to_numpy,
 )
 
@@ -74,8 +74,7 @@ class OneHot(FeatureMap):
         if isinstance(points, np.ndarray):
             return equal(points, self.categories).astype(np.float64)
         xp, like = namespace(points), float_like(points)
-        categories = xp.asarray(self.categories, dtype=points.dtype, device=device(points))
-        return xp.astype(equal(points, categories), like.dtype)
+        return xp.astype(equal(points, asarray(self.categories, points)), like.dtype)
 
 
 class Monomials(FeatureMap):
@@ -103,8 +102,7 @@ class Monomials(FeatureMap):
             points = xp.concat([points, column], axis=1)
         out = asarray(coefficients, points)[None, :]
         for position in range(self.degree):
-            index = xp.asarray(terms[:, position], device=device(points))
-            out = out * xp.take(points, index, axis=1)
+            out = out * take(points.T, terms[:, position]).T
         return out * xp.ones_like(points[:, :1])
 
 

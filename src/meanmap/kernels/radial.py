@@ -16,7 +16,6 @@ from meanmap.arrays import (
     asarray,
     assign,
     at_least,
-    device,
     epsilon,
     full,
     matmul_into,
@@ -180,9 +179,8 @@ class Radial(VectorKernel):
         xp = namespace(B)
         d = B.shape[1]
         centre = _centre(B.T)  # smaller numbers, smaller rounding
-        right = xp.empty((d + 2, B.shape[0]), dtype=B.dtype, device=device(B))
+        right = full((d + 2, B.shape[0]), 1.0, B)
         right = assign(right, slice(0, d), self.scaled(B - centre).T)
-        right = assign(right, d, 1.0)
         right = assign(right, d + 1, _squares(right[:d].T))
         bar = self._near(float(xp.max(right[d + 1])) if B.shape[0] else 0.0, epsilon(right))
 

@@ -132,29 +132,32 @@ class Matern(Rough):
         """Whether k is differentiable everywhere, so that a mode can be climbed to."""
         return self.nu != 0.5
 
-    def _decay(self, squared: Array) -> tuple[Array, Array]:
-        """a = √2ν r, and its exponential exp(-a)."""
+    def _exponent(self, squared: Array) -> Array:
+        """-√2ν r, in place: fresh memory would cost more than what is computed in it."""
         a = apply("sqrt", squared)
-        a *= (2 * self.nu) ** 0.5
-        return a, apply("exp", -a)
+        a *= -((2 * self.nu) ** 0.5)
+        return a
 
     def profile(self, squared: Array) -> Array:
-        a, k = self._decay(squared)
-        if self.nu != 0.5:
-            k *= 1 + a if self.nu == 1.5 else 1 + a + a * a / 3
-        return k
+        a = self._exponent(squared)
+        if self.nu == 0.5:
+            return apply("exp", a)
+        factor = 1 - a if self.nu == 1.5 else 1 - a + a * a / 3
+        factor *= apply("exp", a)
+        return factor
 
     def slope(self, squared: Array) -> Array:
         if self.nu == 0.5:
             inverse = invert_distance(squared + 0)
             return inverse * self.profile(squared)
-        a, decay = self._decay(squared)
-        return decay * (3.0 if self.nu == 1.5 else (1 + a) * (5 / 3))
+        a = self._exponent(squared)
+        factor = 3.0 if self.nu == 1.5 else (1 - a) * (5 / 3)
+        return factor * apply("exp", a)
 
     def curvature(self, squared: Array) -> Array:
         # infinite at 0 if ν = 3/2, and taken to be 0 there: it is only ever met times r²
         factor = 27**0.5 * invert_distance(squared + 0) if self.nu == 1.5 else 25 / 3
-        return factor * self._decay(squared)[1]
+        return factor * apply("exp", self._exponent(squared))
 
 
 class RationalQuadratic(Radial):
