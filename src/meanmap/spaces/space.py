@@ -143,24 +143,23 @@ class Space(TransformerMixin, BaseEstimator):
         True
         """
         self._must_project("error_bound")
-        left, one = self._missed(x, "x")
+        left = self._missed(x, "x")
         if x2 is None:
-            return left[0] if one else left
-        xp = namespace(left)
-        right, other = self._missed(x2, "x2")
-        bound = xp.sqrt(left)[:, None] * xp.sqrt(right)[None, :]
-        bound = bound[:, 0] if other else bound
-        return bound[0] if one else bound
+            return left
+        right = self._missed(x2, "x2")
+        every = (..., *(None,) * right.ndim)  # a point of x with each of x2
+        return (left[every] ** 0.5 * right**0.5)[()]
 
-    def _missed(self, x: Any, name: str) -> tuple[Array, bool]:
-        """k(x, x) - ‖ψ(x)‖², rounding added, and whether x was one single point."""
+    def _missed(self, x: Any, name: str) -> Array:
+        """k(x, x) - ‖ψ(x)‖², rounding added: (m,), or () for a single point."""
         points, single = self.kernel_.rows(x, self.example_, name)
         coordinates = self.coordinates(points)
         xp = namespace(coordinates)
         diagonal = self.kernel_.squared_norms(points)
         missed = diagonal - xp.sum(coordinates * coordinates, axis=1)
         rounding = (8 + self.rank_) * epsilon(coordinates) * abs(diagonal)
-        return xp.where(missed > 0, missed, xp.zeros_like(missed)) + rounding, single
+        missed = xp.where(missed > 0, missed, xp.zeros_like(missed)) + rounding
+        return missed[0] if single else missed
 
     def _must_project(self, name: str) -> None:
         check_is_fitted(self, "kernel_")
