@@ -121,9 +121,7 @@ def column_scales(
     or 1 if that is 0: it tells nothing, and a value that is new to it is compared with its size.
     """
     w = np.ones(len(points)) if weights is None else weights
-    rows = np.flatnonzero(w > 0)
-    if len(rows) > LOOKED:
-        rows = np.sort(np.random.default_rng(0).choice(rows, LOOKED, replace=False))
+    rows = some_rows(w, LOOKED)
     if not len(rows):
         return np.ones(points.shape[1])
     scales = np.empty(points.shape[1])
@@ -189,12 +187,12 @@ def median_distance(points: Array, weights: Array | None = None) -> float:
     return weighted_median(distances[order], (w[:, None] * w)[pairs][order])
 
 
-def some_rows(weights: np.ndarray) -> np.ndarray:
+def some_rows(weights: np.ndarray, most: int = SUBSAMPLE) -> np.ndarray:
     """Rows of positive weight, a fixed sample of them where they are many."""
     rows = np.flatnonzero(weights > 0)
-    if len(rows) <= SUBSAMPLE:
+    if len(rows) <= most:
         return rows
-    return rows[np.sort(np.random.default_rng(0).choice(len(rows), SUBSAMPLE, replace=False))]
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
 
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:

@@ -114,12 +114,8 @@ class Nystroem(Basis):
 
     def _draw(self, points: Points) -> tuple[int, np.random.Generator]:
         """How many landmarks to draw, and what to draw them with."""
-        if self.n is None:
-            raise ValueError(
-                "Nystroem needs a number of landmarks, Nystroem(100), or the landmarks themselves, "
-                "Nystroem(landmarks=points)."
-            )
-        m, there = checks.whole(self.n, "n", 1, "It is the number of landmarks."), count(points)
+        remedy = "It is the number of landmarks; Nystroem(landmarks=points) takes your own."
+        m, there = checks.whole(self.n, "n", 1, remedy), count(points)
         if m > there:
             raise ValueError(
                 f"Nystroem: {m} landmarks were asked for, but the sample has {there} points. Ask "
