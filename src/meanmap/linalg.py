@@ -252,10 +252,11 @@ def newton_descent(
     start: Array,
     goal: float,
 ) -> Any:
-    """What a convex function leaves at its minimum, by Newton's method with line search.
+    """Minimise a convex function by Newton's method with line search.
 
-    `look(x)` gives the value at x and whatever else is known there; from the latter come
-    `gradient(x, there)` and `solve(gradient, there)`, the inverse Hessian times the gradient.
+    `look(x)` returns the value at x and whatever else is known there. `gradient(x, there)` and
+    `solve(gradient, there)`, the inverse Hessian times the gradient, are computed from the latter;
+    that of the minimum is returned.
     """
     x, (value, there) = start, look(start)
     for _ in range(STEPS):

@@ -54,11 +54,14 @@ class Space(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose coordinates on a sample."""
-        self.fit_transform(X, y, sample_weight)
+        self._fit(X, sample_weight)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Choose coordinates on a sample and return the sample's own."""
+        return self._fit(X, sample_weight)
+
+    def _fit(self, X: Any, sample_weight: Any) -> Array:
         kernel = as_kernel(self.kernel, X, "X")
         points = kernel.check(X, "X")
         weights = checks.sample_weights(sample_weight, points, float_like(points))
