@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize
 
 from libraries import NAMES, host, library
 from meanmap import ConditionalEmbedding, load, save
 from meanmap.kernels import Gaussian
-from meanmap.linalg import Inverse, covariance, ridge_inverse
+from meanmap.linalg import Inverse, covariance, newton_descent, ridge_inverse
 
 rng = np.random.default_rng(0)
 ROWS, WEIGHTS = rng.normal(size=(60, 12)), rng.dirichlet(np.ones(60))
@@ -71,3 +72,25 @@ def test_kept_before_and_after_the_first_answer(tmp_path: Path) -> None:
     for other in (copied, load(tmp_path / "early"), load(tmp_path / "late")):
         assert_allclose(other.predict(X), answer, atol=1e-13)
         assert_allclose(other.weights(X[:3]), model.weights(X[:3]), atol=1e-13)
+
+
+def test_newtons_method_with_line_search_finds_the_minimum() -> None:
+    """Against SciPy's minimiser, from a start where full steps overshoot."""
+    centre, start = np.array([3.0, -2.0, 0.5]), np.array([30.0, 40.0, -50.0])
+
+    def look(x: np.ndarray) -> tuple[float, np.ndarray]:
+        off = x - centre
+        return float(np.sum(np.sqrt(1 + off**2)) + 0.005 * x @ x), x
+
+    def gradient(x: np.ndarray, there: np.ndarray) -> np.ndarray:
+        off = there - centre
+        return off / np.sqrt(1 + off**2) + 0.01 * x
+
+    def solve(slope: np.ndarray, there: np.ndarray) -> np.ndarray:
+        return slope / ((1 + (there - centre) ** 2) ** -1.5 + 0.01)
+
+    found = newton_descent(look, gradient, solve, start, 1e-12)
+    truth = minimize(lambda x: look(x)[0], start, tol=1e-12).x
+    assert_allclose(found, truth, atol=1e-5)
+    assert abs(gradient(found, found)).max() < 1e-11
+    assert newton_descent(look, gradient, solve, found, 1e-6) is found

@@ -7,6 +7,7 @@ Everything else asks for `namespace(x)` and writes the array API standard. What 
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import warnings
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -275,33 +277,24 @@ def solve_triangular(
 
     `overwrite` lets the answer take the place of `right`, where the library can.
     """
+    matrix = right if right.ndim > 1 else right[:, None]
     if isinstance(factor, np.ndarray):
         if factor.shape[0] == 0:
             return np.zeros_like(right)
         # straight to BLAS; a right side in C order is solved as its transpose, without a copy
         (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (factor, right))
-        matrix = right if right.ndim > 1 else right[:, None]
-        if matrix.flags.c_contiguous:
-            turned = trsm(
-                1.0, factor, matrix.T, side=1, lower=1, trans_a=not transpose, overwrite_b=overwrite
-            )
-            return turned.T.reshape(right.shape)
-        solution = trsm(1.0, factor, matrix, lower=1, trans_a=transpose, overwrite_b=overwrite)
-        return solution.reshape(right.shape)
-    if array_api_compat.is_torch_array(factor):
-        import torch
-
-        matrix = right if right.ndim > 1 else right[:, None]
-        L = factor.mT if transpose else factor
-        solution = torch.linalg.solve_triangular(L, matrix, upper=transpose)
-        return solution if right.ndim > 1 else solution[:, 0]
-    if array_api_compat.is_cupy_array(factor):
-        from cupyx.scipy.linalg import solve_triangular as cupy_solve
-
-        return cupy_solve(factor, right, lower=True, trans=1 if transpose else 0)
-    from jax.scipy.linalg import solve_triangular as jax_solve
-
-    return jax_solve(factor, right, lower=True, trans=1 if transpose else 0)
+        turn = matrix.flags.c_contiguous
+        matrix, trans = (matrix.T, not transpose) if turn else (matrix, transpose)
+        found = trsm(1.0, factor, matrix, side=turn, lower=1, trans_a=trans, overwrite_b=overwrite)
+        found = found.T if turn else found
+    elif array_api_compat.is_torch_array(factor):
+        solve = namespace(factor).linalg.solve_triangular
+        found = solve(factor.mT if transpose else factor, matrix, upper=transpose)
+    else:
+        library = "cupyx" if array_api_compat.is_cupy_array(factor) else "jax"
+        solve = import_module(f"{library}.scipy.linalg").solve_triangular
+        found = solve(factor, matrix, lower=True, trans=int(transpose))
+    return found.reshape(right.shape)
 
 
 def transpose(array: Array) -> Array:
@@ -476,6 +469,23 @@ def spans(length: int, step: int) -> Iterator[slice]:
     """Consecutive slices of at most `step` that cover `range(length)`."""
     for start in range(0, length, step):
         yield slice(start, min(start + step, length))
+
+
+def share_blocks(work: Callable[[int, list[Any]], None], blocks: list[Any], many: bool) -> None:
+    """Run `work(thread, blocks)` on stretches of a job, on all threads if they are `many`."""
+
+    def share(thread: int, of: int) -> None:
+        work(thread, blocks[thread::of])
+
+    if many:
+        for_each_thread(share)
+    else:
+        share(0, 1)
+
+
+def view_as(buffer: np.ndarray, *shape: int) -> np.ndarray:
+    """The beginning of a buffer as an array of this shape."""
+    return buffer[: math.prod(shape)].reshape(shape)
 
 
 def for_each_thread(work: Callable[[int, int], None]) -> None:

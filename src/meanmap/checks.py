@@ -151,7 +151,12 @@ def _place(cell: Sequence[Any], shape: tuple[int, ...], columns: Sequence[Any] |
 
 
 def refuse_empty(array: Array, name: str) -> None:
-    """Refuse points of which there are none, and rows without columns."""
+    """Refuse a single number, points of which there are none, and rows without columns."""
+    if array.ndim == 0:
+        raise ValueError(
+            f"{name}: expected 2D array of points, or 1D of labels, got scalar array instead. "
+            f"Reshape your data: np.reshape({name}, (1, 1)) for one point with one coordinate."
+        )
     for size, what, lack in zip(
         array.shape, ("sample(s)", "feature(s)"), ("is empty", "has no columns"), strict=False
     ):
@@ -165,11 +170,6 @@ def refuse_empty(array: Array, name: str) -> None:
 def any_points(value: Any, name: str = "points") -> Array:
     """Points of any kind: an array with at least one row."""
     array = plain(value, name)
-    if array.ndim == 0:
-        raise ValueError(
-            f"{name}: expected an array of points, got scalar array instead. Reshape your data: "
-            f"np.reshape({name}, (1, 1)) for one point with one coordinate."
-        )
     refuse_empty(array, name)
     return array
 
@@ -177,26 +177,20 @@ def any_points(value: Any, name: str = "points") -> Array:
 def vectors(value: Any, name: str = "points") -> Array:
     """Points of R^d: a floating array of shape (n, d)."""
     array = numbers(value, name)
-    if array.ndim == 0:
-        raise ValueError(
-            f"{name}: expected 2D array, got scalar array instead. Reshape your data: "
-            f"np.reshape({name}, (1, 1)) for one point with one coordinate."
-        )
+    refuse_empty(array, name)
+    if array.ndim == 2:
+        return array
+    expected = f"{name}: expected 2D array (n points, d coordinates)"
     if array.ndim == 1:
         raise ValueError(
-            f"{name}: expected 2D array (n points, d coordinates), got 1D array of length "
-            f"{array.shape[0]} instead. Reshape your data: {name}.reshape(-1, 1) for n points with "
-            f"one coordinate, {name}.reshape(1, -1) for one point; "
-            "labels go with kernel=kernels.Delta()."
+            f"{expected}, got 1D array of length {array.shape[0]} instead. Reshape your data: "
+            f"{name}.reshape(-1, 1) for n points with one coordinate, {name}.reshape(1, -1) for "
+            "one point; labels go with kernel=kernels.Delta()."
         )
-    if array.ndim != 2:
-        raise ValueError(
-            f"{name}: expected 2D array (n points, d coordinates), got {describe(array)}. "
-            f"Flatten each point with {name}.reshape(len({name}), -1); rotations and permutations "
-            "go with kernels.Trace()."
-        )
-    refuse_empty(array, name)
-    return array
+    raise ValueError(
+        f"{expected}, got {describe(array)}. Flatten each point with "
+        f"{name}.reshape(len({name}), -1); rotations and permutations go with kernels.Trace()."
+    )
 
 
 def labels(value: Any, name: str = "points") -> Array:
@@ -296,15 +290,23 @@ def same_kind(points: Array, like: Array, name: str, like_name: str = "the sampl
     return points
 
 
-def weights(value: Any, points: Points, like: Array, name: str = "weights") -> Array:
-    """Weights for points: finite numbers of shape (n,); None means uniform ones that sum to one."""
+def weights(
+    value: Any, points: Points, like: Array, name: str = "weights", batch: bool = False
+) -> Array:
+    """Weights for points: finite numbers of shape (n,), or (b, n) where they may be a `batch`.
+
+    None means uniform ones that sum to one.
+    """
     n = count(points)
     if value is None:
         return asarray(np.full(n, 1.0 / n), like)
     array = asarray(numbers(value, name), like)
-    if array.shape != (n,):
+    rows = batch and array.ndim == 2 and len(array) > 0
+    shape = tuple(array.shape[1:] if rows else array.shape)
+    rows_too = f" or (b, {n})" if batch else ""
+    if shape != (n,):
         raise ValueError(
-            f"{name}: expected one weight a point, shape ({n},), got shape {tuple(array.shape)}."
+            f"{name}: expected one weight a point, shape ({n},){rows_too}, got shape {shape}."
         )
     return array
 
@@ -346,10 +348,10 @@ def same_length(named: Sequence[tuple[str, Points]]) -> int:
     return lengths[0]
 
 
-def is_finite(value: Real) -> bool:
-    """Whether a number is finite, and not a whole number beyond all floats."""
+def is_finite_number(value: Any) -> bool:
+    """Whether it is a finite number: not a truth value, nor a whole number beyond all floats."""
     try:
-        return math.isfinite(value)
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
         return False
 
@@ -357,7 +359,7 @@ def is_finite(value: Real) -> bool:
 def number(value: Any, name: str) -> float:
     """A finite number."""
     value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
-    if not isinstance(value, Real) or not is_finite(value):
+    if not isinstance(value, bool) and not is_finite_number(value):
         raise TypeError(f"{name} must be a finite number, got {value!r:.60}.")
     if abs(float(value)) > LARGEST:
         raise ValueError(f"{name} must be at most {LARGEST:g} in size, got {value!r:.40}.")
@@ -366,19 +368,29 @@ def number(value: Any, name: str) -> float:
 
 def positive(value: Any, name: str, remedy: str) -> float:
     """A positive finite number."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not is_finite(value):
-        raise ValueError(f"{name} must be a positive number, got {value!r}. {remedy}")
-    if value <= 0:
-        raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")
-    return _moderate(float(value), name, remedy)
+    if not is_finite_number(value) or value <= 0:
+        kind = "positive" if is_finite_number(value) else "a positive number"
+        raise ValueError(f"{name} must be {kind}, got {value!r}. {remedy}")
+    if not SMALLEST <= value <= LARGEST:  # no room for squares and inverses
+        raise ValueError(
+            f"{name} must lie between {SMALLEST:g} and {LARGEST:g}, got {value!r}. {remedy}"
+        )
+    return float(value)
 
 
 def not_negative(value: Any, name: str, remedy: str) -> float:
     """A finite number that is zero or more."""
-    ok = isinstance(value, Real) and not isinstance(value, bool) and is_finite(value)
-    if not ok or float(value) < 0:
+    if not is_finite_number(value) or value < 0:
         raise ValueError(f"{name} must be a number ≥ 0, got {value!r}. {remedy}")
-    return _moderate(float(value), name, remedy) if value else 0.0
+    return positive(value, name, remedy) if value else 0.0
+
+
+def fraction(value: Any, name: str, remedy: str = "") -> float:
+    """A number between 0 and 1, neither of them."""
+    if not is_finite_number(value) or not 0 < value < 1:
+        words = f"{name} must lie between 0 and 1, got {value!r:.60}. {remedy}"
+        raise ValueError(words.rstrip())
+    return float(value)
 
 
 def number_or_auto(
@@ -389,15 +401,6 @@ def number_or_auto(
         option(value, name, ["auto"])
         return None
     return check(value, name, f'Use "auto" or a number like {example}.')
-
-
-def _moderate(value: float, name: str, remedy: str) -> float:
-    """A positive number that leaves room for squares and inverses."""
-    if not SMALLEST <= value <= LARGEST:
-        raise ValueError(
-            f"{name} must lie between {SMALLEST:g} and {LARGEST:g}, got {value!r}. {remedy}"
-        )
-    return value
 
 
 def option(value: Any, name: str, allowed: Sequence[str]) -> str:

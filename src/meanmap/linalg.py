@@ -8,6 +8,7 @@ pseudo-inverse and the leave-one-out error at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -26,6 +27,10 @@ from meanmap.arrays import (
     solve_triangular,
     warn,
 )
+
+STEPS = 100  # of Newton's method
+ARMIJO = 1e-4  # of the decrease that the slope promises must be seen
+SHORTEST = 1e-9  # step that is tried
 
 
 class RegularizationWarning(UserWarning):
@@ -161,7 +166,7 @@ class RidgeInverse(Inverse):
         return root.T @ root
 
     def apply(self, rows: Array) -> Array:
-        return solve_triangular(self.factor, solve_triangular(self.factor, rows.T), True).T
+        return solve_cholesky(self.factor, rows.T).T
 
     def forms(self, rows: Array) -> Array:
         solved = solve_triangular(self.factor, rows.T)
@@ -192,6 +197,11 @@ def cholesky_factor(matrix: Array) -> Array:
         # the transpose is the matrix in the order that LAPACK works in, and L's that of BLAS
         return scipy.linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
     return namespace(matrix).linalg.cholesky(matrix)
+
+
+def solve_cholesky(factor: Array, right: Array) -> Array:
+    """`(LLᵀ)⁻¹ b`."""
+    return solve_triangular(factor, solve_triangular(factor, right), transpose=True)
 
 
 def ridge_factor(matrix: Array | partial[Array], regularization: float) -> Array:
@@ -229,13 +239,41 @@ def solve_ridge(matrix: Array, regularization: float, right: Array, squared: boo
     scale = scale * scale if squared else scale
     definite = squared or bool(xp.all(xp.linalg.diagonal(C) >= 0))
     if definite and regularization > 1e3 * size * epsilon(matrix) * scale:
-        one = xp.eye(size, dtype=matrix.dtype, device=device(matrix))
-        A = (C @ C if squared else C) + regularization * one
-        L = cholesky_factor(A)
-        known = C @ right if squared else right
-        return solve_triangular(L, solve_triangular(L, known), transpose=True)
+        L = ridge_factor(C @ C if squared else C, regularization)
+        return solve_cholesky(L, C @ right if squared else right)
     spectrum = Spectrum.of(C)
     return spectrum.inverse(spectrum.sufficient(regularization, squared), squared) @ right
+
+
+def newton_descent(
+    look: Callable[[Array], tuple[float, Any]],
+    gradient: Callable[[Array, Any], Array],
+    solve: Callable[[Array, Any], Array],
+    start: Array,
+    goal: float,
+) -> Any:
+    """Minimise a convex function by Newton's method with line search.
+
+    `look(x)` returns the value at x and whatever else is known there. `gradient(x, there)` and
+    `solve(gradient, there)`, the inverse Hessian times the gradient, are computed from the latter;
+    that of the minimum is returned.
+    """
+    x, (value, there) = start, look(start)
+    for _ in range(STEPS):
+        slope = gradient(x, there)
+        if float(slope @ slope) ** 0.5 <= goal:
+            break
+        step, length = solve(slope, there), 1.0
+        down = float(slope @ step)
+        while length > SHORTEST:
+            lower, after = look(x - length * step)
+            if lower <= value - ARMIJO * length * down:
+                break
+            length /= 2
+        else:  # no progress but rounding
+            break
+        x, value, there = x - length * step, lower, after
+    return there
 
 
 def with_constant(H: Array, mu: Array) -> Array:

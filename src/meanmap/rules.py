@@ -24,11 +24,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
 from meanmap import checks
-from meanmap.arrays import Array, device, epsilon, namespace, solve_triangular, take, to_numpy
-from meanmap.linalg import Spectrum, solve_ridge, symmetric_part
+from meanmap.arrays import Array, device, epsilon, namespace, take, to_numpy
+from meanmap.linalg import Spectrum, newton_descent, ridge_factor, solve_cholesky, solve_ridge
 
 CONFLICT = 0.2  # κ = Σw/Σ|w| below which weights cancel
 
@@ -255,10 +253,6 @@ def raise_to_power(rho: Array, tau: Any) -> Array:
 
 # --- the nearest prior with non-negative weights --------------------------------------------------
 
-STEPS = 100
-ARMIJO = 1e-4
-HALVINGS = 30
-
 
 def nonnegative_ratio(Psi: Array, w: Array, m: Array, regularization: float) -> Array:
     """`max(Ψh, 0)`, with h of the least `½ Σ wᵢ max(ψᵢ·h, 0)² + λ/2 ‖h‖² - h·m`.
@@ -271,35 +265,18 @@ def nonnegative_ratio(Psi: Array, w: Array, m: Array, regularization: float) -> 
     scale = float(xp.sum(w[:, None] * Psi * Psi)) or 1.0
     lam = max(float(regularization), 100 * epsilon(Psi) * scale)  # 0 is the pseudo-inverse
 
-    def at(h: Array) -> tuple[float, Array]:
+    def look(h: Array) -> tuple[float, Array]:
         rho = xp.clip(Psi @ h, min=0)
         return float(0.5 * (w @ rho**2) + 0.5 * lam * (h @ h) - h @ m), rho
 
-    def newton(gradient: Array, active: np.ndarray) -> Array:
+    def solve(gradient: Array, rho: Array) -> Array:
+        active = to_numpy(rho > 0)
         U = xp.sqrt(take(w, active))[:, None] * take(Psi, active)
         wide = U.shape[0] < r  # the smaller of two systems
-        gram = symmetric_part(U @ U.T if wide else U.T @ U)
-        one = xp.eye(gram.shape[0], dtype=Psi.dtype, device=device(Psi))
-        L = xp.linalg.cholesky(gram + lam * one)
-        right = U @ gradient if wide else gradient
-        inner = solve_triangular(L, solve_triangular(L, right), transpose=True)
+        L = ridge_factor(U @ U.T if wide else U.T @ U, lam)
+        inner = solve_cholesky(L, U @ gradient if wide else gradient)
         return (gradient - U.T @ inner) / lam if wide else inner
 
-    h = newton(m, np.ones(Psi.shape[0], dtype=bool))  # the ridge solution
-    value, rho = at(h)
+    ridge = solve(m, xp.ones_like(w))
     goal = max(1e-9, 100 * epsilon(Psi)) * float(m @ m) ** 0.5
-    for _ in range(STEPS):
-        gradient = (w * rho) @ Psi + lam * h - m
-        if float(gradient @ gradient) ** 0.5 <= goal:
-            break
-        step = newton(gradient, to_numpy(rho > 0))
-        slope, length = float(gradient @ step), 1.0
-        for _ in range(HALVINGS):
-            there, rho_there = at(h - length * step)
-            if there <= value - ARMIJO * length * slope:
-                break
-            length /= 2
-        else:  # no progress but rounding
-            break
-        h, value, rho = h - length * step, there, rho_there
-    return rho
+    return newton_descent(look, lambda h, rho: (w * rho) @ Psi + lam * h - m, solve, ridge, goal)

@@ -22,10 +22,10 @@ from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import seen_columns
 from meanmap.kernels import Delta, Kernel, as_kernel, as_target
-from meanmap.kernels.defaults import looks_like_classes
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 from meanmap.statistics.columns import column_signs
+from meanmap.statistics.gates import looks_like_classes
 
 RELATIONS = ("covariance", "inverse")
 RANK = 1000  # coordinates at most

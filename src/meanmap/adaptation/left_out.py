@@ -13,7 +13,7 @@ from meanmap import checks
 from meanmap.adaptation.domains import DomainProblem
 from meanmap.arrays import to_numpy
 from meanmap.kernels import Kernel
-from meanmap.kernels.defaults import looks_like_classes
+from meanmap.statistics.gates import looks_like_classes
 
 SEARCHED = 2000  # rows that are looked at
 FOLDS = 10  # domains are left out in groups if there are more

@@ -32,10 +32,11 @@ from meanmap.arrays import (
     warn,
 )
 from meanmap.conditional.selection import effective_size
-from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels import Delta, Kernel, as_kernel, as_target
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
+from meanmap.statistics.gates import looks_like_classes
 from meanmap.streams.chunks import answer_chunks, sample_rows
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
@@ -274,6 +275,15 @@ def require_targets(y: Any, what: str) -> None:
             f"This estimator requires y to be passed, but the target y is None: {what} of it. "
             "KernelMeanMatching needs none."
         )
+
+
+def read_target(y: Any, kernel: Any) -> tuple[Kernel, Points, bool]:
+    """The kernel on y, checked targets, and whether they were a 1-D array of numbers."""
+    if kernel is None and looks_like_classes(y):
+        kernel = Delta()
+    target, flat = as_target(y, kernel)
+    kernel = as_kernel(kernel, target, "y")
+    return kernel, kernel.check(target, "y"), flat
 
 
 def require_test_rows(X_test: Any, call: str) -> None:

@@ -11,7 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
-from meanmap.adaptation.matching import RANK, fit_host_space, require_targets, require_test_rows
+from meanmap.adaptation.matching import (
+    RANK,
+    fit_host_space,
+    read_target,
+    require_targets,
+    require_test_rows,
+)
 from meanmap.adaptation.mixtures import (
     Classes,
     Mixture,
@@ -24,7 +30,6 @@ from meanmap.arrays import Array, concatenate, in_kind, is_chunked, to_numpy, wa
 from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import as_kernel, as_target
-from meanmap.kernels.defaults import read_target
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky
 from meanmap.statistics.columns import positive_ratio

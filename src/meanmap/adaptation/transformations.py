@@ -21,7 +21,12 @@ from meanmap.adaptation.alignment import (
     stratified_rows,
     upright,
 )
-from meanmap.adaptation.matching import fit_host_space, require_targets, require_test_rows
+from meanmap.adaptation.matching import (
+    fit_host_space,
+    read_target,
+    require_targets,
+    require_test_rows,
+)
 from meanmap.adaptation.mixtures import classes_of
 from meanmap.adaptation.programme import default_bound
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy, warn
@@ -29,7 +34,6 @@ from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.selection import effective_size
 from meanmap.frames import column_names, in_order, seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
-from meanmap.kernels.defaults import read_target
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.columns import column_moments

@@ -32,8 +32,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from meanmap.conditional.selection import copy_groups
 from meanmap.kernels import Energy
-from meanmap.kernels.bandwidths import column_scales
-from meanmap.kernels.scales import OpenScales
+from meanmap.kernels.bandwidths import OpenScales, column_scales
 from meanmap.linalg import covariance
 from meanmap.spaces import PivotedCholesky
 from meanmap.spaces.space import fit_space_quietly

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from meanmap.arrays import Array, asarray, spans, to_numpy
+from meanmap.arrays import Array, asarray, to_numpy
 from meanmap.kernels import Gaussian
 from meanmap.kernels.bandwidths import bandwidth_numbers
 
@@ -20,7 +19,6 @@ FLAT = 1e-3  # of the mass is taken to lie anywhere, that no lonely point decide
 CANDIDATES = 64  # atoms by which the highest place is looked for
 CLIMBS = 2  # of the best of them are climbed from
 STEPS = 100  # of a climb
-BLOCK = 1 << 20  # distances in memory at a time
 WIDER = (16.0, 8.0, 4.0, 2.8, 2.0, 1.4)  # bandwidths under which a peak is looked for
 ERRORS = 1.5  # standard errors by which a peak may be lower than the highest
 WIDE = 32  # columns beyond which a climb does without second derivatives
@@ -141,12 +139,13 @@ def highest(values: np.ndarray, p: np.ndarray, candidates: np.ndarray | None = N
     centre = values[there].mean(axis=0)
     z = (values[there] - centre) / h
     if candidates is not None:
-        height = density_heights((candidates.astype(np.float64) - centre) / h, z, p)
-        return candidates[int(height.argmax())]
+        tried = (candidates.astype(np.float64) - centre) / h
+        return candidates[int(Gaussian(1.0).gram_times(tried, z, p).argmax())]
     edges = np.cumsum(p)
     chosen = np.searchsorted(edges, (np.arange(CANDIDATES) + 0.5) / CANDIDATES * edges[-1])
     x = z[np.unique(np.minimum(chosen, len(z) - 1))]
-    ends = [climb(z, p, start) for start in x[np.argsort(-density_heights(x, z, p))[:CLIMBS]]]
+    heights = Gaussian(1.0).gram_times(x, z, p)
+    ends = [climb(z, p, start) for start in x[np.argsort(-heights)[:CLIMBS]]]
     top = max(ends, key=lambda end: end[1])[0]
     return smoothest(z, p, top) * h + centre
 
@@ -173,16 +172,6 @@ def pulls(z: np.ndarray, p: np.ndarray, x: np.ndarray) -> np.ndarray:
     """`pᵢ exp(-‖x - zᵢ‖²/2)` for every atom."""
     off = z - x
     return p * np.exp(-np.einsum("ij,ij->i", off, off) / 2)
-
-
-def density_heights(x: np.ndarray, z: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """`Σ pᵢ exp(-‖x - zᵢ‖²/2)` at points x, on the scale of the bandwidth."""
-    out = np.empty(len(x))
-    for block in spans(len(x), max(1, BLOCK // len(z))):
-        squares = cdist(x[block], z, "sqeuclidean")
-        squares /= -2
-        out[block] = np.exp(squares, out=squares) @ p
-    return out
 
 
 def climb(z: np.ndarray, p: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, float]:

@@ -15,6 +15,7 @@ from meanmap.arrays import (
     count,
     namespace,
     one_blas_thread,
+    spans,
     take,
     to_numpy,
     transpose,
@@ -70,10 +71,8 @@ def radial_mode(kernel: Any, atoms: Array, weights: Array) -> Array:
     """
     xp = namespace(atoms)
     size = max(1, MEMORY // max(1, STARTS * count(atoms)))
-    parts = [
-        _fixed_point(kernel, atoms, weights[i : i + size]) for i in range(0, len(weights), size)
-    ]
-    return xp.concat(parts)
+    blocks = spans(len(weights), size)
+    return xp.concat([_fixed_point(kernel, atoms, weights[block]) for block in blocks])
 
 
 def _fixed_point(kernel: Any, atoms: Array, weights: Array) -> Array:

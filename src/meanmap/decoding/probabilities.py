@@ -10,13 +10,13 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from meanmap.arrays import Array, Points, take, to_numpy
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL
+from meanmap.linalg import newton_descent
 
 Solver = Callable[[np.ndarray], np.ndarray]
 
 COLUMNS = 8  # of points up to which the mean and deviation of each is met, else their size
 SLACK = 1e-4  # of a deviation: how far moments may be missed, that there is always an answer
 ENOUGH = 1e-7  # a gradient below this is 0
-STEPS = 40  # of Newton's method
 
 GAP = 1e-12  # the duality gap to reach, relative to sup k
 DUST = 1e-11  # mass that is not worth an atom: it moves the answer by less than 2e-11 √(sup k)
@@ -68,30 +68,14 @@ def tilt(p: np.ndarray, z: np.ndarray) -> np.ndarray:
         total = float(found.sum())
         return top + np.log(total) + SLACK / 2 * float(theta @ theta), found / total
 
-    theta = np.zeros(t.shape[1])
-    value, found = look(theta)
-    other, there = look(start)
-    if other < value:
-        theta, value, found = start, other, there
-    for _ in range(STEPS):
-        first = found @ t
-        gradient = first + SLACK * theta
-        if abs(gradient).max() < ENOUGH:
-            break
-        off = t - first
+    def solve(gradient: np.ndarray, found: np.ndarray) -> np.ndarray:
+        off = t - found @ t
         H = (off * found[:, None]).T @ off
         H[np.diag_indices_from(H)] += SLACK
-        step = np.linalg.solve(H, -gradient)
-        slope, length = float(gradient @ step), 1.0
-        while length > 1e-6:
-            other, there = look(theta + length * step)
-            if other <= value + 1e-4 * length * slope:
-                break
-            length /= 2
-        else:
-            break  # rounding: no step is any better
-        theta, value, found = theta + length * step, other, there
-    return found
+        return np.linalg.solve(H, gradient)
+
+    theta = min(np.zeros(t.shape[1]), start, key=lambda theta: look(theta)[0])
+    return newton_descent(look, lambda x, found: found @ t + SLACK * x, solve, theta, ENOUGH)
 
 
 # --- the nearest in the norm of the space ---------------------------------------------------------

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from numbers import Real
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from meanmap import checks
 from meanmap.arrays import Array, asarray, assign, float_like, namespace, spans, take, to_numpy
 
 ROUNDING = 1e-12  # probabilities nearer than this are equal
@@ -27,6 +26,7 @@ class Distribution:
 
     atoms: Array  # (n, ...) as they came
     weights: np.ndarray  # (b, n), rows that sum to one
+    known: dict[int, Any] = field(default_factory=dict, repr=False)  # what was sorted already
 
     def quantile(self, q: np.ndarray) -> Array:
         """The least value with F ≥ q, for every q in turn: shape (len(q), b, ...)."""
@@ -34,25 +34,16 @@ class Distribution:
         out = np.empty((len(q), len(self.weights), values.shape[1]))
         # F of an atom that weighs nothing may be 0: the 0-quantile is the first that weighs
         level = np.maximum(q - ROUNDING, ROUNDING)
+        blocks = list(spans(len(self.weights), max(1, BLOCK // len(values))))
         for j, column in enumerate(values.T):
-            for rows, points, heights in self._heights(j, column):
-                for i, F in zip(range(rows.start, rows.stop), heights, strict=True):
-                    out[:, i, j] = points[np.searchsorted(F, level)]
+            for rows in blocks:
+                found = self.known.get(j) or distribution_heights(column, self.weights[rows])
+                if len(blocks) == 1:
+                    self.known[j] = found
+                for i, F in enumerate(found[1], rows.start):
+                    out[:, i, j] = found[0][np.searchsorted(F, level)]
         shape = (*out.shape[:2], *self.atoms.shape[1:])
         return asarray(out.reshape(shape), float_like(self.atoms))
-
-    def _heights(
-        self, j: int, column: np.ndarray
-    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-        """Sorted values of a coordinate, and F there, some beliefs at a time."""
-        if len(self.weights) * column.size <= BLOCK:
-            known = self.__dict__.setdefault("_known", {})
-            if j not in known:
-                known[j] = distribution_heights(column, self.weights)
-            yield slice(0, len(self.weights)), *known[j]
-            return
-        for rows in spans(len(self.weights), max(1, BLOCK // column.size)):
-            yield rows, *distribution_heights(column, self.weights[rows])
 
 
 def distribution_heights(column: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -95,13 +86,8 @@ def refuse_labels(points: Array, lack: str = "order and so no quantiles") -> Non
 
 def read_level(value: Any) -> float:
     """The probability of an interval, inside (0, 1)."""
-    ok = isinstance(value, Real) and not isinstance(value, bool)
-    if not ok or not 0 < value < 1:
-        raise ValueError(
-            f"level must lie between 0 and 1, got {value!r:.60}. It is the probability of the "
-            "interval: 0.9 leaves 5% on each side."
-        )
-    return float(value)
+    remedy = "It is the probability of the interval: 0.9 leaves 5% on each side."
+    return checks.fraction(value, "level", remedy)
 
 
 def middle(values: Array) -> Array:

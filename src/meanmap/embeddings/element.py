@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
@@ -126,11 +126,11 @@ class Element:
     ) -> Self:
         """Other weights on the same atoms; coordinates if the element was computed in them."""
         changed = {"weights": weights, "coordinates": coordinates}
-        return type(self)(**{**self.made_of(), **changed})
+        return self.on_atoms(**{**self.made_of(), **changed})
 
-    def on_atoms(self, *made_of: Any) -> Any:
-        """An element like this one on other atoms: space, kernel, atoms, weights, coordinates."""
-        return type(self)(*made_of)
+    def on_atoms(self, *made_of: Any, **named: Any) -> Any:
+        """An element like this one made of another space, kernel, atoms, weights, coordinates."""
+        return type(self)(*made_of, **named)
 
     def in_space(self, space: Space, name: str = "the prior's atoms") -> Array:
         """Its coordinates in a fitted space, its atoms embedded there where it lives elsewhere."""
@@ -199,8 +199,13 @@ class Element:
     def evaluate(self, points: Points) -> Array:
         """`e(x)` at points that passed the gate, (m,) or (b, m)."""
         if self._by_coordinates:
-            return evaluate_coordinates(self.space, self.coordinates, points)
-        return evaluate_atoms(self, points)
+            m, blocks = self.coordinates, spans(count(points), 1 << 14)
+            parts = [m @ self.space.coordinates(take(points, block)).T for block in blocks]
+            return namespace(m).concat(parts, axis=-1)
+        atoms, weights = self.atoms, self.weights
+        if count(points) * count(atoms) <= EXACT or self.certified is None:
+            return transpose(self.kernel.gram_times(points, atoms, transpose(weights)))
+        return self.certified.evaluate(points, atoms, weights)
 
     @cached_property
     def certified(self) -> Certified | None:
@@ -210,16 +215,17 @@ class Element:
     def inner(self, other: Element) -> Array:
         """`⟨e, other⟩`, one number for each pair of a batch."""
         other = _matching(self, other)
-        vectors = _vectors(self, other)
-        if vectors is not None:
-            mine, theirs = vectors
-            return namespace(mine).sum(mine * theirs, axis=-1)[()]
-        values = self.evaluate(other.atoms)
-        return namespace(values).sum(values * other.weights, axis=-1)[()]
+        left, right = _vectors(self, other) or (self.evaluate(other.atoms), other.weights)
+        return namespace(left).sum(left * right, axis=-1)[()]
 
-    def as_vector(self) -> tuple[tuple[Space, ...], Callable[[], Array]] | None:
-        """The spaces whose coordinates this element *is*, and those; None for a sum over atoms."""
-        return ((self._space,), lambda: self.coordinates) if self._by_coordinates else None
+    @property
+    def vector_spaces(self) -> tuple[Space, ...] | None:
+        """The spaces whose coordinates this element *is*; None for a sum over atoms."""
+        return (self._space,) if self._by_coordinates else None
+
+    def as_vector(self) -> Array:
+        """Its coordinates in those spaces, (r,) or (b, r)."""
+        return self.coordinates
 
     def norm(self) -> Array:
         """`‖e‖` in the space's norm."""
@@ -249,12 +255,7 @@ class Element:
 
     def total(self, values: Array) -> Array:
         """`Σ wᵢ valuesᵢ` for values at the atoms, of any shape."""
-        if isinstance(self._weights, FactoredWeights):
-            xp = namespace(values)
-            flat = xp.reshape(values, (values.shape[0], -1))
-            total = self._weights.apply(flat)
-            return xp.reshape(total, (*self._weights.shape[:-1], *values.shape[1:]))[()]
-        return weighted_sum(self.weights, values)[()]
+        return weighted_sum(self.made_of()["weights"], values)[()]
 
 
 def move_atoms(element: Element, kernel: Kernel, like: Points) -> Any:
@@ -309,12 +310,9 @@ def _matching(mine: Element, other: Element) -> Element:
 
 def _vectors(a: Element, b: Element) -> tuple[Array, Array] | None:
     """Coordinates to take inner products in, where both elements are those of the same spaces."""
-    mine, theirs = a.as_vector(), b.as_vector()
-    if mine is None or theirs is None or len(mine[0]) != len(theirs[0]):
+    if a.vector_spaces is None or a.vector_spaces != b.vector_spaces:
         return None
-    if any(one is not other for one, other in zip(mine[0], theirs[0], strict=True)):
-        return None
-    return mine[1](), theirs[1]()
+    return a.as_vector(), b.as_vector()
 
 
 def _multiply(element: Element, factor: Any) -> Array:
@@ -349,11 +347,6 @@ class Deferred:
                 psi = xp.concat([psi, xp.ones_like(psi[:, :1])], axis=1)
             yield block, psi
 
-    def weighted(self, scale: Array, values: Array) -> Array:
-        """`valuesᵀ diag(scale) rows`."""
-        parts = [values[b].T @ (scale[b][:, None] * rows) for b, rows in self.blocks()]
-        return sum(parts[1:], parts[0])
-
 
 def as_rows(rows: Any) -> Array:
     """Coordinates as an array, whether they were kept or not."""
@@ -375,7 +368,7 @@ class FactoredWeights:
     scale: Array
     rows: Any  # an array, or Deferred
     vector: Array  # (r,) or (b, r)
-    rest: Array | None = None
+    rest: Array = None
     missing: Array | None = None  # () or (b,)
 
     @property
@@ -388,29 +381,27 @@ class FactoredWeights:
 
     def dense(self) -> Array:
         weights = self.scale * (self.vector @ as_rows(self.rows).T)
-        if self.rest is None or self.missing is None:
-            return weights
-        return weights + self.missing[..., None] * self.rest
+        return weights if self.missing is None else weights + self.missing[..., None] * self.rest
 
     def apply(self, values: Array) -> Array:
         """`Σᵢ wᵢ valuesᵢ` for values (n, q)."""
-        if isinstance(self.rows, Deferred):
-            total = self.vector @ self.rows.weighted(self.scale, values).T
-        else:
-            total = self.vector @ (self.rows.T @ (self.scale[:, None] * values))
-        if self.rest is None or self.missing is None:
+        scaled = self.scale[:, None] * values
+        parts = [rows.T @ scaled[block] for block, rows in row_blocks(self.rows)]
+        total = self.vector @ sum(parts[1:], parts[0])
+        if self.missing is None:
             return total
         return total + self.missing[..., None] * (self.rest @ values)
 
+    __matmul__ = apply
+
     def __getitem__(self, index: Any) -> FactoredWeights:
         missing = None if self.missing is None else self.missing[index]
-        return FactoredWeights(self.scale, self.rows, self.vector[index], self.rest, missing)
+        return replace(self, vector=self.vector[index], missing=missing)
 
-    def multiplied(self, factor: Array) -> FactoredWeights:
-        """These weights times one number, or one for each of the batch."""
-        missing = None if self.missing is None else self.missing * factor
-        vector = self.vector * factor[..., None]
-        return FactoredWeights(self.scale, self.rows, vector, self.rest, missing)
+    def __mul__(self, factor: Array) -> FactoredWeights:
+        """These weights times a number (1,), or one for each of a batch (b, 1)."""
+        missing = None if self.missing is None else self.missing * factor[..., 0]
+        return replace(self, vector=self.vector * factor, missing=missing)
 
 
 # --- values at points -----------------------------------------------------------------------------
@@ -444,21 +435,6 @@ def root(value: Array) -> Array:
         return np.sqrt(max(value, 0.0))
     xp = namespace(value)
     return xp.where(value < 0, xp.zeros_like(value), value) ** 0.5
-
-
-def evaluate_coordinates(space: Space, element: Array, points: Points) -> Array:
-    """`m·ψ(x)` at the points, (m,) or (b, m)."""
-    blocks = list(spans(count(points), 1 << 14))
-    parts = [element @ space.coordinates(take(points, block)).T for block in blocks]
-    return namespace(parts[0]).concat(parts, axis=-1)
-
-
-def evaluate_atoms(element: Any, points: Points) -> Array:
-    """`Σ wᵢ k(xᵢ, x)` at the points, through certified coordinates where there are many."""
-    kernel, atoms, weights = element.kernel, element.atoms, element.weights
-    if count(points) * count(atoms) <= EXACT or element.certified is None:
-        return transpose(kernel.gram_times(points, atoms, transpose(weights)))
-    return element.certified.evaluate(points, atoms, weights)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -83,10 +82,13 @@ class JointEmbedding(Embedding):
                 self._parts = tuple(space.coordinates(part) for space, part in pairs)
         return self._parts
 
-    def as_vector(self) -> tuple[tuple[Space, ...], Callable[[], Array]] | None:
-        return super().as_vector() if self._spaces is None else (self._spaces, self._vector)
+    @property
+    def vector_spaces(self) -> tuple[Space, ...] | None:
+        return self._spaces or super().vector_spaces
 
-    def _vector(self) -> Array:
+    def as_vector(self) -> Array:
+        if self._spaces is None:
+            return super().as_vector()
         operator = self.operator()
         batch = operator.shape[:1] if self.is_batch else ()
         return namespace(operator).reshape(operator, (*batch, -1))
@@ -147,8 +149,6 @@ def _moment(parts: list[Array], w: Array) -> Array:
     """`Σ wᵢ part₁ᵢ ⊗ part₂ᵢ ⊗ …`."""
     if len(parts) == 1:
         return w @ parts[0]
-    if len(parts) == 2:
-        return parts[0].T @ (w[:, None] * parts[1])
     first = (w[:, None] * parts[0]).T
     for part in parts[1:-1]:
         first = first[..., None, :] * part.T
@@ -163,6 +163,7 @@ class GridEmbedding(JointEmbedding):
 
     written_out: ClassVar[bool] = False
     is_batch = False
+    vector_spaces = None  # its first variable need not lie in the span of the sample
 
     def __init__(self, first: Embedding, answers: Embedding, space: Space) -> None:
         kernel = TensorProduct(space.kernel_, answers.kernel)
@@ -184,15 +185,8 @@ class GridEmbedding(JointEmbedding):
     def made_of(self) -> dict[str, Any]:
         return {**super().made_of(), "weights": self.weights}
 
-    def with_weights(self, weights: Any, coordinates: Any = None) -> Any:
-        changed = {"weights": weights, "coordinates": coordinates}
-        return JointEmbedding(**{**self.made_of(), **changed})
-
-    def on_atoms(self, *made_of: Any) -> JointEmbedding:
-        return JointEmbedding(*made_of)
-
-    def as_vector(self) -> None:
-        return None
+    def on_atoms(self, *made_of: Any, **named: Any) -> JointEmbedding:
+        return JointEmbedding(*made_of, **named)
 
     def operator(self, centered: bool = False) -> Array:
         if centered:

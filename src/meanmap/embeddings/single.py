@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -78,17 +77,7 @@ def embed(
     points, kernel = read_points(points, kernel, basis, "points", "the space")
     if isinstance(points, tuple):
         points = to_library(points, points)  # all variables in the library of the first
-    like = float_like(points)
-    if weights is None:
-        weights = checks.weights(None, points, like)
-    else:
-        given = checks.plain(weights, "weights")
-        rows = given if given.ndim == 2 else [given]
-        if len(rows) == 0:
-            n = count(points)
-            raise ValueError(f"weights: expected shape ({n},) or (b, {n}), got no rows.")
-        checked = [checks.weights(row, points, like) for row in rows]
-        weights = namespace(like).stack(checked) if given.ndim == 2 else checked[0]
+    weights = checks.weights(weights, points, float_like(points), batch=True)
     if space is None:
         kernel = kernel.resolve(points, abs(weights) if weights.ndim == 1 else None)
         space = Space(kernel, basis)
@@ -154,10 +143,8 @@ class Embedding(Element):
                 "or this is a difference of embeddings; .expect(f) works on raw weights."
             )
         share = 1 / mass[..., None]
-        coordinates = self.scaled_coordinates(share)
-        if isinstance(self._weights, FactoredWeights):
-            return self.with_weights(self._weights.multiplied(1 / mass), coordinates)
-        return self.with_weights(self.weights * share, coordinates)
+        weights = self.made_of()["weights"] * share
+        return self.with_weights(weights, self.scaled_coordinates(share))
 
     def mean(self) -> Array:
         """The mean of the points, by weights normalised to one."""
@@ -274,16 +261,14 @@ class Embedding(Element):
         """
         if not self.kernel.on_vectors or not self.has_mass:
             return self.preimage(candidates)
-        points = None
-        if candidates is not None:
-            points = self.kernel.check(candidates, "candidates", self.example, "the atoms")
+        among = None if candidates is None else to_numpy(self._read_candidates(candidates))
         with one_blas_thread():
-            rows = [
-                decoding.highest(to_numpy(atoms), p, None if points is None else to_numpy(points))
-                for atoms, p in self.beliefs()
-            ]
+            rows = [decoding.highest(to_numpy(atoms), p, among) for atoms, p in self.beliefs()]
         found = asarray(np.stack(rows), float_like(self.atoms))
         return found if self.is_batch else found[0]
+
+    def _read_candidates(self, candidates: Any) -> Points:
+        return self.kernel.check(candidates, "candidates", self.example, "the atoms")
 
     def beliefs(self) -> Iterator[tuple[Array, np.ndarray]]:
         """Atoms and their probabilities, of each belief."""
@@ -318,7 +303,7 @@ class Embedding(Element):
                [0., 0., 0., 1.]])
         """
         if candidates is not None:
-            points = self.kernel.check(candidates, "candidates", self.example, "the atoms")
+            points = self._read_candidates(candidates)
             values = self.evaluate(points)
             values = values if self.is_batch else values[None, :]
             points = decoding.best(self.kernel, points, values)
@@ -450,8 +435,7 @@ class Embedding(Element):
         >>> round(embed(np.random.default_rng(0).normal(size=(10_000, 3))).error_bound(), 3)
         0.034
         """
-        if not isinstance(delta, Real) or not 0 < delta < 1:
-            raise ValueError(f"delta must lie between 0 and 1, got {delta!r}.")
+        delta = checks.fraction(delta, "delta")
         if not self.kernel.bounded:
             raise ValueError(
                 f"the bound holds for bounded kernels; {self.kernel!r} is not. Use Gaussian()."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from operator import iadd, imul
 from typing import Any, Self
@@ -13,7 +13,7 @@ from sklearn.base import clone
 from meanmap import checks
 from meanmap.arrays import TILE, Array, Points, count, float_like, full, namespace, spans
 from meanmap.frames import column_order, reorder_columns
-from meanmap.kernels.features import Crossed, FeatureMap, Ones, Scaling, Stacked
+from meanmap.kernels.features import Crossed, FeatureMap, Ones, Stacked
 from meanmap.kernels.protocol import Comparison, Kernel, SteinComparison, show
 
 
@@ -123,28 +123,27 @@ class Composite(Kernel):
         """The part that says what points are: a constant takes any."""
         return (*self.varying, self.parts[-1])[0]
 
-    def divide(self, points: Points) -> Sequence[Points]:
-        """The points of each part."""
-        return (points,) * len(self.parts)
+    def pairs(self, points: Points) -> list[tuple[Kernel, Points]]:
+        """Each part with its points."""
+        return [(part, points) for part in self.parts]
+
+    def named_parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
+        """Each part with points that came for it, and what to call them in an error."""
+        return [(part, points, name) for part in self.parts]
 
     def bind(self, points: Any, name: str = "points") -> Kernel:
-        bound = [part.bind(points, name) for part in self.parts]
+        bound = [part.bind(mine, label) for part, mine, label in self.named_parts(points, name)]
         same = all(a is b for a, b in zip(bound, self.parts, strict=True))
         return self if same else self.with_parts(*bound)
 
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
-        pairs = zip(self.parts, self.divide(points), strict=True)
-        return self.with_parts(*(part.resolve(mine, weights) for part, mine in pairs))
+        return self.with_parts(*(part.resolve(mine, weights) for part, mine in self.pairs(points)))
 
     def read_points(self, points: Any, name: str) -> Points:
         return self.check(points, name)
 
     def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
+        self, points: Any, name: str = "points", like: Points = None, like_name: str = "the sample"
     ) -> Points:
         points = self.lead.check(points, name, like, like_name)
         for part in self.parts:
@@ -159,30 +158,27 @@ class Joined(Composite):
     """A kernel whose values are the sum or the product of its parts'."""
 
     _join: Callable[[Array, Array], Array]  # values of two parts, in place
-    _join_features: Callable[[tuple[FeatureMap, ...]], FeatureMap]
+    _join_features: Callable[[tuple[Any, ...]], FeatureMap]
 
     def against(self, B: Points) -> Comparison:
-        parts = [part.against(b) for part, b in zip(self.parts, self.divide(B), strict=True)]
+        first, *others = (part.against(b) for part, b in self.pairs(B))
 
         def join(A: Points, columns: Any, out: Any) -> Array:
-            first, *others = zip(parts, self.divide(A), strict=True)
-            found = first[0](first[1], columns, out)
-            for compare, a in others:
+            mine, *rest = (a for _, a in self.pairs(A))
+            found = first(mine, columns, out)
+            for compare, a in zip(others, rest, strict=True):
                 found = self._join(found, compare(a, columns, None))
             return found
 
         return join
 
     def squared_norms(self, A: Points) -> Array:
-        pairs = zip(self.parts, self.divide(A), strict=True)
-        first, *others = (part.squared_norms(a) for part, a in pairs)
+        first, *others = (part.squared_norms(a) for part, a in self.pairs(A))
         return reduce(self._join, others, first + 0)
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        pairs = zip(self.parts, self.divide(points), strict=True)
-        maps = [part.feature_map(mine) for part, mine in pairs]
-        found = tuple(part for part in maps if part is not None)
-        return self._join_features(found) if len(found) == len(maps) else None
+        maps = tuple(part.feature_map(mine) for part, mine in self.pairs(points))
+        return None if None in maps else self._join_features(maps)
 
 
 class Pair(Joined):
@@ -242,7 +238,7 @@ class Product(Pair):
     """
 
     _join = staticmethod(imul)
-    _join_features = staticmethod(partial(Crossed, on_pairs=False))
+    _join_features = Crossed
 
     # the tensor product of universal kernels is universal, and stays so on the pairs (x, x); that
     # of characteristic ones need not be characteristic (Szabó and Sriperumbudur 2018)
@@ -341,7 +337,7 @@ class Scaled(Around):
 
     def feature_map(self, points: Points) -> FeatureMap | None:
         inner = self.kernel.feature_map(points)
-        return None if inner is None else Scaling(inner, self.factor)
+        return None if inner is None else Crossed((Ones(self.factor), inner))
 
 
 class TensorProduct(Joined):
@@ -425,10 +421,10 @@ class TensorProduct(Joined):
             *(part.rescaled(factor) if part.has_bandwidth else part for part in self.parts)
         )
 
-    def divide(self, points: Points) -> Sequence[Points]:
-        return points
+    def pairs(self, points: Points) -> list[tuple[Kernel, Points]]:
+        return list(zip(self.parts, points, strict=True))
 
-    def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
+    def named_parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
         if not isinstance(points, tuple) or not points or len(points) != len(self.kernels):
             raise TypeError(
                 f"{name}: a tensor product of {len(self.kernels)} kernels takes a tuple of "
@@ -438,35 +434,22 @@ class TensorProduct(Joined):
         return [(kernel, part, f"{name}[{i}]") for i, (kernel, part) in pairs]
 
     def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
+        self, points: Any, name: str = "points", like: Points = None, like_name: str = "the sample"
     ) -> Points:
-        parts = self._parts(points, name)
-        others = (None,) * len(parts) if like is None else like
-        checked = [
-            (label, kernel.check(part, label, other, like_name))
-            for (kernel, part, label), other in zip(parts, others, strict=True)
-        ]
-        checks.same_length(checked)
-        return tuple(part for _, part in checked)
+        others = (None,) * len(self.kernels) if like is None else like
+        named = zip(self.named_parts(points, name), others, strict=True)
+        checked = {
+            label: k.check(part, label, other, like_name) for (k, part, label), other in named
+        }
+        checks.same_length(list(checked.items()))
+        return tuple(checked.values())
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
-        parts = [
-            kernel.rows(part, other, label)
-            for (kernel, part, label), other in zip(self._parts(x, name), like, strict=True)
-        ]
-        checks.same_length([(f"{name}[{i}]", points) for i, (points, _) in enumerate(parts)])
-        return tuple(points for points, _ in parts), all(single for _, single in parts)
-
-    def bind(self, points: Any, name: str = "points") -> Kernel:
-        if not isinstance(points, tuple) or len(points) != len(self.kernels):
-            return self
-        bound = [part.bind(mine, label) for part, mine, label in self._parts(points, name)]
-        same = all(a is b for a, b in zip(bound, self.kernels, strict=True))
-        return self if same else self.with_parts(*bound)
+        named = zip(self.named_parts(x, name), like, strict=True)
+        found = {label: kernel.rows(part, other, label) for (kernel, part, label), other in named}
+        checks.same_length([(label, points) for label, (points, _) in found.items()])
+        points, single = zip(*found.values(), strict=True)
+        return points, all(single)
 
 
 # --- columns by name, of points that have passed a gate -------------------------------------------

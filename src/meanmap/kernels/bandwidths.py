@@ -1,13 +1,15 @@
-"""Choosing a bandwidth."""
+"""Choosing a bandwidth, or the scale of each column."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, epsilon, to_numpy
+from meanmap.arrays import Array, Points, epsilon, to_numpy
 
 SUBSAMPLE = 1000
 LOOKED = 10_000  # rows from which the scale of a column is found
@@ -46,6 +48,11 @@ def median_factor(text: str, expected: str = MEDIAN) -> float:
             f"'0.5*{expected}'."
         )
     return factor
+
+
+def as_bandwidth(widths: np.ndarray) -> float | tuple[float, ...]:
+    """The widths of columns as a bandwidth: a number for one column, else a tuple of them."""
+    return tuple(map(float, widths)) if len(widths) > 1 else float(widths[0])
 
 
 def multiply_bandwidth(bandwidth: Any, factor: float) -> Any:
@@ -101,8 +108,7 @@ def chosen_bandwidth(
     x = to_numpy(points).astype(np.float64)
     w = None if weights is None else to_numpy(weights).astype(np.float64)
     scales = column_scales(x, w, max(epsilon(points), 2.0**-52))
-    sigma = factor * median_distance(x / scales, w)
-    return tuple(float(sigma * scale) for scale in scales)
+    return as_bandwidth(factor * median_distance(x / scales, w) * scales)
 
 
 def column_scales(
@@ -115,9 +121,7 @@ def column_scales(
     or 1 if that is 0: it tells nothing, and a value that is new to it is compared with its size.
     """
     w = np.ones(len(points)) if weights is None else weights
-    rows = np.flatnonzero(w > 0)
-    if len(rows) > LOOKED:
-        rows = np.sort(np.random.default_rng(0).choice(rows, LOOKED, replace=False))
+    rows = some_rows(w, LOOKED)
     if not len(rows):
         return np.ones(points.shape[1])
     scales = np.empty(points.shape[1])
@@ -183,12 +187,12 @@ def median_distance(points: Array, weights: Array | None = None) -> float:
     return weighted_median(distances[order], (w[:, None] * w)[pairs][order])
 
 
-def some_rows(weights: np.ndarray) -> np.ndarray:
+def some_rows(weights: np.ndarray, most: int = SUBSAMPLE) -> np.ndarray:
     """Rows of positive weight, a fixed sample of them where they are many."""
     rows = np.flatnonzero(weights > 0)
-    if len(rows) <= SUBSAMPLE:
+    if len(rows) <= most:
         return rows
-    return rows[np.sort(np.random.default_rng(0).choice(len(rows), SUBSAMPLE, replace=False))]
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
 
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
@@ -198,3 +202,35 @@ def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     low = np.searchsorted(cumulative, half * (1 - 1e-12))
     high = np.searchsorted(cumulative, half * (1 + 1e-12), side="left")
     return float((values[low] + values[min(high, len(values) - 1)]) / 2)
+
+
+# --- scales that a conditional learns -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OpenScales:
+    """A sample whose kernel is a profile of `Σ (xᵢ - xᵢ')²/σᵢ²`, with scales σ to be chosen.
+
+    Several columns may share a scale: those that code the labels of one variable do.
+    """
+
+    columns: np.ndarray  # (n, c), of about the same size
+    groups: np.ndarray  # (c,), which scale each column has
+    unit: Any  # the radial kernel that compares columns over their scales
+    kernel: Callable[[np.ndarray], Any]  # the kernel with the scales of all groups
+
+    def divided(self, scales: np.ndarray) -> np.ndarray:
+        """The columns over the scales of their groups."""
+        return self.columns / scales[self.groups]
+
+    @property
+    def size(self) -> int:
+        """The number of scales."""
+        return int(self.groups.max(initial=-1)) + 1
+
+
+def scaled_columns(points: Points, weights: Array | None) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of numbers about their middle, each over a robust scale of its own, and those."""
+    x = to_numpy(points).astype(np.float64)
+    scales = column_scales(x, None if weights is None else to_numpy(weights).astype(np.float64))
+    return (x - np.median(x, axis=0)) / scales, scales

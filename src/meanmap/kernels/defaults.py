@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, is_array, is_floating
+from meanmap.arrays import Points, is_array
 from meanmap.frames import is_frame
 from meanmap.kernels.algebra import TensorProduct
 from meanmap.kernels.bandwidths import LEARNED, MEDIAN, SCALED
@@ -48,23 +47,16 @@ def default_kernel(points: Any, name: str = "points", rule: str = SCALED) -> Ker
             "compares them by a label of their nodes (label=None by their degrees)."
         )
     array = checks.any_points(points, name)
-    if array.ndim == 1:
-        if isinstance(array, np.ndarray) and array.dtype.kind in "USObT":
-            return Delta()
-        raise ValueError(
-            f"{name}: expected 2D array (n points, d coordinates), got 1D array of length "
-            f"{array.shape[0]} instead. Reshape your data: {name}.reshape(-1, 1) for n numbers, or "
-            "pass kernel=kernels.Delta() if they are labels."
-        )
     if array.ndim == 3:
         return Trace()
-    if isinstance(array, np.ndarray) and array.dtype.kind in "USO" and _is_text(array):
+    kind = array.dtype.kind if isinstance(array, np.ndarray) else "f"
+    if kind in ("USObT" if array.ndim == 1 else "US"):
         return Delta()
+    if kind == "O" and all(isinstance(v, str) for v in array.flat):
+        return Delta()
+    if array.ndim == 1:
+        checks.vectors(array, name)  # an error that says how to reshape it
     return Gaussian(rule)
-
-
-def _is_text(array: np.ndarray) -> bool:
-    return array.dtype.kind in "US" or all(isinstance(v, str) for v in array.flat)
 
 
 def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
@@ -137,27 +129,3 @@ def reference_kernel(kernel: Kernel, points: Points) -> Kernel:
         pairs = zip(kernel.factors, points, strict=True)
         return TensorProduct(*(reference_kernel(part, p) for part, p in pairs))
     return kernel if points.ndim == 1 else default_kernel(points, "y")
-
-
-def looks_like_classes(y: Any) -> bool:
-    """Whether a target is classes: one column of text, truth values or whole numbers.
-
-    Floating-point numbers are numbers, whatever their values.
-    """
-    if checks.holds_objects(y) and not all(isinstance(v, str | Integral) for v in y.flat):
-        return False
-    if isinstance(y, tuple):
-        return False
-    array = checks.any_points(y, "y")
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    return array.ndim == 1 and not is_floating(array)
-
-
-def read_target(y: Any, kernel: Any) -> tuple[Kernel, Points, bool]:
-    """The kernel on y, checked targets, and whether they were a 1-D array of numbers."""
-    if kernel is None and looks_like_classes(y):
-        kernel = Delta()
-    target, flat = as_target(y, kernel)
-    kernel = as_kernel(kernel, target, "y")
-    return kernel, kernel.check(target, "y"), flat

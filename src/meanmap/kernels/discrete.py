@@ -9,7 +9,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, float_like, full, namespace
 from meanmap.kernels.bandwidths import SCALED, median_factor
-from meanmap.kernels.features import FeatureMap, OneHot, Ones, Scaling, Stacked, equal
+from meanmap.kernels.features import Crossed, FeatureMap, OneHot, Ones, Stacked, equal
 from meanmap.kernels.protocol import Comparison, Kernel
 
 
@@ -80,7 +80,5 @@ class Delta(Kernel):
         return full(A.shape[0], 1.0, float_like(A))
 
     def feature_map(self, points: Points) -> FeatureMap:
-        other = self.other
-        if not other:
-            return OneHot(points)
-        return Stacked((Scaling(OneHot(points), 1 - other), Ones(other)))
+        found, other = OneHot(points), self.other
+        return Stacked((Crossed((Ones(1 - other), found)), Ones(other))) if other else found

@@ -14,10 +14,10 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
-    device,
     float_like,
     full,
     namespace,
+    take,
     to_numpy,
 )
 
@@ -49,8 +49,7 @@ class Ones(FeatureMap):
     rank: int = 1
 
     def __call__(self, points: Points) -> Array:
-        like = float_like(points)
-        return full((count(points), 1), sqrt(self.value), like)
+        return full((count(points), 1), sqrt(self.value), float_like(points))
 
 
 def equal(A: Array, B: Array) -> Array:
@@ -75,8 +74,7 @@ class OneHot(FeatureMap):
         if isinstance(points, np.ndarray):
             return equal(points, self.categories).astype(np.float64)
         xp, like = namespace(points), float_like(points)
-        categories = xp.asarray(self.categories, dtype=points.dtype, device=device(points))
-        return xp.astype(equal(points, categories), like.dtype)
+        return xp.astype(equal(points, asarray(self.categories, points)), like.dtype)
 
 
 class Monomials(FeatureMap):
@@ -104,24 +102,8 @@ class Monomials(FeatureMap):
             points = xp.concat([points, column], axis=1)
         out = asarray(coefficients, points)[None, :]
         for position in range(self.degree):
-            index = xp.asarray(terms[:, position], device=device(points))
-            out = out * xp.take(points, index, axis=1)
+            out = out * take(points.T, terms[:, position]).T
         return out * xp.ones_like(points[:, :1])
-
-
-@dataclass(frozen=True)
-class Scaling(FeatureMap):
-    """√c ψ(x)."""
-
-    part: FeatureMap
-    factor: float
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]
-        return self.part.rank
-
-    def __call__(self, points: Points) -> Array:
-        return sqrt(self.factor) * self.part(points)
 
 
 @dataclass(frozen=True)
@@ -144,7 +126,7 @@ class Crossed(FeatureMap):
     """ψ₁(x) ⊗ ψ₂(x) ⊗ …: a product of kernels, or a tensor product when points are tuples."""
 
     parts: tuple[FeatureMap, ...]
-    on_pairs: bool
+    on_pairs: bool = False
 
     @property
     def rank(self) -> int:  # type: ignore[override]

@@ -18,17 +18,17 @@ from meanmap.arrays import (
     asarray,
     count,
     float_like,
-    for_each_thread,
     in_blocks,
     is_array,
     namespace,
     on_accelerator,
+    share_blocks,
     spans,
     take,
+    view_as,
 )
-from meanmap.kernels.bandwidths import multiply_bandwidth, parse_bandwidth
+from meanmap.kernels.bandwidths import OpenScales, multiply_bandwidth, parse_bandwidth
 from meanmap.kernels.features import FeatureMap
-from meanmap.kernels.scales import OpenScales
 
 # (A, columns, buffer) → the Gram matrix of A against some of B; columns, a slice or an index array,
 # says which, the buffer is one to overwrite or None
@@ -291,11 +291,7 @@ class Kernel(BaseEstimator):
     # --- what every kernel can do -------------------------------------------------------------
 
     def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
+        self, points: Any, name: str = "points", like: Points = None, like_name: str = "the sample"
     ) -> Points:
         """The gate: points of this kernel's domain (and of the kind of `like`), or an error."""
         points = self.read_points(frames.in_order(points, self.names, name, like_name), name)
@@ -367,22 +363,17 @@ class Kernel(BaseEstimator):
         height = max(1, min(n, TILE // max(width, 1)))
         if not isinstance(V, np.ndarray):
             return _in_tiles(compare, A, m, V, height, width)
-        blocks = list(spans(n, height))
         out = np.zeros((n, *V.shape[1:]), dtype=V.dtype)
 
-        def work(thread: int, of: int) -> None:
+        def work(thread: int, blocks: list[slice]) -> None:
             buffer = np.empty(height * width, dtype=V.dtype)
-            for i in blocks[thread::of]:
+            for i in blocks:
                 rows = take(A, i)
                 for j in spans(m, width):
-                    shape = (i.stop - i.start, j.stop - j.start)
-                    into = buffer[: shape[0] * shape[1]].reshape(shape)
+                    into = view_as(buffer, i.stop - i.start, j.stop - j.start)
                     out[i] += compare(rows, j, into) @ V[j]
 
-        if n * m <= 4 * TILE:
-            work(0, 1)  # too little to pay for threads
-        else:
-            for_each_thread(work)
+        share_blocks(work, list(spans(n, height)), n * m > 4 * TILE)  # less would not pay
         return out
 
     def gradient(self, x: Any, B: Any) -> Array:
@@ -470,10 +461,7 @@ class Kernel(BaseEstimator):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Kernel) or type(self) is not type(other):
             return False
-        mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
-        return mine.keys() == theirs.keys() and all(
-            same_value(mine[name], theirs[name]) for name in mine
-        )
+        return same_value(self.get_params(deep=False), other.get_params(deep=False))
 
     def __hash__(self) -> int:
         return hash(type(self))
@@ -510,8 +498,10 @@ def _in_tiles(compare: Comparison, A: Points, m: int, V: Array, height: int, wid
 
 def same_value(a: Any, b: Any) -> bool:
     """Whether two parameter values are the same, arrays included."""
-    if isinstance(a, Kernel) or isinstance(b, Kernel) or callable(a) or callable(b):
-        return bool(a == b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same_value(a[name], b[name]) for name in a)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same_value, a, b))
     if hasattr(a, "shape") or hasattr(b, "shape"):  # arrays, and frames of a Gram matrix
         return a is b or bool(np.array_equal(np.asarray(a), np.asarray(b)))
     return bool(a == b)

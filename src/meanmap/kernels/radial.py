@@ -16,7 +16,6 @@ from meanmap.arrays import (
     asarray,
     assign,
     at_least,
-    device,
     epsilon,
     full,
     matmul_into,
@@ -24,15 +23,9 @@ from meanmap.arrays import (
     on_accelerator,
     to_numpy,
 )
-from meanmap.kernels.bandwidths import (
-    LEARNED,
-    SCALED,
-    column_scales,
-    median_factor,
-    resolve_bandwidth,
-)
+from meanmap.kernels import bandwidths
+from meanmap.kernels.bandwidths import OpenScales
 from meanmap.kernels.protocol import ALL, Comparison, Kernel, SteinComparison
-from meanmap.kernels.scales import OpenScales, scaled_columns
 
 CENTRED = 64  # points whose median is the centre that distances are computed from
 NODES = np.arange(-4.0, 5.0)  # of the polynomial that a profile is differentiated by
@@ -114,7 +107,7 @@ class Radial(VectorKernel):
     # --- parameters ---------------------------------------------------------------------------
 
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
-        return self.with_bandwidth(resolve_bandwidth(self.bandwidth, points, weights))
+        return self.with_bandwidth(bandwidths.resolve_bandwidth(self.bandwidth, points, weights))
 
     def with_bandwidth(self, bandwidth: Any) -> Self:
         """The same kernel with another bandwidth."""
@@ -122,28 +115,25 @@ class Radial(VectorKernel):
 
     def at_scale(self, sigma: float, scales: np.ndarray) -> Self:
         """With a multiple of σ times the scale of each column: that of its "scaled median"."""
-        widths = median_factor(self.bandwidth, SCALED) * sigma * scales
-        return self.with_bandwidth(
-            tuple(map(float, widths)) if len(widths) > 1 else float(widths[0])
-        )
+        factor = bandwidths.median_factor(self.bandwidth, bandwidths.SCALED)
+        return self.with_bandwidth(bandwidths.as_bandwidth(factor * sigma * scales))
 
     @property
     def learns(self) -> bool:
         """Whether the bandwidth is "loo"."""
-        return isinstance(self.bandwidth, str) and self.bandwidth == LEARNED
+        return isinstance(self.bandwidth, str) and self.bandwidth == bandwidths.LEARNED
 
     def open_scales(self, points: Points, weights: Array | None) -> OpenScales:
-        columns, scales = scaled_columns(points, weights)
+        columns, scales = bandwidths.scaled_columns(points, weights)
 
         def kernel(sigma: np.ndarray) -> Any:
-            found = tuple(map(float, sigma * scales))
-            return self.with_bandwidth(found if len(found) > 1 else found[0])
+            return self.with_bandwidth(bandwidths.as_bandwidth(sigma * scales))
 
         groups = np.arange(columns.shape[1])
         return OpenScales(columns, groups, self.with_bandwidth(1.0), kernel)
 
     def relevance(self, points: Points) -> list[float]:
-        spread = column_scales(to_numpy(points).astype(np.float64))
+        spread = bandwidths.column_scales(to_numpy(points).astype(np.float64))
         return (spread / np.asarray(self.bandwidth, dtype=float)).tolist()
 
     # --- comparing points ---------------------------------------------------------------------
@@ -189,9 +179,8 @@ class Radial(VectorKernel):
         xp = namespace(B)
         d = B.shape[1]
         centre = _centre(B.T)  # smaller numbers, smaller rounding
-        right = xp.empty((d + 2, B.shape[0]), dtype=B.dtype, device=device(B))
+        right = full((d + 2, B.shape[0]), 1.0, B)
         right = assign(right, slice(0, d), self.scaled(B - centre).T)
-        right = assign(right, d, 1.0)
         right = assign(right, d + 1, _squares(right[:d].T))
         bar = self._near(float(xp.max(right[d + 1])) if B.shape[0] else 0.0, epsilon(right))
 
@@ -203,7 +192,10 @@ class Radial(VectorKernel):
             found = matmul_into(left, right[:, columns], out)
             if bar is not None:
                 near = found < times * bar if times > 0 else found > times * bar
-                found = _measure_again(found, near, a, right, columns, times)
+                if bool(xp.any(near)):  # coordinate by coordinate
+                    i, j = xp.nonzero(near)
+                    difference = a[i] - right[:d, columns][:, j].T
+                    found = assign(found, (i, j), times * xp.sum(difference**2, axis=1))
             if not self._exact:
                 found = at_least(found, 0.0)  # where rounding left a square below
             return found if then is None else then(found)
@@ -370,26 +362,11 @@ def _centre(columns: Array) -> Array:
 
 def _squares(a: Array) -> Array:
     """‖a‖² for points on the scale of the bandwidth."""
-    xp = namespace(a)
-    if not isinstance(a, np.ndarray):
-        return xp.sum(a * a, axis=1)
     with np.errstate(over="ignore"):
-        squares = np.sum(a * a, axis=1)
-    if not np.isfinite(squares).all():
+        squares = namespace(a).sum(a * a, axis=1)
+    if isinstance(a, np.ndarray) and not np.isfinite(squares).all():
         raise ValueError(
             f"points lie so many bandwidths apart that the square overflows in {a.dtype}. Use a "
             "wider bandwidth, or double precision."
         )
     return squares
-
-
-def _measure_again(
-    found: Array, near: Array, a: Array, right: Array, columns: Any, times: float
-) -> Array:
-    """‖a - b‖² of near pairs, coordinate by coordinate."""
-    xp = namespace(found)
-    if bool(xp.any(near)):
-        i, j = xp.nonzero(near)
-        difference = a[i] - right[: a.shape[1], columns][:, j].T
-        found = assign(found, (i, j), times * xp.sum(difference * difference, axis=1))
-    return found

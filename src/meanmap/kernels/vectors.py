@@ -132,36 +132,32 @@ class Matern(Rough):
         """Whether k is differentiable everywhere, so that a mode can be climbed to."""
         return self.nu != 0.5
 
-    def _length(self, squared: Array) -> Array:
-        """√2ν r."""
+    def _exponent(self, squared: Array) -> Array:
+        """-√2ν r, in place: fresh memory would cost more than what is computed in it."""
         a = apply("sqrt", squared)
-        a *= (2 * self.nu) ** 0.5
+        a *= -((2 * self.nu) ** 0.5)
         return a
 
     def profile(self, squared: Array) -> Array:
-        nu, a = self.nu, self._length(squared)
-        factor = None if nu == 0.5 else 1 + a if nu == 1.5 else 1 + a + a * a / 3
-        a *= -1
-        a = apply("exp", a)
-        if factor is not None:
-            a *= factor
-        return a
+        a = self._exponent(squared)
+        if self.nu == 0.5:
+            return apply("exp", a)
+        factor = 1 - a if self.nu == 1.5 else 1 - a + a * a / 3
+        factor *= apply("exp", a)
+        return factor
 
     def slope(self, squared: Array) -> Array:
         if self.nu == 0.5:
             inverse = invert_distance(squared + 0)
             return inverse * self.profile(squared)
-        a = self._length(squared)
-        factor = 3.0 if self.nu == 1.5 else (1 + a) * (5 / 3)
-        a *= -1
+        a = self._exponent(squared)
+        factor = 3.0 if self.nu == 1.5 else (1 - a) * (5 / 3)
         return factor * apply("exp", a)
 
     def curvature(self, squared: Array) -> Array:
         # infinite at 0 if ν = 3/2, and taken to be 0 there: it is only ever met times r²
         factor = 27**0.5 * invert_distance(squared + 0) if self.nu == 1.5 else 25 / 3
-        a = self._length(squared)
-        a *= -1
-        return factor * apply("exp", a)
+        return factor * apply("exp", self._exponent(squared))
 
 
 class RationalQuadratic(Radial):
@@ -208,35 +204,39 @@ class RationalQuadratic(Radial):
         return k, slope, inverse
 
 
-def _inner_stein(B: Points, T: Array, degree: int, offset: float) -> SteinComparison:
-    """The Stein kernel of (⟨x, x'⟩ + c)^p."""
-    xp = namespace(B)
-    tb = xp.sum(T * B, axis=1)[None, :]
-
-    def compare(A: Points, S: Array, columns: Any) -> Array:
-        inner = A @ B[columns].T
-        k = inner + offset
-        # ∇ₓk = p (⟨x, x'⟩ + c)^(p-1) x', so that s(x')·∇ₓk needs x' alone
-        mixed = xp.sum(S * A, axis=1)[:, None] + tb[:, columns] + A.shape[1]
-        out = (S @ T[columns].T) * k**degree + degree * k ** (degree - 1) * mixed
-        if degree > 1:
-            out += degree * (degree - 1) * k ** (degree - 2) * inner
-        return out
-
-    return compare
-
-
 class InnerProduct(VectorKernel):
-    """A kernel that is a function, `of_sum`, of ⟨x, x'⟩."""
+    """(⟨x, x'⟩ + c)^p, which `of_sum` computes from ⟨x, x'⟩."""
 
     bounded = False
     over_columns = "products"
+    degree = 1
+    offset = 0.0
 
     def against(self, B: Points) -> Comparison:
         return lambda A, columns, out: self.of_sum(matmul_into(A, B[columns].T, out))
 
     def squared_norms(self, A: Points) -> Array:
         return self.of_sum(namespace(A).sum(A * A, axis=1))
+
+    def gradients(self, A: Points, B: Points) -> Array:
+        slope = self.degree * (A @ B.T + self.offset) ** (self.degree - 1)
+        return slope[:, :, None] * B[None, :, :]
+
+    def stein_against(self, B: Points, T: Array) -> SteinComparison:
+        xp, degree = namespace(B), self.degree
+        tb = xp.sum(T * B, axis=1)[None, :]
+
+        def compare(A: Points, S: Array, columns: Any) -> Array:
+            inner = A @ B[columns].T
+            k = inner + self.offset
+            # ∇ₓk = p (⟨x, x'⟩ + c)^(p-1) x', so that s(x')·∇ₓk needs x' alone
+            mixed = xp.sum(S * A, axis=1)[:, None] + tb[:, columns] + A.shape[1]
+            out = (S @ T[columns].T) * k**degree + degree * k ** (degree - 1) * mixed
+            if degree > 1:
+                out += degree * (degree - 1) * k ** (degree - 2) * inner
+            return out
+
+        return compare
 
 
 class Polynomial(InnerProduct):
@@ -280,13 +280,6 @@ class Polynomial(InnerProduct):
         total += self.offset
         return total**self.degree
 
-    def gradients(self, A: Points, B: Points) -> Array:
-        slope = self.degree * (A @ B.T + self.offset) ** (self.degree - 1)
-        return slope[:, :, None] * B[None, :, :]
-
-    def stein_against(self, B: Points, T: Array) -> SteinComparison:
-        return _inner_stein(B, T, self.degree, self.offset)
-
     def feature_map(self, points: Points) -> FeatureMap:
         return Monomials(points.shape[1], self.degree, self.offset)
 
@@ -307,12 +300,6 @@ class Linear(InnerProduct):
 
     def of_sum(self, total: Array) -> Array:
         return total
-
-    def gradients(self, A: Points, B: Points) -> Array:
-        return namespace(B).broadcast_to(B[None, :, :], (A.shape[0], *B.shape))
-
-    def stein_against(self, B: Points, T: Array) -> SteinComparison:
-        return _inner_stein(B, T, 1, 0.0)
 
     def preimage(self, atoms: Points, weights: Array, starts: Callable[[], Points]) -> Points:
         return weights @ atoms  # -2⟨m, y⟩ + ‖y‖² is least at y = m

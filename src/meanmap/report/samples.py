@@ -12,9 +12,8 @@ from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_array, is_chunked, take, to_numpy
 from meanmap.frames import is_frame
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
-from meanmap.kernels.defaults import looks_like_classes
 from meanmap.statistics.columns import column_moments
-from meanmap.statistics.gates import require_points
+from meanmap.statistics.gates import looks_like_classes, require_points
 from meanmap.statistics.tiles import on_host
 from meanmap.streams.chunks import SAMPLE, Chunks
 

@@ -3,6 +3,7 @@
 | of a `Basis` | |
 |---|---|
 | `fit(kernel, points, weights)` | the fitted `Coordinates`, and those of the points, a row each |
+| `prepare(kernel, points, weights)` | the `Coordinates` alone, in place of `fit` where possible |
 | `fit_moments(kernel, points, weights, values)` | the same with sums in place of the rows |
 | `known_rank` | the rank before it is fitted, 0 if it is not known |
 | `streams` | whether `fit_moments` reads points block by block and keeps no rows |
@@ -18,16 +19,17 @@
 | `nested` | whether the first coordinates alone are a coarser space |
 | `landmarks` | points P whose k(p, ·) span the space, and L with k(P, P) = LLᵀ; or None |
 
-A basis must have `fit`, and coordinates `rank`, `residual` and `transform`; the rest has defaults.
-Points have passed the kernel's gate and weights sum to one: nothing is checked again here.
+A basis must have `fit` or `prepare`, and coordinates `rank`, `residual` and `transform`; the rest
+has defaults. Points have passed the kernel's gate and weights sum to one: nothing is checked again
+here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,8 +39,8 @@ from meanmap.arrays import (
     Points,
     count,
     first_array,
-    for_each_thread,
     namespace,
+    share_blocks,
     spans,
     take,
 )
@@ -100,14 +102,12 @@ class Coordinates:
         """
         blocks = self.blocks(points)
 
-        def share(thread: int, of: int) -> None:
-            for block in blocks[thread::of]:
+        def transform(thread: int, blocks: list[slice]) -> None:
+            for block in blocks:
                 work(thread, block, self.transform(take(points, block)))
 
-        if len(blocks) > 1 and isinstance(first_array(points), np.ndarray):
-            for_each_thread(share)
-        else:
-            share(0, 1)
+        many = len(blocks) > 1 and isinstance(first_array(points), np.ndarray)
+        share_blocks(transform, blocks, many)
 
     def moments(self, points: Points, weights: Array, values: Array) -> tuple[Array, Array]:
         """`Σ wᵢ ψᵢ ψᵢᵀ` and `Σ wᵢ vᵢ ψᵢᵀ`, without keeping ψ of every point; weights ≥ 0."""
@@ -152,7 +152,7 @@ class Basis:
     (3, 20)
     """
 
-    #: Whether `fit_moments` reads the points block by block and keeps no rows.
+    #: Whether `fit_moments` reads the points block by block, after `prepare`, and keeps no rows.
     streams: ClassVar[bool] = False
     #: Whether ψ(x)·ψ(x') is k(x, x') everywhere.
     exact: ClassVar[bool] = False
@@ -167,9 +167,18 @@ class Basis:
         """The rank before it is fitted, 0 if it is not known."""
         return 0
 
+    def prepare(self, kernel: Kernel, points: Points, weights: Array) -> Coordinates:
+        """The feature map for a weighted sample; a residual that is NaN is measured later."""
+        raise TypeError(f"{type(self).__name__} is no basis; use spaces.PivotedCholesky().")
+
     def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
         """The feature map fitted to a weighted sample, and the sample's coordinates."""
-        raise TypeError(f"{type(self).__name__} is no basis; use spaces.PivotedCholesky().")
+        fitted = self.prepare(kernel, points, weights)
+        psi = fitted.transform(points)
+        if math.isnan(fitted.residual):
+            squares = weights @ namespace(psi).linalg.vecdot(psi, psi)
+            fitted = with_residual(fitted, kernel, points, weights, squares)
+        return fitted, psi
 
     def fit_moments(
         self, kernel: Kernel, points: Points, weights: Array, values: Array
@@ -179,6 +188,13 @@ class Basis:
         A basis that does not need the coordinates of the whole sample at once does not keep them:
         memory is then r × r, whatever the size of the sample.
         """
+        if self.streams:
+            fitted = self.prepare(kernel, points, weights)
+            C, B = fitted.moments(points, weights, values)
+            if math.isnan(fitted.residual):
+                squares = namespace(C).linalg.trace(C)
+                fitted = with_residual(fitted, kernel, points, weights, squares)
+            return fitted, C, B
         fitted, coordinates = self.fit(kernel, points, weights)
 
         def rows(points: Points, work: Work) -> None:
@@ -186,6 +202,15 @@ class Basis:
                 work(0, block, coordinates[block])
 
         return fitted, *weighted_moments(rows, points, weights, values)
+
+
+def with_residual(
+    fitted: Any, kernel: Kernel, points: Points, weights: Array, squares: Array
+) -> Coordinates:
+    """Coordinates that know their residual: what `Σ wᵢ ‖ψ(xᵢ)‖²` lacks of `Σ wᵢ k(xᵢ, xᵢ)`."""
+    total = float(weights @ kernel.squared_norms(points))
+    missed = max(total - float(squares), 0.0) / total if total > 0 else 0.0
+    return replace(fitted, residual=missed)
 
 
 # --- the kernel's own features --------------------------------------------------------------------
@@ -222,11 +247,11 @@ class Explicit(Basis):
 
     exact: ClassVar[bool] = True
 
-    def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
+    def prepare(self, kernel: Kernel, points: Points, weights: Array) -> Coordinates:
         feature_map = kernel.feature_map(points)
         if feature_map is None:
             raise TypeError(
                 f"{kernel!r} has no finite features of its own, which Explicit() needs. "
                 "Use basis=PivotedCholesky(), or None to let the library choose."
             )
-        return Features(feature_map), feature_map(points)
+        return Features(feature_map)

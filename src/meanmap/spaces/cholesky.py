@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -33,15 +33,16 @@ from meanmap.arrays import (
     epsilon,
     first_array,
     float_like,
-    for_each_thread,
     matmul_into,
     namespace,
     one_blas_thread,
+    share_blocks,
     solve_triangular,
     spans,
     take,
     to_numpy,
     transpose,
+    view_as,
     warn,
 )
 from meanmap.kernels import Kernel
@@ -104,30 +105,29 @@ class Pivots(Coordinates):
         r, L = self.rank, self.factor
         solved = r if solved is None else solved
         if not isinstance(L, np.ndarray) or r == 0:
-            return super().for_each_block(points, work)
+            super().for_each_block(points, work)
+            return
         blocks, compare = self.blocks(points), self.kernel.against(points)
 
-        def share(thread: int, of: int) -> None:
+        def transform(thread: int, some: list[slice]) -> None:
             # fresh memory would cost more than what is computed in it
             buffer = np.empty(r * blocks[0].stop, dtype=L.dtype)
             known = np.empty(min(r, CANDIDATES[0]) * blocks[0].stop, dtype=L.dtype)
-            for block in blocks[thread::of]:
+            for block in some:
                 width = block.stop - block.start
-                rows = compare(self.points, block, buffer[: r * width].reshape(r, width))
+                rows = compare(self.points, block, view_as(buffer, r, width))
                 # L⁻¹ by blocks: products let go of the interpreter lock, a solve does not
                 for J in spans(r, CANDIDATES[0]):
                     k = min(J.start, solved)
                     if k:
-                        into = known[: (J.stop - J.start) * width].reshape(-1, width)
+                        into = view_as(known, J.stop - J.start, width)
                         rows[J] -= np.matmul(L[J, :k], rows[:k], out=into)
                     if J.start < solved:
                         rows[J] = solve_triangular(L[J, J], rows[J], overwrite=True)
                 work(thread, block, rows.T)
 
-        if len(blocks) > 1:
-            return for_each_thread(share)
         with one_blas_thread():
-            return share(0, 1)
+            share_blocks(transform, blocks, len(blocks) > 1)
 
     def moments(self, points: Points, weights: Array, values: Array) -> tuple[Array, Array]:
         # Half the work of ψ is L⁻¹, for every point. Past the first few pivots L⁻¹ can wait until
@@ -239,19 +239,6 @@ def largest_square(apply: Callable[[np.ndarray], np.ndarray], size: int) -> floa
     return float(np.linalg.norm(v))
 
 
-def fit_pivots(
-    kernel: Kernel,
-    points: Points,
-    weights: Array,
-    tol: float,
-    max_rank: int,
-    rng: np.random.Generator | None = None,
-) -> tuple[Pivots, Array]:
-    """Coordinates on pivots drawn from the sample, and the sample's own."""
-    rows, chosen, residual = factorize(kernel, points, weights, tol, max_rank, rng)
-    return Pivots(kernel, take(points, chosen), pivot_factor(rows, chosen), residual), rows.T
-
-
 def pivot_factor(rows: Array, chosen: np.ndarray) -> Array:
     """L, the coordinates of the pivots themselves, in the order of memory that BLAS takes."""
     if isinstance(rows, np.ndarray):
@@ -272,19 +259,19 @@ def span_landmarks(kernel: Kernel, landmarks: Points) -> Pivots:
             if (L.diagonal() ** 2).min() > 1e3 * max(ROUNDING, epsilon(L)) * gram.diagonal().max():
                 return Pivots(kernel, landmarks, L, math.nan)  # plainly independent, and faster
     even = checks.weights(None, landmarks, float_like(landmarks))
-    rows, chosen, _ = factorize(kernel, landmarks, even, ROUNDING, count(landmarks))
-    return Pivots(kernel, take(landmarks, chosen), pivot_factor(rows, chosen), math.nan)
+    fitted, _ = fit_pivots(kernel, landmarks, even, ROUNDING, count(landmarks))
+    return replace(fitted, residual=math.nan)
 
 
-def factorize(
+def fit_pivots(
     kernel: Kernel,
     points: Points,
     weights: Array,
     tol: float,
     max_rank: int,
     rng: np.random.Generator | None = None,
-) -> tuple[Array, np.ndarray, float]:
-    """`K ≈ rowsᵀ rows` on a weighted sample, the pivots, and the relative residual trace.
+) -> tuple[Pivots, Array]:
+    """Coordinates on pivots drawn from a weighted sample, and the sample's own.
 
     The pivots are drawn with `rng`; None is a fixed seed.
     """
@@ -331,7 +318,9 @@ def factorize(
             width = min(2 * width, CANDIDATES[1])
     if isinstance(rows, np.ndarray):
         rows.resize((len(pivots), n), refcheck=False)  # gives back what was not needed
-    return rows[: len(pivots)], pivots, float(w @ residual) / total if total > 0 else 0.0
+    rows = rows[: len(pivots)]
+    left = float(w @ residual) / total if total > 0 else 0.0
+    return Pivots(kernel, take(points, pivots), pivot_factor(rows, pivots), left), rows.T
 
 
 def enlarge(rows: Array, filled: int, size: int, limit: int) -> Array:
@@ -433,17 +422,13 @@ def extend(
     if not isinstance(rows, np.ndarray):
         return assign(rows, slice(k, k + b), stretch(0, None, None)), explained[0]
 
-    def work(thread: int, of: int) -> None:
+    def work(thread: int, numbers: list[int]) -> None:
         # fresh memory would cost more than what is computed in it
         buffers = np.empty((2, b * len(residual[blocks[0]])), dtype=rows.dtype)
-        for block in range(thread, len(blocks), of):
-            columns = blocks[block]
-            shape = (b, len(residual[columns]))
-            first, second = (buffer[: shape[0] * shape[1]].reshape(shape) for buffer in buffers)
-            rows[k : k + b, columns] = stretch(block, first, second)
+        for block in numbers:
+            width = len(residual[blocks[block]])
+            first, second = (view_as(buffer, b, width) for buffer in buffers)
+            rows[k : k + b, blocks[block]] = stretch(block, first, second)
 
-    if len(blocks) > 4:
-        for_each_thread(work)
-    else:
-        work(0, 1)
+    share_blocks(work, list(range(len(blocks))), len(blocks) > 4)
     return rows, explained.sum(axis=0)

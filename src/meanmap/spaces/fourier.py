@@ -93,17 +93,7 @@ class RandomFourier(Basis):
     def known_rank(self) -> int:
         return self.n
 
-    def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
-        fitted = self._drawn(kernel, points)
-        return fitted, fitted.transform(points)
-
-    def fit_moments(
-        self, kernel: Kernel, points: Points, weights: Array, values: Array
-    ) -> tuple[Coordinates, Array, Array]:
-        fitted = self._drawn(kernel, points)
-        return fitted, *fitted.moments(points, weights, values)
-
-    def _drawn(self, kernel: Kernel, points: Points) -> Waves:
+    def prepare(self, kernel: Kernel, points: Points, weights: Array) -> Waves:
         remedy = "It counts a cosine and a sine for each frequency; try 1000."
         n = checks.whole(self.n, "n", 2, remedy)
         if n % 2:

@@ -7,7 +7,7 @@ Cholesky; only the choice of P differs. Fitting reads n·m kernel values and kee
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from meanmap.arrays import (
     Points,
     asarray,
     count,
-    namespace,
     one_blas_thread,
     spans,
     take,
@@ -85,29 +84,25 @@ class Nystroem(Basis):
         return len(own) if isinstance(own, list) else count(own)
 
     def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
+        if self.streams:
+            return super().fit(kernel, points, weights)
         with one_blas_thread():
-            if not self.streams:
-                return fit_pivots(kernel, points, weights, ROUNDING, *self._draw(points))
-            fitted = span_landmarks(kernel, self._landmarks(kernel, points, weights))
-            psi = fitted.transform(points)
-            kept = float(weights @ namespace(psi).linalg.vecdot(psi, psi))
-            return _with_residual(fitted, kernel, points, weights, kept), psi
+            return fit_pivots(kernel, points, weights, ROUNDING, *self._draw(points))
 
-    def fit_moments(
-        self, kernel: Kernel, points: Points, weights: Array, values: Array
-    ) -> tuple[Coordinates, Array, Array]:
-        if not self.streams:
-            return super().fit_moments(kernel, points, weights, values)
+    def prepare(self, kernel: Kernel, points: Points, weights: Array) -> Pivots:
         with one_blas_thread():
-            fitted = span_landmarks(kernel, self._landmarks(kernel, points, weights))
-            C, B = fitted.moments(points, weights, values)
-            kept = float(namespace(C).linalg.trace(C))
-            return _with_residual(fitted, kernel, points, weights, kept), C, B
+            return span_landmarks(kernel, self._landmarks(kernel, points, weights))
 
     def _landmarks(self, kernel: Kernel, points: Points, weights: Array) -> Points:
         checks.option(self.sampling, "sampling", SAMPLINGS)
         if self.landmarks is not None:
-            return self._given(kernel, points)
+            landmarks = kernel.check(self.landmarks, "landmarks", points)
+            given = count(landmarks)
+            if self.n not in (None, given):
+                raise ValueError(
+                    f"Nystroem: n={self.n!r}, but {given} landmarks were given. Leave n out."
+                )
+            return landmarks
         m, rng = self._draw(points)
         if self.sampling == "kmeans":
             return centres(kernel, points, weights, m, rng)
@@ -117,22 +112,10 @@ class Nystroem(Basis):
             chances = leverage(kernel, points, chances, m, rng)
         return take(points, without_replacement(chances, m, rng))
 
-    def _given(self, kernel: Kernel, points: Points) -> Points:
-        landmarks = kernel.check(self.landmarks, "landmarks", points)
-        if self.n is not None and self.n != count(landmarks):
-            raise ValueError(
-                f"Nystroem: n={self.n!r}, but {count(landmarks)} landmarks were given. Leave n out."
-            )
-        return landmarks
-
     def _draw(self, points: Points) -> tuple[int, np.random.Generator]:
         """How many landmarks to draw, and what to draw them with."""
-        if self.n is None:
-            raise ValueError(
-                "Nystroem needs a number of landmarks, Nystroem(100), or the landmarks themselves, "
-                "Nystroem(landmarks=points)."
-            )
-        m, there = checks.whole(self.n, "n", 1, "It is the number of landmarks."), count(points)
+        remedy = "It is the number of landmarks; Nystroem(landmarks=points) takes your own."
+        m, there = checks.whole(self.n, "n", 1, remedy), count(points)
         if m > there:
             raise ValueError(
                 f"Nystroem: {m} landmarks were asked for, but the sample has {there} points. Ask "
@@ -141,14 +124,7 @@ class Nystroem(Basis):
         return m, checks.random_generator(self.random_state, "random_state")
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Nystroem):
-            return NotImplemented
-        mine, theirs = self._parts(), other._parts()
-        return len(mine) == len(theirs) and all(map(same_value, mine, theirs))
-
-    def _parts(self) -> list[Any]:
-        own = self.landmarks if isinstance(self.landmarks, tuple) else (self.landmarks,)
-        return [self.n, self.sampling, self.random_state, *own]
+        return isinstance(other, Nystroem) and same_value(vars(self), vars(other))
 
     def __hash__(self) -> int:
         return hash((self.n, self.sampling))
@@ -158,14 +134,6 @@ class Nystroem(Basis):
             return f"Nystroem(landmarks=<{self.known_rank} points>)"
         seed = "" if self.random_state is None else f", random_state={self.random_state!r}"
         return f"Nystroem({self.n!r}, sampling={self.sampling!r}{seed})"
-
-
-def _with_residual(
-    fitted: Pivots, kernel: Kernel, points: Points, weights: Array, kept: float
-) -> Pivots:
-    """The coordinates with their residual: what `Σ wᵢ ‖ψ(xᵢ)‖²` lacks of `Σ wᵢ k(xᵢ, xᵢ)`."""
-    total = float(weights @ kernel.squared_norms(points))
-    return replace(fitted, residual=max(total - kept, 0.0) / total if total > 0 else 0.0)
 
 
 def without_replacement(chances: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarray:
@@ -195,10 +163,7 @@ def leverage(
     values = np.maximum(values, 0.0)
     s = max(1, int(m / (4 * np.log(max(m, 2)))))
     ridge = max(values[:-s].sum() / s, np.finfo(float).eps * values.sum(), 1e-300)
-    # k_i - k_iS (K_SS + mλI)⁻¹ k_Si, over λ
-    turn = asarray(
-        vectors / np.sqrt(m * (values + ridge)), compare(take(S, slice(0, 1)), ALL, None)
-    )
+    turn = asarray(vectors / np.sqrt(m * (values + ridge)), gram)
     scores = np.empty(n)
     for block in spans(n, max(1, 4 * TILE // m)):
         part = take(points, block)

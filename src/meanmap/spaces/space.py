@@ -70,23 +70,25 @@ class Space(TransformerMixin, BaseEstimator):
         if not keep.all():
             kept, kept_weights = take(points, keep), take(weights, keep)
         kernel = kernel.resolve(kept, kept_weights)
-        basis = self._basis(kernel, kept)
-        fitted, coordinates = basis.fit(kernel, kept, kept_weights)
-        if getattr(points, "ndim", 0) == 2:  # nothing is set before everything has worked
-            remember_columns(self, X)
-        self._keep(kernel, kept, basis, fitted)
+        coordinates = self.fit_points(kept, kept_weights, kernel, X)
         return coordinates if keep.all() else self.map_.transform(points)
 
-    def fit_points(self, points: Points, weights: Array | None = None) -> Array:
+    def fit_points(
+        self, points: Points, weights: Array | None = None, kernel: Any = None, asked: Any = None
+    ) -> Array:
         """Fit to points that passed the gate of a resolved kernel; return their coordinates.
 
-        None weighs all points alike. `fit_space` makes a space and does this.
+        None weighs all points alike. `fit_space` makes a space and does this. The columns of
+        `asked`, the points as they came, are remembered once everything has worked.
         """
-        basis = self._basis(self.kernel, points)
+        kernel = self.kernel if kernel is None else kernel
+        basis = self._basis(kernel, points)
         if weights is None:
             weights = checks.weights(None, points, float_like(points))
-        fitted, coordinates = basis.fit(self.kernel, points, weights)
-        self._keep(self.kernel, points, basis, fitted)
+        fitted, coordinates = basis.fit(kernel, points, weights)
+        if asked is not None and getattr(points, "ndim", 0) == 2:
+            remember_columns(self, asked)
+        self._keep(kernel, points, basis, fitted)
         return coordinates
 
     def _basis(self, kernel: Kernel, points: Points) -> Basis:
@@ -144,24 +146,23 @@ class Space(TransformerMixin, BaseEstimator):
         True
         """
         self._must_project("error_bound")
-        left, one = self._missed(x, "x")
+        left = self._missed(x, "x")
         if x2 is None:
-            return left[0] if one else left
-        xp = namespace(left)
-        right, other = self._missed(x2, "x2")
-        bound = xp.sqrt(left)[:, None] * xp.sqrt(right)[None, :]
-        bound = bound[:, 0] if other else bound
-        return bound[0] if one else bound
+            return left
+        right = self._missed(x2, "x2")
+        every = (..., *(None,) * right.ndim)  # a point of x with each of x2
+        return (left[every] ** 0.5 * right**0.5)[()]
 
-    def _missed(self, x: Any, name: str) -> tuple[Array, bool]:
-        """k(x, x) - ‖ψ(x)‖², rounding added, and whether x was one single point."""
+    def _missed(self, x: Any, name: str) -> Array:
+        """k(x, x) - ‖ψ(x)‖², rounding added: (m,), or () for a single point."""
         points, single = self.kernel_.rows(x, self.example_, name)
         coordinates = self.coordinates(points)
         xp = namespace(coordinates)
         diagonal = self.kernel_.squared_norms(points)
         missed = diagonal - xp.sum(coordinates * coordinates, axis=1)
         rounding = (8 + self.rank_) * epsilon(coordinates) * abs(diagonal)
-        return xp.where(missed > 0, missed, xp.zeros_like(missed)) + rounding, single
+        missed = xp.where(missed > 0, missed, xp.zeros_like(missed)) + rounding
+        return missed[0] if single else missed
 
     def _must_project(self, name: str) -> None:
         check_is_fitted(self, "kernel_")
@@ -201,9 +202,6 @@ class Space(TransformerMixin, BaseEstimator):
     @property
     def streams(self) -> bool:
         """Whether coordinates are read block by block: those of a fitted space can be."""
-        return self.is_fitted
-
-    def __sklearn_is_fitted__(self) -> bool:
         return self.is_fitted
 
     def __repr__(self) -> str:

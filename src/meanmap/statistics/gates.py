@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, namespace, on_accelerator, to_numpy
+from meanmap.arrays import (
+    Points,
+    concatenate,
+    count,
+    is_floating,
+    namespace,
+    on_accelerator,
+    to_numpy,
+)
 from meanmap.frames import list_names
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.statistics.tiles import on_host
@@ -109,3 +118,18 @@ def _is_constant(part: Any) -> list[Any]:
     if host.dtype.kind == "O" or host.ndim not in (1, 2):
         return [False]
     return list(np.atleast_1d((host == host[:1]).all(axis=0)))
+
+
+def looks_like_classes(y: Any) -> bool:
+    """Whether a target is classes: one column of text, truth values or whole numbers.
+
+    Floating-point numbers are numbers, whatever their values.
+    """
+    if checks.holds_objects(y) and not all(isinstance(v, str | Integral) for v in y.flat):
+        return False
+    if isinstance(y, tuple):
+        return False
+    array = checks.any_points(y, "y")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    return array.ndim == 1 and not is_floating(array)

@@ -469,8 +469,7 @@ def memory_limit(value: Any) -> int:
             head = text.removesuffix(unit)
             if head != text and head.replace(".", "", 1).isdigit():
                 return int(float(head) * factor)
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if is_number and checks.is_finite(value) and value > 0:
+    if checks.is_finite_number(value) and value > 0:
         return int(value)
     raise ValueError(
         f"max_memory must be a number of bytes or a text like '500MB' or '2GB', got {value!r}."

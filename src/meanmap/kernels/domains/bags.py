@@ -60,7 +60,8 @@ class BagKernel(ObjectKernel):
     def bind(self, points: Any, name: str = "points") -> Kernel:
         many = isinstance(points, list) or checks.holds_objects(points)
         frame = next((bag for bag in points if is_frame(bag)), None) if many else None
-        inner = self.point_kernel.bind(frame, f"{name}[0]")
+        inner = self.point_kernel
+        inner = inner if frame is None else inner.bind(frame, f"{name}[0]")
         return self if inner is self.point_kernel else self.replace(kernel=inner)
 
     @property
@@ -69,11 +70,7 @@ class BagKernel(ObjectKernel):
         return self.point_kernel.names
 
     def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
+        self, points: Any, name: str = "points", like: Points = None, like_name: str = "the sample"
     ) -> Points:
         if is_embedding(points):
             if not points.is_batch:

@@ -16,15 +16,16 @@ from meanmap.kernels.algebra import TensorProduct
 from meanmap.kernels.bandwidths import (
     LEARNED,
     SCALED,
+    OpenScales,
     column_scales,
     median_distance,
     parse_bandwidth,
+    scaled_columns,
     some_rows,
 )
 from meanmap.kernels.discrete import Delta
 from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.radial import Radial
-from meanmap.kernels.scales import OpenScales, label_columns, scaled_columns
 from meanmap.kernels.vectors import Gaussian
 
 
@@ -123,7 +124,7 @@ class Columns(TensorProduct):
 
     # --- points -------------------------------------------------------------------------------
 
-    def _parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
+    def named_parts(self, points: Any, name: str) -> list[tuple[Kernel, Any, str]]:
         kernels = self.kernels
         if not isinstance(points, tuple):
             table = _read_table(points, name)
@@ -133,7 +134,7 @@ class Columns(TensorProduct):
                 for column, kernel in zip(self._named(), kernels, strict=True)
             )
         labels = [f"{name}[{column!r}]" for column in self._named()]
-        parts = super()._parts(points, name)
+        parts = super().named_parts(points, name)
         return [(k, part, label) for (k, part, _), label in zip(parts, labels, strict=True)]
 
     def read_points(self, points: Any, name: str) -> Points:
@@ -389,3 +390,9 @@ def _rule(kernel: Kernel) -> str | None:
 def all_numbers(frame: Any) -> bool:
     """Whether every column of a frame holds numbers."""
     return all(_kind(column) == "number" for column in _read_table(frame, "points").values())
+
+
+def label_columns(points: Points) -> np.ndarray:
+    """Labels as columns in which two different ones are at distance 1."""
+    labels = np.unique(to_numpy(points), return_inverse=True)[1].ravel()
+    return np.eye(labels.max(initial=0) + 1)[labels] / 2**0.5

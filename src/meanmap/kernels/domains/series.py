@@ -50,11 +50,7 @@ class GlobalAlignment(ObjectKernel):
         return read_series(points, name)
 
     def check(
-        self,
-        points: Any,
-        name: str = "points",
-        like: Points | None = None,
-        like_name: str = "the sample",
+        self, points: Any, name: str = "points", like: Points = None, like_name: str = "the sample"
     ) -> Points:
         points = super().check(points, name, like, like_name)
         if like is not None and points[0].shape[1] != like[0].shape[1]:
