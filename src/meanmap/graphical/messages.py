@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy, warn
+from meanmap.arrays import Array, Points, asarray, count, namespace, take, to_numpy, warn
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.embeddings import Embedding
 from meanmap.graphical.layout import TreeLayout
-from meanmap.graphical.nodes import Node
+from meanmap.graphical.likelihoods import EdgeLikelihood, speaks
+from meanmap.graphical.nodes import Node, as_coordinates
 from meanmap.linalg import ConflictWarning
 
 CONFLICT = 0.05  # evidence less likely than this share of independent evidence contradicts itself
@@ -38,11 +39,25 @@ class Network:
 
     layout: TreeLayout
     nodes: dict[Any, Node]
-    operators: dict[tuple[Any, Any], ConditionalOperator]  # (t, s): P(t | s)
+    operators: dict[tuple[Any, Any], ConditionalOperator]  # (t, s): P(t | s), for messages
+    answers: dict[tuple[Any, Any], ConditionalOperator]  # the same, given a point of s
+    places: dict[tuple[Any, Any], np.ndarray]  # of the rows of P(t | s) among those of t
     least: float  # of a message, whose mean is 1: estimates of small ones may be negative
 
+    def likelihood(self, t: Any, s: Any) -> EdgeLikelihood | None:
+        """The density of x_t given the rows of s, if it is known."""
+        if (t, s) not in self._likelihoods:
+            operator, points = self.answers[t, s], self.nodes[s].points
+            known = operator is not self.operators[t, s] and speaks(operator)
+            self._likelihoods[t, s] = EdgeLikelihood(operator, points) if known else None
+        return self._likelihoods[t, s]
+
     @cached_property
-    def places(self) -> dict[Any, int]:
+    def _likelihoods(self) -> dict[Any, EdgeLikelihood | None]:
+        return {}
+
+    @cached_property
+    def numbers(self) -> dict[Any, int]:
         """A number for every node."""
         return {name: i for i, name in enumerate(self.nodes)}
 
@@ -71,12 +86,19 @@ class Inference:
         node = self.network.nodes[q]
         if not sources:
             return node.embedding(node.weights)
-        if len(sources) == 1:
+        if len(sources) == 1 and not self._is_cut(sources[0], q):
             t = sources[0]
+            if t in self.evidence:
+                return self._answer(t, q)
             operator = self.network.operators[q, t]
             return operator.embedding(self._cavity(t, q, keys))
         weights = self._product(q, sources, keys)
         return node.embedding(weights, weights @ node.coordinates)
+
+    def _answer(self, t: Any, q: Any) -> Embedding:
+        """The distribution of a node given a point of its neighbour, a batch."""
+        operator, points = self.network.answers[q, t], self.points[t]
+        return operator.answer_at(points, operator.quiet_features(points))
 
     def messages(self, q: Any, apart: Any) -> list[Array]:
         """The messages to a node from all sides with evidence but one."""
@@ -112,7 +134,7 @@ class Inference:
                 continue
             sources.setdefault(s, []).append(t)
             # by their places: names may have equal hashes, as -1 and -2 have
-            where = self.network.places[t], self.network.places[s]
+            where = self.network.numbers[t], self.network.numbers[s]
             keys[t] = hash((*where, self.names.get(t), tuple(keys[u] for u in beyond)))
             self._sources = sources
             if len(beyond) > 1:
@@ -140,11 +162,11 @@ class Inference:
             if a in self.evidence:
                 inverse = self.network.operators[b, a].inverse
                 beta = (self.evidence[a] @ inverse) @ operator.matrix
-            elif len(self._sources[a]) == 1:
+            elif len(self._sources[a]) == 1 and not self._is_valued(self._sources[a][0], a):
                 beta = self.known["message", keys[self._sources[a][0]]] @ operator.matrix
             else:
-                product = self._positive(operator.target_rows, a, self._sources[a], keys)
-                beta = operator.image(product.T)
+                product = self._positive(a, self._sources[a], keys)
+                beta = operator.image(take(product.T, self.network.places[a, b]))
             self.known[key] = self._scaled(beta, a, b)
         return self.known["message", keys[t]]
 
@@ -158,28 +180,87 @@ class Inference:
         nothing = operator.image(xp.ones_like(operator.target_rows[:, :1]))
         return xp.where(mean > 0, beta / xp.where(mean > 0, mean, xp.ones_like(mean)), nothing)
 
-    def _positive(self, rows: Array, t: Any, beyond: list[Any], keys: dict[Any, Any]) -> Array:
-        """The product of the messages to t at rows of coordinates, (b, n), cut off below."""
-        xp = namespace(rows)
+    def _is_valued(self, t: Any, s: Any) -> bool:
+        """Whether the message from t is known by its values at the rows of s."""
+        return self._is_heard(t, s) or self._is_cut(t, s)
+
+    def _is_heard(self, t: Any, s: Any) -> bool:
+        """Whether evidence at t says something of s by its density."""
+        return t in self.points and self.network.likelihood(t, s) is not None
+
+    def _is_cut(self, t: Any, s: Any) -> bool:
+        """Whether t is a family of s, and all other members are known points."""
+        members = self.network.layout.families.get(t, ())
+        return s in members and all(u in self.points for u in members if u != s)
+
+    def _positive(self, t: Any, beyond: list[Any], keys: dict[Any, Any]) -> Array:
+        """The product of the messages to t at its rows, (b, n), cut off below."""
+        node = self.network.nodes[t]
+        xp = namespace(node.coordinates)
         product = None
         for u in beyond:
-            values = self._message(u, t, keys) @ rows.T
+            values = self._values(u, t, keys)
             least = asarray(self.network.least, values)
             values = xp.where(values > least, values, least)
             product = values if product is None else product * values
         assert product is not None
         return product
 
+    def _values(self, u: Any, t: Any, keys: dict[Any, Any]) -> Array:
+        """The message from u at the rows of t, (b, n), of mean one."""
+        node = self.network.nodes[t]
+        if not self._is_valued(u, t):
+            return self._message(u, t, keys) @ node.coordinates.T
+        key = ("values", keys[u])
+        if key not in self.known:
+            if self._is_cut(u, t):
+                values = self._cut(u, t, keys)
+            else:
+                likelihood = self.network.likelihood(u, t)
+                assert likelihood is not None
+                values = likelihood(self.points[u])
+            mean = values @ to_numpy(node.weights)
+            nothing = mean <= np.finfo(float).tiny  # far outside the data
+            mean = np.where(nothing, 1.0, mean)[:, None]
+            values = np.where(nothing[:, None], 1.0, values / mean)
+            self.known[key] = asarray(values, node.coordinates)
+        return self.known[key]
+
+    def _cut(self, family: Any, t: Any, keys: dict[Any, Any]) -> np.ndarray:
+        """What the child says of each row of a parent, the others being known: (b, n)."""
+        network, child = self.network, family[1]
+        node, members = network.nodes[t], network.layout.families[family]
+        heard = self._is_heard(child, family)
+        beta = None if heard else self._message(child, family, keys)
+        sizes = [count(self.points[u]) for u in members if u != t]
+        sizes.append(count(self.points[child]) if beta is None else beta.shape[0])
+        found = []
+        for i in range(max(sizes)):
+            points = tuple(
+                node.points
+                if u == t
+                else take(self.points[u], np.full(count(node.points), i % count(self.points[u])))
+                for u in members
+            )
+            if beta is None:
+                z = self.points[child]
+                z = take(z, np.array([i % count(z)]))
+                found.append(EdgeLikelihood(network.answers[child, family], points)(z)[0])
+            else:
+                psi = as_coordinates(network.nodes[family], points)
+                found.append(to_numpy(psi @ beta[i % beta.shape[0]]))
+        return np.stack(found)
+
     def _product(self, q: Any, beyond: list[Any], keys: dict[Any, Any]) -> Array:
         """A node's weights under messages from several sides, (b, n)."""
         node = self.network.nodes[q]
-        weights = node.weights * self._positive(node.coordinates, q, beyond, keys)
+        weights = node.weights * self._positive(q, beyond, keys)
         xp = namespace(weights)
         total = xp.sum(weights, axis=1)
         warn_of_conflict(q, to_numpy(total))
         none = total <= NOTHING
         if bool(xp.any(none)):
-            parts = [self._positive(node.coordinates, q, [u], keys) for u in beyond]
+            parts = [self._positive(q, [u], keys) for u in beyond]
             mixed = node.weights * sum(parts[1:], parts[0])
             weights = xp.where(none[:, None], mixed, weights)
             total = xp.sum(weights, axis=1)

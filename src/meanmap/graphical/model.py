@@ -21,6 +21,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional.fitting import check_regularization
+from meanmap.conditional.predictive import Predictive
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.frames import in_order
@@ -379,27 +380,26 @@ class KernelGraphicalModel(BaseEstimator):
         points = {name: self._points(name, table[name]) for name in self.nodes_}
         total = np.zeros(table_length(table))
         for name in self.nodes_:
-            node, before = self.network_.nodes[name], layout.given[name]
             for start in range(0, len(total), BLOCK):
                 rows = np.arange(start, min(start + BLOCK, len(total)))
-                weights = np.broadcast_to(to_numpy(node.weights), (len(rows), count(node.points)))
-                atoms = node.points
-                if before is not None:
-                    at = tuple(take(points[parent], rows) for parent in layout.parents(name))
-                    answer = self.edges_[name, before].operator_
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore", ConflictWarning)
-                        weights = to_numpy(answer.weights(at if len(at) > 1 else at[0]))
-                    atoms = answer.atoms
-                total[rows] += np.log(
-                    row_likelihoods(
-                        node.space.kernel_,
-                        atoms,
-                        positive_weights(weights),
-                        take(points[name], rows),
-                    )
-                )
+                at = tuple(take(points[parent], rows) for parent in layout.parents(name))
+                total[rows] += np.log(self._factor(name, take(points[name], rows), at))
         return total
+
+    def _factor(self, name: Any, values: Points, given: tuple[Points, ...]) -> np.ndarray:
+        """The density (of labels the probability) of values of a node given those of its parents."""
+        node, before = self.network_.nodes[name], self.network_.layout.given[name]
+        atoms = node.points
+        weights = np.broadcast_to(to_numpy(node.weights), (count(values), count(atoms)))
+        if before is not None:
+            answer = self.network_.answers[name, before]
+            at = given if len(given) > 1 else given[0]
+            found = answer.answer_at(at, answer.quiet_features(at))
+            if isinstance(found, Predictive) and varies(atoms).all():
+                logs = found.shape.log_densities(to_numpy(values).astype(np.float64))
+                return np.maximum(np.exp(logs), LEAST)
+            weights, atoms = to_numpy(found.weights), answer.atoms
+        return row_likelihoods(node.space.kernel_, atoms, positive_weights(weights), values)
 
     def score(self, data: Any) -> float:
         """The mean log density of rows: what models of the same data are compared by."""
@@ -449,6 +449,14 @@ class KernelGraphicalModel(BaseEstimator):
             edges = [self.edges_[t, name] for t in self.network_.layout.neighbours[name]]
             lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
             coordinates[name] = evidence_coordinates(node, [name], where, psi, lam)
+        for family, members in self.network_.layout.families.items():
+            if all(name in coordinates for name in members):  # one point of all parents together
+                b = max(count(points[name]) for name in members)
+                points[family] = tuple(
+                    take(points[name], np.resize(np.arange(count(points[name])), b))
+                    for name in members
+                )
+                coordinates[family] = as_coordinates(self.network_.nodes[family], points[family])
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
@@ -464,19 +472,27 @@ def row_likelihoods(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points
     """The density (of numbers) or probability of each point under its own weights on the atoms."""
     if kernel.on_vectors:
         # a column that never varies has no density: its value is certain
-        varies = to_numpy(atoms).min(axis=0) < to_numpy(atoms).max(axis=0)
-        same = (to_numpy(points) == to_numpy(atoms)[0])[:, ~varies].all(axis=1)
-        if not varies.any():
+        kept = varies(atoms)
+        same = (to_numpy(points) == to_numpy(atoms)[0])[:, ~kept].all(axis=1)
+        if not kept.any():
             return np.maximum(same.astype(float), LEAST)
-        if not varies.all():
-            atoms, points = atoms[:, varies], points[:, varies]
+        if not kept.all():
+            atoms, points = atoms[:, kept], points[:, kept]
         each = (density(atoms, row, take(points, slice(i, i + 1))) for i, row in enumerate(p))
         return np.maximum(same * np.array([float(value[0]) for value in each]), LEAST)
     return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), LEAST)
 
 
+def varies(points: Points) -> np.ndarray:
+    """Which columns of numbers have different values."""
+    host = to_numpy(points)
+    return np.asarray(host.min(axis=0) < host.max(axis=0))
+
+
 def repeat_embedding(belief: Embedding, b: int) -> Embedding:
     """One belief b times, as a batch."""
+    if isinstance(belief, Predictive):
+        return belief[np.zeros(b, dtype=int)]
     one = belief[0] if belief.is_batch else belief
     xp = namespace(one.weights)
     weights = xp.broadcast_to(one.weights, (b, one.weights.shape[0]))
