@@ -124,9 +124,7 @@ def parents(rng: np.random.Generator, n: int) -> Iterator[Row]:
         rows, tests = law.rows(rng, n), law.rows(rng, TESTS)
         model = KernelGraphicalModel(FAMILY).fit(rows)
         found = model.marginal("z", {"x": tests["x"], "y": tests["y"]})
-        yield from spread(
-            f"{law.name}, child", found, law.curve(tests["x"], tests["y"]), law.noise
-        )
+        yield from spread(f"{law.name}, child", found, law.curve(tests["x"], tests["y"]), law.noise)
         if law.name == "sum":
             found = model.marginal("x", {"y": tests["y"], "z": tests["z"]})
             gain = 1 / (1 + law.noise**2)
@@ -203,7 +201,9 @@ def lattice(rng: np.random.Generator, n: int) -> Iterator[Row]:
             seen = Sightings.of(row, rng)
             truth = loopy.after(plan, case, made, bins, rng, seen)
             for method, run in methods.items():
-                for measure, value in run(seen, bins.centres).errors(truth, prior.deviation).items():
+                for measure, value in (
+                    run(seen, bins.centres).errors(truth, prior.deviation).items()
+                ):
                     errors.setdefault((measure, method), []).append(value)
         for method in methods:
             for measure in ("mean", "variation"):
@@ -241,7 +241,9 @@ PARTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--n", type=int, default=800)

@@ -19,6 +19,7 @@ import numpy as np
 from meanmap import checks, decoding
 from meanmap.arrays import Points, asarray, concatenate, count, take, to_numpy
 from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.shape import ShapeAt
 from meanmap.embeddings import Embedding, GridEmbedding
 from meanmap.graphical.messages import Inference, warn_of_conflict
 from meanmap.graphical.nodes import as_coordinates
@@ -50,12 +51,17 @@ def draw_rows(
         if name in drawn or name not in needed:
             continue
         near = next((t for t in layout.neighbours[name] if t in drawn and t in speaking), None)
-        conditional = None if near is None else DrawnConditional(network.answers[name, near])
+        conditional = None
+        if near is not None:
+            learned = network.answer(name, near)
+            conditional = DrawnConditional(learned or network.operators[name, near])
         parts = []
         for start in range(0, n, BLOCK):
             rows = np.arange(start, min(start + BLOCK, n))
-            known = ({t: rows_of(at, rows) for t, at in all_of.items()} for all_of in (coordinates, drawn))
-            part = Inference(network, next(known), {}, {}, next(known))
+            psi, points = (
+                {t: rows_of(at, rows) for t, at in known.items()} for known in (coordinates, drawn)
+            )
+            part = Inference(network, psi, {}, {}, points)
             if conditional is None:
                 parts.append(draw_belief(part, name, len(rows), rng))
             else:
@@ -129,7 +135,10 @@ class DrawnConditional:
         `weigh` says how well points suit what else is known of t in their rows, on average 1; its
         mean in each row is returned, too.
         """
-        candidates, p = self._candidates(points)
+        at = self._shape(points)
+        if at is not None and weigh is None:
+            return self._nearest(at.draw(rng)), np.ones(len(at))
+        candidates, p = self._candidates(points, at)
         ratio = np.ones(len(p))
         if weigh is not None:
             i, j = np.nonzero(p)
@@ -140,23 +149,35 @@ class DrawnConditional:
         j = decoding.draw(p, 1, rng)[:, 0]
         return candidates(np.arange(len(j)), j), ratio
 
-    def _candidates(self, points: Points) -> tuple[Callable[[Any, Any], Points], np.ndarray]:
+    def _shape(self, points: Points) -> ShapeAt | None:
+        """The distributions of numbers at points of s; None where the weights are all there is."""
+        operator = self.operator
+        if not operator.scatters:
+            return None
+        features = operator.quiet_features(points)
+        means = to_numpy(operator.mean_of(features)).astype(np.float64)
+        return operator.require_shape().at(points, means, operator.told(features))
+
+    def _candidates(
+        self, points: Points, at: ShapeAt | None
+    ) -> tuple[Callable[[Any, Any], Points], np.ndarray]:
         """What may be drawn in each row, by row and number, and probabilities."""
         operator = self.operator
-        features = operator.quiet_features(points)
-        if not operator.scatters:
-            return lambda i, j: take(operator.atoms, j), self._probabilities(features)
-        means = to_numpy(operator.mean_of(features)).astype(np.float64)
-        at = operator.require_shape().at(points, means, operator.told(features))
+        if at is None:
+            p = self._probabilities(operator.quiet_features(points))
+            return lambda i, j: take(operator.atoms, j), p
         beliefs = [at.belief(i) for i in range(len(at))]
-        most = max(len(p) for _, p in beliefs)
-        p = np.zeros((len(beliefs), most))
-        values = np.zeros((*p.shape, means.shape[1]))
+        p = np.zeros((len(beliefs), max(len(weights) for _, weights in beliefs)))
+        values = np.zeros((*p.shape, operator.atoms.shape[1]))
         for i, (own, weights) in enumerate(beliefs):
             p[i, : len(weights)], values[i, : len(weights)] = weights, own
-        for k, column in enumerate(self._columns):
-            values[..., k] = nearest_values(column, values[..., k])
-        return lambda i, j: asarray(values[i, j], operator.atoms), p
+        return lambda i, j: self._nearest(values[i, j]), p
+
+    def _nearest(self, values: np.ndarray) -> Points:
+        """Values moved to the nearest that their column has."""
+        pairs = zip(self._columns, values.T, strict=True)
+        found = np.stack([nearest_values(known, column) for known, column in pairs], axis=1)
+        return asarray(found, self.operator.atoms)
 
     @cached_property
     def _columns(self) -> list[np.ndarray]:

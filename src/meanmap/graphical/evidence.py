@@ -21,10 +21,10 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.trust import FAR
 from meanmap.embeddings import Embedding, function_values
 from meanmap.graphical.field import Wiring
 from meanmap.graphical.nodes import (
-    FAR,
     evidence_coordinates,
     evidence_points,
     in_node_order,
@@ -178,11 +178,8 @@ def observed_points(
             each.append(found)
         points = concatenate(each)
     psi = asarray(node.space.coordinates(points), node.coordinates)
-    return (
-        nodes,
-        points,
-        evidence_coordinates(node, names, points, psi, usual_regularization(potentials, kind)),
-    )
+    lam, called = usual_regularization(potentials, kind), [repr(name) for name in names]
+    return nodes, points, evidence_coordinates(node, called, points, psi, lam)
 
 
 def is_row_of_numbers(value: Any, size: int) -> bool:
@@ -235,7 +232,7 @@ def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embeddi
     if node.space.map_.projects:
         whole = weights @ node.space.kernel_.gram_times(atoms, atoms, weights)
         if float(m @ m) < FAR * float(whole):
-            warn_outside_data(name)
+            warn_outside_data(repr(name))
     lam = usual_regularization(potentials, kind)
     spectrum = node.spectrum
     beta = spectrum.inverse(spectrum.sufficient(lam)) @ m

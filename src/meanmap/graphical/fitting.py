@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,11 +11,9 @@ import numpy as np
 
 from meanmap.arrays import Points, to_numpy
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.fitting import Pairs, fit_pairs
-from meanmap.conditional.operator import ConditionalOperator
 from meanmap.graphical.latent import hidden_node
 from meanmap.graphical.layout import TreeLayout
-from meanmap.graphical.messages import Network
+from meanmap.graphical.messages import AnswerLearner, Network
 from meanmap.graphical.nodes import (
     LEAST,
     Node,
@@ -26,6 +25,7 @@ from meanmap.graphical.nodes import (
 from meanmap.graphical.scales import edge_kernel, family_kernel, fine_targets, narrowest_kernel
 from meanmap.graphical.tables import Variable, read_variable, rows_in_both, table_length
 from meanmap.kernels import Kernel, TensorProduct
+from meanmap.linalg import RegularizationWarning
 
 Edges = dict[tuple[Any, Any], ConditionalEmbedding]
 
@@ -51,7 +51,6 @@ class Learner:
         for a, b in layout.edges:
             pairs[a, b] = pairs[b, a] = edge_rows((a, b), found, table)
         edges: Edges = {}
-        answers: dict[tuple[Any, Any], ConditionalOperator] = {}
         places: dict[tuple[Any, Any], np.ndarray] = {}
         moved: set[Any] = set()  # nodes whose distribution is not that of their rows
 
@@ -64,14 +63,11 @@ class Learner:
                 importance = to_numpy(nodes[before].weights)[at]
             for t, s in ((v, before), (before, v)):
                 points = found[s].at(both), found[t].at(both)
-                edges[t, s] = self.edge(nodes[s], nodes[t], points, importance)
+                with warnings.catch_warnings():
+                    if layout.is_nested(t, s):  # a parent is a function of all parents
+                        warnings.simplefilter("ignore", RegularizationWarning)
+                    edges[t, s] = self.edge(nodes[s], nodes[t], points, importance)
                 places[t, s] = np.searchsorted(found[t].rows, both[importance > 0])
-                opened = found[s].open
-                answers[t, s] = (
-                    edges[t, s].operator_
-                    if opened is None or t in layout.families or t in layout.families.get(s, ())
-                    else self.answer(opened, nodes[t], points, importance)
-                )
 
         for v in layout.order():
             before = layout.given[v]
@@ -89,7 +85,9 @@ class Learner:
                 moved.add(v)
         operators = {pair: model.operator_ for pair, model in edges.items()}
         least = 0.0 if self.regularization == 0 else LEAST
-        return Network(layout, nodes, operators, answers, places, least), edges
+        opened = {s: one.open for s, one in found.items() if one.open is not None}
+        learner = AnswerLearner(opened, self.regularization, self.basis)
+        return Network(layout, nodes, operators, learner, places, least), edges
 
     def variables(
         self, table: dict[Any, Any], kernels: Mapping[Any, Kernel | None], weights: np.ndarray
@@ -119,17 +117,18 @@ class Learner:
         families = self.layout.families
         kernels: dict[Any, Kernel] = {}
 
-        def edge(s: Any, t: Any) -> Kernel | None:
+        def ask(s: Any, t: Any, opened: Kernel) -> Kernel | None:
             both = rows_in_both(found[s], found[t])
             both = both[weights[both] > 0]
             w = weights[both] / weights[both].sum()
             targets = fine_targets(found[t], found[t].at(both), w)
-            opened = found[s].open
-            assert opened is not None
             return edge_kernel(opened, found[s].at(both), targets, w)
 
         for s in (*families, *self.layout.variables):
-            tried = [] if found[s].open is None else [edge(s, t) for t in self.layout.relatives(s)]
+            opened = found[s].open
+            if opened is None:
+                continue
+            tried = [ask(s, t, opened) for t in self.layout.relatives(s)]
             for family, members in families.items():
                 if s in members and family in kernels:
                     tried.append(kernels[family].parts[members.index(s)])
@@ -145,14 +144,6 @@ class Learner:
         kernels, spaces = (s.space.kernel_, t.space.kernel_), (s.space, t.space)
         model = ConditionalEmbedding(*kernels, self.regularization, spaces, centered=False)
         return model.fit_checked(*weigh_pairs(points, weights))
-
-    def answer(
-        self, kernel: Kernel, t: Node, points: tuple[Points, Points], weights: np.ndarray
-    ) -> ConditionalOperator:
-        """P(t | s) with a kernel that is learned for the answer itself."""
-        x, y, w = weigh_pairs(points, weights)
-        pairs = Pairs(x, y, kernel, t.space.kernel_, (self.basis, t.space), w)
-        return fit_pairs(pairs, self.regularization).operator
 
     def independent(
         self,

@@ -15,22 +15,44 @@ edge: the sum rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from meanmap.arrays import Array, Points, asarray, count, namespace, take, to_numpy, warn
+from meanmap.conditional.fitting import Pairs, fit_pairs
 from meanmap.conditional.operator import ConditionalOperator
-from meanmap.embeddings import Embedding
+from meanmap.conditional.predictive import Predictive
+from meanmap.embeddings import Embedding, function_values
 from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.likelihoods import EdgeLikelihood, speaks
 from meanmap.graphical.nodes import Node, as_coordinates
+from meanmap.kernels import Kernel
 from meanmap.linalg import ConflictWarning
 
 CONFLICT = 0.05  # evidence less likely than this share of independent evidence contradicts itself
 NOTHING = 1e-12  # and below this no value suits it
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerLearner:
+    """How conditionals are learned for answers at points."""
+
+    kernels: dict[Any, Kernel]  # with scales to be learned, of nodes that were not given any
+    regularization: float | str
+    basis: Any
+
+    def learn(self, s: Any, operator: ConditionalOperator) -> ConditionalOperator | None:
+        """The conditional of an operator's rows given s; None if its kernel was named."""
+        if s not in self.kernels or operator.seen is None:
+            return None
+        rows, target = operator.seen, operator.target
+        pairs = Pairs(
+            rows.x, rows.y, self.kernels[s], target.kernel_, (self.basis, target), rows.weights
+        )
+        return fit_pairs(pairs, self.regularization).operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,17 +62,33 @@ class Network:
     layout: TreeLayout
     nodes: dict[Any, Node]
     operators: dict[tuple[Any, Any], ConditionalOperator]  # (t, s): P(t | s), for messages
-    answers: dict[tuple[Any, Any], ConditionalOperator]  # the same, given a point of s
+    learner: AnswerLearner
     places: dict[tuple[Any, Any], np.ndarray]  # of the rows of P(t | s) among those of t
     least: float  # of a message, whose mean is 1: estimates of small ones may be negative
 
+    def answer(self, t: Any, s: Any) -> ConditionalOperator | None:
+        """P(t | s) given a point of s, with a kernel that is learned for it when first asked.
+
+        None where the kernel on s was named, and for parents together given their child.
+        """
+        if (t, s) not in self._answers:
+            apart = t not in self.layout.families and not self.layout.is_nested(t, s)
+            learn = self.learner.learn
+            self._answers[t, s] = learn(s, self.operators[t, s]) if apart else None
+        return self._answers[t, s]
+
     def likelihood(self, t: Any, s: Any) -> EdgeLikelihood | None:
-        """The density of x_t given the rows of s, if it is known."""
+        """The density of x_t given the rows of s, where P(t | s) was learned."""
         if (t, s) not in self._likelihoods:
-            operator, points = self.answers[t, s], self.nodes[s].points
-            known = operator is not self.operators[t, s] and speaks(operator)
-            self._likelihoods[t, s] = EdgeLikelihood(operator, points) if known else None
+            found = self.answer(t, s)
+            known = found is not None and speaks(found)
+            points = self.nodes[s].points
+            self._likelihoods[t, s] = EdgeLikelihood(found, points) if found and known else None
         return self._likelihoods[t, s]
+
+    @cached_property
+    def _answers(self) -> dict[Any, ConditionalOperator | None]:
+        return {}
 
     @cached_property
     def _likelihoods(self) -> dict[Any, EdgeLikelihood | None]:
@@ -60,6 +98,34 @@ class Network:
     def numbers(self) -> dict[Any, int]:
         """A number for every node."""
         return {name: i for i, name in enumerate(self.nodes)}
+
+
+class NodeBelief(Predictive):
+    """The distribution of a node given a point of its neighbour.
+
+    Expectations of functions are those of its points and probabilities too: the kernel was learned
+    for the mean, and the weights of the operator may say little of other functions.
+    """
+
+    @classmethod
+    def of_answer(cls, operator: ConditionalOperator, points: Points) -> Embedding:
+        """The answers of a conditional at checked points, a batch."""
+        answer = operator.answer_at(points, operator.quiet_features(points))
+        return cls.of(answer, lambda _: answer.shape) if isinstance(answer, Predictive) else answer
+
+    def expect(self, f: Any) -> Any:
+        """`E[f(X)]` for a function of points, all at once; linear for an embedding."""
+        if isinstance(f, Embedding):
+            return super().expect(f)
+        found = []
+        for points, p in self.beliefs():
+            values = to_numpy(function_values(f, asarray(points, self.kind))).astype(np.float64)
+            found.append(np.tensordot(p, values, axes=1))
+        return self._answer(np.stack(found))
+
+    def part(self, answer: Embedding, rows: np.ndarray) -> NodeBelief:
+        """Some of the distributions, whose weights are those of `answer`."""
+        return NodeBelief.of(answer, lambda _: self.shape[rows])
 
 
 @dataclass(eq=False)
@@ -88,17 +154,14 @@ class Inference:
             return node.embedding(node.weights)
         if len(sources) == 1 and not self._is_cut(sources[0], q):
             t = sources[0]
-            if t in self.evidence:
-                return self._answer(t, q)
+            answer = self.network.answer(q, t) if t in self.points else None
+            if answer is not None:
+                points = self.points[t]
+                return NodeBelief.of_answer(answer, points)
             operator = self.network.operators[q, t]
             return operator.embedding(self._cavity(t, q, keys))
         weights = self._product(q, sources, keys)
         return node.embedding(weights, weights @ node.coordinates)
-
-    def _answer(self, t: Any, q: Any) -> Embedding:
-        """The distribution of a node given a point of its neighbour, a batch."""
-        operator, points = self.network.answers[q, t], self.points[t]
-        return operator.answer_at(points, operator.quiet_features(points))
 
     def messages(self, q: Any, apart: Any) -> list[Array]:
         """The messages to a node from all sides with evidence but one."""
@@ -230,7 +293,7 @@ class Inference:
         """What the child says of each row of a parent, the others being known: (b, n)."""
         network, child = self.network, family[1]
         node, members = network.nodes[t], network.layout.families[family]
-        heard = self._is_heard(child, family)
+        heard = network.likelihood(child, family) if child in self.points else None
         beta = None if heard else self._message(child, family, keys)
         sizes = [count(self.points[u]) for u in members if u != t]
         sizes.append(count(self.points[child]) if beta is None else beta.shape[0])
@@ -242,11 +305,11 @@ class Inference:
                 else take(self.points[u], np.full(count(node.points), i % count(self.points[u])))
                 for u in members
             )
-            if beta is None:
+            if heard is not None:
                 z = self.points[child]
                 z = take(z, np.array([i % count(z)]))
-                found.append(EdgeLikelihood(network.answers[child, family], points)(z)[0])
-            else:
+                found.append(replace(heard, points=points)(z)[0])
+            elif beta is not None:
                 psi = as_coordinates(network.nodes[family], points)
                 found.append(to_numpy(psi @ beta[i % beta.shape[0]]))
         return np.stack(found)

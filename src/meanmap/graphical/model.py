@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Self
 
@@ -30,7 +29,7 @@ from meanmap.graphical.beliefs import describe_belief
 from meanmap.graphical.draws import PairEmbedding, draw_rows, positive_weights
 from meanmap.graphical.fitting import Learner, hidden_among
 from meanmap.graphical.layout import layout_of
-from meanmap.graphical.messages import Inference, Network
+from meanmap.graphical.messages import Inference, Network, NodeBelief
 from meanmap.graphical.nodes import as_coordinates, evidence_coordinates, evidence_points
 from meanmap.graphical.structure import chow_liu_tree
 from meanmap.graphical.tables import (
@@ -42,7 +41,6 @@ from meanmap.graphical.tables import (
     table_length,
 )
 from meanmap.kernels import Delta, Kernel
-from meanmap.linalg import ConflictWarning
 
 KEPT = 4096  # messages that are kept between queries
 LEAST = 1e-12  # a probability that a logarithm is taken of, at least
@@ -184,8 +182,14 @@ class KernelGraphicalModel(BaseEstimator):
         >>> model.marginal("a", {"b": [-1.0, 0.0, 1.0]}).mean()[:, 0].round(1)  # 0.8 b
         array([-0.8,  0. ,  0.8])
         """
+        return self._marginal(node, evidence)
+
+    def _marginal(
+        self, node: Any, evidence: Mapping[Any, Any] | None, quiet: bool = False
+    ) -> Embedding:
+        """The same; `quiet` about evidence that is the data's own."""
         self._known_node(node)
-        inference, b, single = self._inference(evidence)
+        inference, b, single = self._inference(evidence, quiet)
         if node in inference.evidence:
             points = inference.points[node]
             kernel = self.network_.nodes[node].space.kernel_
@@ -228,7 +232,7 @@ class KernelGraphicalModel(BaseEstimator):
         first = self.marginal(a, given)
         if first.is_batch:
             raise ValueError("joint: expected one point a node as evidence, got several.")
-        answers = self.marginal(b, {**given, a: first.atoms})
+        answers = self._marginal(b, {**given, a: first.atoms}, quiet=True)
         return PairEmbedding(first, answers, inference, (a, b))
 
     def expect(
@@ -238,7 +242,8 @@ class KernelGraphicalModel(BaseEstimator):
         evidence: Mapping[Any, Any] | None = None,
     ) -> Array:
         """`E[f(X) | evidence]`, f of all the node's atoms at once."""
-        return self.marginal(node, evidence).normalized().expect(f)
+        found = self.marginal(node, evidence)
+        return (found if isinstance(found, NodeBelief) else found.normalized()).expect(f)
 
     def most_probable(self, node: Any, evidence: Mapping[Any, Any] | None = None) -> Points:
         """The mode of a node's distribution given the evidence."""
@@ -387,15 +392,16 @@ class KernelGraphicalModel(BaseEstimator):
         return total
 
     def _factor(self, name: Any, values: Points, given: tuple[Points, ...]) -> np.ndarray:
-        """The density (of labels the probability) of values of a node given those of its parents."""
+        """The density (of labels the probability) of values given those of the parents."""
         node, before = self.network_.nodes[name], self.network_.layout.given[name]
         atoms = node.points
         weights = np.broadcast_to(to_numpy(node.weights), (count(values), count(atoms)))
         if before is not None:
-            answer = self.network_.answers[name, before]
+            answer = self.network_.answer(name, before) or self.network_.operators[name, before]
             at = given if len(given) > 1 else given[0]
             found = answer.answer_at(at, answer.quiet_features(at))
-            if isinstance(found, Predictive) and varies(atoms).all():
+            learned = self.network_.answer(name, before) is not None and varies(atoms).all()
+            if learned and isinstance(found, Predictive):
                 logs = found.shape.log_densities(to_numpy(values).astype(np.float64))
                 return np.maximum(np.exp(logs), LEAST)
             weights, atoms = to_numpy(found.weights), answer.atoms
@@ -425,7 +431,9 @@ class KernelGraphicalModel(BaseEstimator):
             array = array[:, None]
         return kernel.check(array, f"data[{name!r}]", node.space.example_)
 
-    def _inference(self, evidence: Mapping[Any, Any] | None) -> tuple[Inference, int, bool]:
+    def _inference(
+        self, evidence: Mapping[Any, Any] | None, quiet: bool = False
+    ) -> tuple[Inference, int, bool]:
         """Evidence checked and in coordinates, how many queries it is, and whether it is one."""
         check_is_fitted(self, "network_")
         if evidence is not None and not isinstance(evidence, Mapping):
@@ -442,27 +450,33 @@ class KernelGraphicalModel(BaseEstimator):
         sizes = {name: count(points[name]) for name in several}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"evidence: expected as many points for each node, got {sizes}.")
-        coordinates = {}
-        for name, where in points.items():
-            node = self.network_.nodes[name]
-            psi = as_coordinates(node, where)
-            edges = [self.edges_[t, name] for t in self.network_.layout.neighbours[name]]
-            lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
-            coordinates[name] = evidence_coordinates(node, [name], where, psi, lam)
-        for family, members in self.network_.layout.families.items():
-            if all(name in coordinates for name in members):  # one point of all parents together
-                b = max(count(points[name]) for name in members)
-                points[family] = tuple(
-                    take(points[name], np.resize(np.arange(count(points[name])), b))
-                    for name in members
-                )
-                coordinates[family] = as_coordinates(self.network_.nodes[family], points[family])
+        coordinates = self._coordinates(points, quiet)
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
         known = {} if several else self._known
         inference = Inference(self.network_, coordinates, marks, known, points)
         return inference, next(iter(sizes.values()), 1), not several
+
+    def _coordinates(self, points: dict[Any, Points], quiet: bool) -> dict[Any, Array]:
+        """Evidence in coordinates; parents that are all known become one point of their family."""
+        network, found = self.network_, {}
+        for family, members in network.layout.families.items():
+            if all(name in points for name in members):
+                sizes = [count(points[name]) for name in members]
+                rows = [np.resize(np.arange(size), max(sizes)) for size in sizes]
+                pairs = zip(members, rows, strict=True)
+                points[family] = tuple(take(points[name], at) for name, at in pairs)
+        for name, where in points.items():
+            node, psi = network.nodes[name], as_coordinates(network.nodes[name], where)
+            members = network.layout.families.get(name, ())
+            edges = [
+                self.edges_[t, name] for t in network.layout.neighbours[name] if t not in members
+            ]
+            lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
+            called = " and ".join(map(repr, members)) or repr(name)
+            found[name] = evidence_coordinates(node, [] if quiet else [called], where, psi, lam)
+        return found
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "network_")
