@@ -31,7 +31,8 @@ from meanmap.graphical.nodes import (
     warn_outside_data,
 )
 from meanmap.graphical.passing import Alone
-from meanmap.graphical.potentials import Potentials, sum_cells
+from meanmap.graphical.potentials import Potentials
+from meanmap.graphical.supports import sum_cells
 
 TYPICAL = 1e-3  # λ for a belief on a node without neighbours
 

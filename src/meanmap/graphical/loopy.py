@@ -60,11 +60,12 @@ class BeliefPropagation(BaseEstimator):
         The power to which what observed nodes say is raised. 1 is right where observations are
         independent given the variables they hang on; where they overlap, as those of neighbouring
         patches of a picture do, they count several times, and less is better.
-    reweighting : float in (0, 1] or "trees"
-        1 is belief propagation as in the paper, which on strongly coupled loops is too sure: news
-        comes back around them as if it were new. "trees" counts an edge as often as it is in a
-        spanning tree, about a half in a grid and 1 in a tree (tree-reweighted belief propagation;
-        Wainwright, Jaakkola and Willsky 2005); a number does so for all edges.
+    reweighting : float in (0, 1], "halfway" or "trees"
+        How much an edge counts. 1 is belief propagation as in the paper, which on strongly coupled
+        loops is too sure: news comes back around them as if it were new. "trees" counts an edge as
+        often as it is in a spanning tree, about a half in a grid and 1 in a tree (tree-reweighted
+        belief propagation; Wainwright, Jaakkola and Willsky 2005), which is not sure enough.
+        "halfway" is the mean of both. A number is taken for all edges.
     tolerance : float
         Converged when no message moves by more, as a share of its size.
     max_samples : int
@@ -107,7 +108,7 @@ class BeliefPropagation(BaseEstimator):
         schedule: str = "synchronous",
         damping: float = 0.0,
         trust: float = 1.0,
-        reweighting: float | str = 1.0,
+        reweighting: float | str = "halfway",
         tolerance: float = 1e-3,
         max_samples: int = 2000,
         random_state: Any = None,
@@ -208,7 +209,7 @@ class BeliefPropagation(BaseEstimator):
         converged = moved[-1] <= tolerance
         if not converged:
             remedies = {
-                "reweighting='trees'": self.reweighting == 1,
+                "reweighting='trees'": self.reweighting != "trees",
                 "damping=0.5": damping == 0,
                 "schedule='residual'": self.schedule != "residual",
                 "more iterations": True,
@@ -236,10 +237,10 @@ class BeliefPropagation(BaseEstimator):
         if checks.positive(self.trust, "trust", remedy) > 1:
             raise ValueError(f"trust must be in (0, 1], got {self.trust!r}.")
         if isinstance(self.reweighting, str):
-            checks.option(self.reweighting, "reweighting", ["trees"])
+            checks.option(self.reweighting, "reweighting", ["halfway", "trees"])
         elif checks.positive(self.reweighting, "reweighting", remedy) > 1:
             raise ValueError(
-                f'reweighting must be "trees" or a share in (0, 1], got {self.reweighting!r}.'
+                f'reweighting must be "halfway", "trees" or a share in (0, 1], got {self.reweighting!r}.'
             )
         remedy = "It is the change of a message that counts as none, like 1e-3."
         return damping, checks.positive(self.tolerance, "tolerance", remedy)
@@ -265,6 +266,8 @@ class BeliefPropagation(BaseEstimator):
         given = self.reweighting
         if isinstance(given, str):
             found = wiring.appearances(field)
+            if given == "halfway":
+                found = [(1 + part) / 2 for part in found]
             return None if all((part == 1).all() for part in found) else found
         return None if given == 1 else [np.full(link.shape, float(given)) for link in wiring.link]
 
