@@ -34,8 +34,6 @@ from meanmap.graphical.passing import Alone
 from meanmap.graphical.potentials import Potentials
 from meanmap.graphical.supports import sum_cells
 
-TYPICAL = 1e-3  # λ for a belief on a node without neighbours
-
 Function = Callable[[Points], Any]
 
 
@@ -179,7 +177,7 @@ def observed_points(
             each.append(found)
         points = concatenate(each)
     psi = asarray(node.space.coordinates(points), node.coordinates)
-    lam, called = usual_regularization(potentials, kind), [repr(name) for name in names]
+    lam, called = potentials.usual_regularizations[kind], [repr(name) for name in names]
     return nodes, points, evidence_coordinates(node, called, points, psi, lam)
 
 
@@ -214,14 +212,6 @@ def likelihood_values(function: Function, points: Points, name: Any) -> Array:
     return values
 
 
-def usual_regularization(potentials: Potentials, kind: int) -> float:
-    """The usual λ of regressions on a node of a kind."""
-    links = enumerate(potentials.links)
-    known = [link.regularization for i, link in links if potentials.field.ends(i)[1] == kind]
-    typical = TYPICAL if potentials.least else 0.0
-    return float(np.median(known)) if known else typical
-
-
 def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
     """What another's belief q says: `(C + λI)⁻¹ m_q`, its density over that of the data."""
     if belief.is_batch:
@@ -234,7 +224,7 @@ def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embeddi
         whole = weights @ node.space.kernel_.gram_times(atoms, atoms, weights)
         if float(m @ m) < FAR * float(whole):
             warn_outside_data(repr(name))
-    lam = usual_regularization(potentials, kind)
+    lam = potentials.usual_regularizations[kind]
     spectrum = node.spectrum
     beta = spectrum.inverse(spectrum.sufficient(lam)) @ m
     mean = float(beta @ node.mean)

@@ -194,7 +194,7 @@ class BeliefPropagation(BaseEstimator):
         most = checks.whole(max_iterations, "max_iterations", 1, "50 are often enough.")
         potentials, field = self.potentials_, self.potentials_.field
         known = FieldEvidence.of(potentials, self._evidence(evidence, field), self.trust)
-        wiring = Wiring.of(field, known.hidden)
+        wiring = field.wiring(known.hidden)
         passing = Passing(potentials, wiring, known.alone(wiring), self._powers(wiring, field))
         state, moved = passing.start(), []
         steps = SCHEDULES[self.schedule](passing, state, damping)
@@ -240,7 +240,8 @@ class BeliefPropagation(BaseEstimator):
             checks.option(self.reweighting, "reweighting", ["halfway", "trees"])
         elif checks.positive(self.reweighting, "reweighting", remedy) > 1:
             raise ValueError(
-                f'reweighting must be "halfway", "trees" or a share in (0, 1], got {self.reweighting!r}.'
+                'reweighting must be "halfway", "trees" or a share in (0, 1], got '
+                f"{self.reweighting!r}."
             )
         remedy = "It is the change of a message that counts as none, like 1e-3."
         return damping, checks.positive(self.tolerance, "tolerance", remedy)

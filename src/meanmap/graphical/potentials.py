@@ -40,6 +40,7 @@ from meanmap.linalg import RegularizationWarning, Spectrum
 from meanmap.spaces import Space
 
 MOST = 20_000  # pairs that an operator is learned from
+TYPICAL = 1e-3  # λ for a node without neighbours
 LOOKED = 5000  # values that the bandwidth of a density is chosen on
 
 
@@ -73,6 +74,15 @@ class Potentials:
         """A number whose logarithm stands for that of zero."""
         return 1e-300 if epsilon(self.nodes[0].coordinates) < 1e-10 else 1e-30
 
+    @cached_property
+    def usual_regularizations(self) -> list[float]:
+        """The usual λ of regressions on a node of each kind."""
+        known: list[list[float]] = [[] for _ in self.nodes]
+        for i, link in enumerate(self.links):
+            known[self.field.ends(i)[1]].append(link.regularization)
+        typical = TYPICAL if self.least else 0.0
+        return [float(np.median(some)) if some else typical for some in known]
+
     def logarithms(self, beta: Array, rows: Array) -> Array:
         """log m(x) of messages (..., r) at rows of coordinates, (..., n).
 
@@ -83,10 +93,6 @@ class Potentials:
         values = xp.reshape(beta, (-1, shape[-1])) @ rows.T
         logs = apply("log", at_least(values, max(self.least, self.tiny)))
         return xp.reshape(logs, (*shape[:-1], rows.shape[0]))
-
-    def raised(self, values: Array) -> Array:
-        """Values of messages, none below the least; they may be overwritten."""
-        return at_least(values, self.least)
 
     def nothing(self, link: int) -> Array:
         """The message along a link when nothing is known: E[1 | x_s], of mean one."""
