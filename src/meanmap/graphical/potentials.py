@@ -35,7 +35,7 @@ from meanmap.graphical.field import RandomField
 from meanmap.graphical.nodes import MANY, Node, fit_edge, fit_node
 from meanmap.graphical.supports import FEWEST, FINE, CellSupport, GridSupport, Support
 from meanmap.graphical.tables import Variable, read_variable
-from meanmap.kernels import Gaussian, Kernel
+from meanmap.kernels import Kernel
 from meanmap.linalg import RegularizationWarning, Spectrum
 from meanmap.spaces import Space
 
@@ -176,8 +176,8 @@ class FieldLearner:
         here = weights[row] > 0
         if not here.any():
             raise ValueError(f"{label}: all rows in which it has a value have weight zero.")
-        if kernel is None and here.sum() >= MANY and found.kernel.radial:
-            found = replace(found, kernel=Gaussian("0.5*scaled median"))
+        if found.open is not None and here.sum() >= MANY:  # products of many need more detail
+            found = replace(found, kernel=found.kernel.rescaled(0.5))
         bound = found.kernel.bind(table[names[known[0]]], label)
         found = replace(found, kernel=bound)
         points, w = take(found.points, here), weights[row[here]]
