@@ -1,9 +1,8 @@
 """Depth from one picture by kernel belief propagation and by bins, each half by the other.
 
-A shorter run than `meanmap reproduce depth`, of the methods that the two have to be compared by: the
-pictures of each half are predicted by what those of the other teach, with powers and λ that do best
-on a third of these. Errors of log-depth, their differences from those of bins picture by picture,
-and seconds of inference on one thread.
+A shorter run than `meanmap reproduce depth`: the pictures of each half are predicted by what those
+of the other teach, with powers and λ that do best on a third of these. Errors of log-depth, their
+differences from those of bins picture by picture, and seconds of inference on one thread.
 
     python benchmarks/depth_halves.py [--size full] [--pictures 72]
 """
