@@ -248,7 +248,7 @@ class Beliefs:
     def _widths(self, kind: int) -> np.ndarray:
         """The bandwidths of the marginal's density estimate, chosen once a kind."""
         if kind not in self._chosen_widths:
-            node, learned = self._node(kind), self.known.potentials.widths
+            node, learned = self._node(kind), self.known.potentials.widths or {}
             found = learned.get(kind)
             found = scales(node.points, to_numpy(node.weights)) if found is None else found
             self._chosen_widths[kind] = found

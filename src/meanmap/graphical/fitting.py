@@ -16,6 +16,7 @@ from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.messages import AnswerLearner, Network
 from meanmap.graphical.nodes import (
     LEAST,
+    MANY,
     Node,
     fit_edge,
     fit_node,
@@ -67,7 +68,9 @@ class Learner:
                     if layout.is_nested(t, s):  # a parent is a function of all parents
                         warnings.simplefilter("ignore", RegularizationWarning)
                     edges[t, s] = self.edge(nodes[s], nodes[t], points, importance)
-                places[t, s] = np.searchsorted(found[t].rows, both[importance > 0])
+                rows = both[importance > 0]
+                if len(rows) < len(found[t].rows):
+                    places[t, s] = np.searchsorted(found[t].rows, rows)
 
         for v in layout.order():
             before = layout.given[v]
@@ -87,7 +90,7 @@ class Learner:
         least = 0.0 if self.regularization == 0 else LEAST
         opened = {s: one.open for s, one in found.items() if one.open is not None}
         learner = AnswerLearner(opened, self.regularization, self.basis)
-        return Network(layout, nodes, operators, learner, places, least), edges
+        return Network(layout, nodes, operators, least, learner, places), edges
 
     def variables(
         self, table: dict[Any, Any], kernels: Mapping[Any, Kernel | None], weights: np.ndarray
@@ -133,6 +136,8 @@ class Learner:
                 if s in members and family in kernels:
                     tried.append(kernels[family].parts[members.index(s)])
             learned = [kernel for kernel in tried if kernel is not None]
+            if learned and s not in families and len(found[s].rows) >= MANY:
+                learned.append(found[s].kernel.rescaled(0.5))  # products need more detail
             if learned:
                 kernels[s] = narrowest_kernel(learned)
         return {s: replace(one, kernel=kernels.get(s, one.kernel)) for s, one in found.items()}

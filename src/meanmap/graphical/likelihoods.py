@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from meanmap import decoding
-from meanmap.arrays import Points, count, to_numpy
+from meanmap.arrays import Points, to_numpy
 from meanmap.conditional.beliefs import TINY
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.conditional.ranges import or_one
@@ -85,6 +85,3 @@ class EdgeLikelihood:
             wide = np.asarray(decoding.density(evidence.y, evidence.weights, values))
             found = trust * found + (1 - trust) * wide[:, None]
         return np.asarray(found)
-
-    def __len__(self) -> int:
-        return count(self.points)

@@ -69,8 +69,9 @@ class BeliefPropagation(BaseEstimator):
     tolerance : float
         Converged when no message moves by more, as a share of its size.
     max_samples : int
-        The values that stand for a variable, drawn at random where there are more. An iteration
-        costs as much for each message.
+        The most values that stand for a variable: single numbers without a kernel of their own have
+        a grid of as many as the kernel resolves, others rows drawn at random where there are more.
+        An iteration costs as much for each message.
     random_state : int, Generator or None
         For that draw.
     progress : bool or None

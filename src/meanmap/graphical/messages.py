@@ -62,9 +62,10 @@ class Network:
     layout: TreeLayout
     nodes: dict[Any, Node]
     operators: dict[tuple[Any, Any], ConditionalOperator]  # (t, s): P(t | s), for messages
-    learner: AnswerLearner
-    places: dict[tuple[Any, Any], np.ndarray]  # of the rows of P(t | s) among those of t
     least: float  # of a message, whose mean is 1: estimates of small ones may be negative
+    learner: AnswerLearner | None = None  # None in files of versions that had none
+    #: The places of the rows of P(t | s) among those of t, where it has not all of them.
+    places: dict[tuple[Any, Any], np.ndarray] | None = None
 
     def answer(self, t: Any, s: Any) -> ConditionalOperator | None:
         """P(t | s) given a point of s, with a kernel that is learned for it when first asked.
@@ -73,16 +74,16 @@ class Network:
         """
         if (t, s) not in self._answers:
             apart = t not in self.layout.families and not self.layout.is_nested(t, s)
-            learn = self.learner.learn
-            self._answers[t, s] = learn(s, self.operators[t, s]) if apart else None
+            learner = self.learner if apart else None
+            learned = None if learner is None else learner.learn(s, self.operators[t, s])
+            self._answers[t, s] = learned
         return self._answers[t, s]
 
     def likelihood(self, t: Any, s: Any) -> EdgeLikelihood | None:
         """The density of x_t given the rows of s, where P(t | s) was learned."""
         if (t, s) not in self._likelihoods:
-            found = self.answer(t, s)
+            found, points = self.answer(t, s), self.nodes[s].points
             known = found is not None and speaks(found)
-            points = self.nodes[s].points
             self._likelihoods[t, s] = EdgeLikelihood(found, points) if found and known else None
         return self._likelihoods[t, s]
 
@@ -229,7 +230,8 @@ class Inference:
                 beta = self.known["message", keys[self._sources[a][0]]] @ operator.matrix
             else:
                 product = self._positive(a, self._sources[a], keys)
-                beta = operator.image(take(product.T, self.network.places[a, b]))
+                places = (self.network.places or {}).get((a, b))
+                beta = operator.image(product.T if places is None else take(product.T, places))
             self.known[key] = self._scaled(beta, a, b)
         return self.known["message", keys[t]]
 
@@ -294,7 +296,7 @@ class Inference:
         network, child = self.network, family[1]
         node, members = network.nodes[t], network.layout.families[family]
         heard = network.likelihood(child, family) if child in self.points else None
-        beta = None if heard else self._message(child, family, keys)
+        beta = self._message(child, family, keys) if heard is None else None
         sizes = [count(self.points[u]) for u in members if u != t]
         sizes.append(count(self.points[child]) if beta is None else beta.shape[0])
         found = []

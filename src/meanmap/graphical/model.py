@@ -62,8 +62,9 @@ class KernelGraphicalModel(BaseEstimator):
         parents (a polytree), whose conditional then has a product of kernels. None learns a tree
         (`chow_liu_tree`).
     kernel : Kernel, dict from node to Kernel, or None
-        None chooses by column: a Gaussian at the median distance for numbers, at half of it from
-        500 rows on, and a delta kernel for labels.
+        None chooses by column: for numbers a Gaussian whose scales are learned edge by edge, and
+        answers by residuals, as `ConditionalEmbedding` gives them; a delta kernel for labels. With
+        a kernel by name a node's messages and answers are those of the papers.
     regularization : float or "auto"
         λ of every edge's conditional; "auto" by leave-one-out, edge by edge. 0 is the
         pseudo-inverse: with delta kernels inference is then exact, for the tables of frequencies.
@@ -252,9 +253,8 @@ class KernelGraphicalModel(BaseEstimator):
     def sample(self, n: int, rng: Any = None, evidence: Mapping[Any, Any] | None = None) -> Any:
         """n rows drawn from the model, a dict of arrays; evidence stays as it is.
 
-        Each variable is drawn given its neighbour: a number as the conditional mean and the
-        residual of a row near by, moved to the nearest value that its column has; a label with its
-        probability.
+        Each variable is drawn given its neighbour: a number from the conditional's answer by
+        residuals, moved to the nearest value that its column has; a label with its probability.
 
         Examples
         --------
@@ -349,8 +349,9 @@ class KernelGraphicalModel(BaseEstimator):
     def log_density(self, data: Any) -> Array:
         """The log density of rows without missing values, factor by factor.
 
-        `Σ log p(x | parents)`, each factor a density estimate on the conditional's positive weights
-        (for labels their probability). It does not suffer from the number of variables, as a
+        `Σ log p(x | parents)`, each factor the density of the conditional's answer by residuals; of
+        a node whose parents' kernels were named, a density estimate on the conditional's positive
+        weights; for labels their probability. It does not suffer from the number of variables, as a
         density estimate of all of them does: each factor has a few.
 
         Examples
@@ -400,7 +401,7 @@ class KernelGraphicalModel(BaseEstimator):
             answer = self.network_.answer(name, before) or self.network_.operators[name, before]
             at = given if len(given) > 1 else given[0]
             found = answer.answer_at(at, answer.quiet_features(at))
-            learned = self.network_.answer(name, before) is not None and varies(atoms).all()
+            learned = self.network_.answer(name, before) is not None and columns_vary(atoms).all()
             if learned and isinstance(found, Predictive):
                 logs = found.shape.log_densities(to_numpy(values).astype(np.float64))
                 return np.maximum(np.exp(logs), LEAST)
@@ -486,7 +487,7 @@ def row_likelihoods(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points
     """The density (of numbers) or probability of each point under its own weights on the atoms."""
     if kernel.on_vectors:
         # a column that never varies has no density: its value is certain
-        kept = varies(atoms)
+        kept = columns_vary(atoms)
         same = (to_numpy(points) == to_numpy(atoms)[0])[:, ~kept].all(axis=1)
         if not kept.any():
             return np.maximum(same.astype(float), LEAST)
@@ -497,7 +498,7 @@ def row_likelihoods(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points
     return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), LEAST)
 
 
-def varies(points: Points) -> np.ndarray:
+def columns_vary(points: Points) -> np.ndarray:
     """Which columns of numbers have different values."""
     host = to_numpy(points)
     return np.asarray(host.min(axis=0) < host.max(axis=0))

@@ -66,8 +66,9 @@ class Potentials:
     nodes: list[Node]  # one a kind
     links: list[Link]  # two a template
     flat: list[bool]  # whether a kind's values are single numbers
-    widths: dict[int, np.ndarray]  # of density estimates, of kinds that a grid stands for
     least: float  # of a message, whose mean is one
+    #: The widths of density estimates, of kinds that a grid stands for.
+    widths: dict[int, np.ndarray] | None = None
 
     @cached_property
     def tiny(self) -> float:
@@ -146,7 +147,7 @@ class FieldLearner:
             for k, support in enumerate(supports)
             if isinstance(support, GridSupport) and len(support.grid) > 1
         }
-        return Potentials(field, nodes, links, flat, widths, self.least)
+        return Potentials(field, nodes, links, flat, self.least, widths)
 
     def some(self, n: int, most: int = MOST) -> np.ndarray:
         """Numbers below n, in order; a random part where they are many."""

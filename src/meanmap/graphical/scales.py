@@ -37,10 +37,11 @@ def fine_targets(t: Variable, points: Points, weights: np.ndarray) -> np.ndarray
 
 def narrowest_kernel(kernels: list[Any]) -> Kernel:
     """Of radial kernels on the same columns the one with the least bandwidth of each."""
+    found: Kernel = kernels[0]
     if len(kernels) == 1:
-        return kernels[0]  # type: ignore[no-any-return]
+        return found
     least = np.min([np.atleast_1d(one.bandwidth) for one in kernels], axis=0)
-    found: Kernel = kernels[0].replace(
+    found = kernels[0].replace(
         bandwidth=float(least[0]) if len(least) == 1 else tuple(map(float, least))
     )
     return found
