@@ -135,8 +135,8 @@ def test_the_experiment_runs(small: Outcome) -> None:
         for heading in ("total variation", "error of the mean", "in deviations", "seconds"):
             assert all(0 <= figure.mean < 20 for figure in table.column(heading))  # type: ignore[union-attr]
     assert small.tables[1].headings == ("method", "m = 60", "m = 200")
-    assert len(small.verdict) == 15  # three measures of two of ours, and seconds, for two; doubt
-    assert "At most 0.13" in small.verdict[0] and "in deviations" in small.verdict[4]
+    assert len(small.verdict) == 21  # three measures of three of ours, and seconds, for two; doubt
+    assert "At most 0.13" in small.verdict[0] and "in deviations" in small.verdict[6]
     assert json.loads(small.to_json())["name"] == "loopy"
 
 

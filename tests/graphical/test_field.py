@@ -25,7 +25,7 @@ def groups(field: RandomField) -> set[frozenset[Any]]:
 
 
 def table_model(graph: Any, data: Any, weights: Any = None, **options: Any) -> BeliefPropagation:
-    options = {"tolerance": 1e-13, "max_samples": 10**5, **options}
+    options = {"tolerance": 1e-13, "max_samples": 10**5, "reweighting": 1.0, **options}
     return BeliefPropagation(graph, Delta(), 0, **options).fit(data, weights)
 
 
@@ -460,7 +460,7 @@ def test_subsamples_are_seeded() -> None:
     graph, data = lattice(300)
 
     def means(seed: Any) -> Array:
-        model = BeliefPropagation(graph, regularization=0.01, max_samples=60, random_state=seed)
+        model = BeliefPropagation(graph, Gaussian(1.0), 0.01, max_samples=60, random_state=seed)
         return np.array(list(model.fit(data).run({"a": 0.5}).mean.values()))
 
     assert_array_equal(means(3), means(3))
@@ -509,7 +509,10 @@ def test_numbers_that_are_alike_have_one_bandwidth() -> None:
     data |= {"x": data["a"] + 1, "y": data["b"] + 1}
     potentials = BeliefPropagation(graph).fit(data).potentials_
     assert len(potentials.nodes) == 2
-    assert len(potentials.nodes[0].points) == 100
+    both = np.concatenate([data["a"], data["b"]])
+    points = potentials.nodes[0].points[:, 0]
+    assert points.min() == both.min() and points.max() == both.max()
+    assert_allclose(potentials.nodes[0].weights @ points, both.mean(), atol=1e-12)
 
 
 def test_the_order_of_nodes_changes_nothing() -> None:

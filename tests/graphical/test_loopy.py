@@ -80,7 +80,8 @@ GRAPHS = {
 def dense(name: str, n: int = 45) -> tuple[BeliefPropagation, dict[Any, Array], dict[Any, Array]]:
     graph = GRAPHS[name]
     data = numbers(graph, n)
-    model = BeliefPropagation(graph, Laplace(1.0), LAMBDA, tolerance=1e-14).fit(data)
+    model = BeliefPropagation(graph, Laplace(1.0), LAMBDA, tolerance=1e-14, reweighting=1.0)
+    model = model.fit(data)
     grams = {v: oracles.laplace(x[:, None], x[:, None], 1.0) for v, x in data.items()}
     return model, data, grams
 
@@ -126,7 +127,8 @@ def test_weights_of_rows_in_dense_messages() -> None:
     graph = GRAPHS["cycle"]
     _, data, grams = dense("cycle")
     w = np.random.default_rng(2).dirichlet(np.ones(45))
-    model = BeliefPropagation(graph, Laplace(1.0), LAMBDA, tolerance=1e-14).fit(data, w)
+    model = BeliefPropagation(graph, Laplace(1.0), LAMBDA, tolerance=1e-14, reweighting=1.0)
+    model = model.fit(data, w)
     k = {0: oracles.laplace(data[0][:, None], np.array([[0.4]]), 1.0)[:, 0]}
     expected, beliefs = oracles.loopy_kernel_messages(list(graph.edges), grams, k, LAMBDA, 4, w=w)
     found = quiet(model, {0: 0.4}, 4)
@@ -219,7 +221,9 @@ def test_random_graphs_are_loopy_propagation_on_tables(
     evidence: dict[int, Any] = dict(observed)
     for v, factor in factors.items():
         evidence[v] = factor.__getitem__
-    model = BeliefPropagation(graph, Delta(), 0, damping=damping, tolerance=1e-300).fit(data)
+    model = BeliefPropagation(
+        graph, Delta(), 0, damping=damping, tolerance=1e-300, reweighting=1.0
+    ).fit(data)
     found = quiet(model, evidence, iterations)
     iterations = found.iterations  # it stops where nothing moves at all
     sent, beliefs = oracles.loopy_discrete_messages(
@@ -239,7 +243,9 @@ def test_tables_for_every_schedule(name: str, schedule: str) -> None:
     tables, marginals = tables_of(graph, data, 3)
     first = next(iter(graph))
     _, beliefs = oracles.loopy_discrete_messages(tables, marginals, {first: 2}, 100)
-    model = BeliefPropagation(graph, Delta(), 0, schedule=schedule, tolerance=1e-14).fit(data)
+    model = BeliefPropagation(
+        graph, Delta(), 0, schedule=schedule, tolerance=1e-14, reweighting=1.0
+    ).fit(data)
     found = model.run({first: 2}, 200)
     for v, belief in beliefs.items():
         assert_allclose(found.belief(v)(np.arange(3)), belief, atol=1e-10)
@@ -369,14 +375,15 @@ def test_a_gaussian_tree_is_that_of_the_closed_form() -> None:
 def square() -> tuple[BeliefPropagation, dict[str, Array]]:
     graph = nx.cycle_graph(list("abcd"))
     data = numbers(graph, 200)
-    return BeliefPropagation(graph, Gaussian(0.7), 1e-3).fit(data), data
+    return BeliefPropagation(graph, Gaussian(0.7), 1e-3, reweighting=1.0).fit(data), data
 
 
 @cache
 def labelled() -> tuple[BeliefPropagation, dict[str, Array]]:
     graph = nx.cycle_graph(list("abcd"))
     data = random_rows(np.random.default_rng(4), graph, 300, 3)
-    return BeliefPropagation(graph, Delta(), 0, tolerance=1e-12).fit(data), data
+    model = BeliefPropagation(graph, Delta(), 0, tolerance=1e-12, reweighting=1.0)
+    return model.fit(data), data
 
 
 def test_a_likelihood_counts_up_to_a_factor() -> None:

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 import oracles
 from meanmap import BeliefPropagation
 from meanmap.graphical.field import Wiring, field_of
+from meanmap.graphical.passing import products_with_power, products_with_powers
 from meanmap.kernels import Delta, Gaussian, Linear
 from meanmap.linalg import RegularizationWarning
 
@@ -137,14 +138,52 @@ def test_reweighted_beliefs_are_less_sure_on_a_coupled_grid() -> None:
     smooth = np.cumsum(np.cumsum(rng.normal(size=(300, 5, 5)), axis=1), axis=2) / 5
     smooth += rng.normal(size=(300, 1, 1))
     grid = nx.grid_2d_graph(5, 5)
-    sure = BeliefPropagation(grid, None, 0.01).fit(smooth[1:])
+    sure = BeliefPropagation(grid, None, 0.01, reweighting=1).fit(smooth[1:])
     evidence = {
         v: (lambda y: lambda x: np.exp(-0.5 * ((x[:, 0] - y) / 0.5) ** 2))(smooth[(0, *v)])
         for v in grid
     }
     plain = sure.run(evidence, 30).array("std").mean()
+    halfway = sure.set_params(reweighting="halfway").run(evidence, 30).array("std").mean()
     trees = sure.set_params(reweighting="trees").run(evidence, 30).array("std").mean()
     assert trees > 1.1 * plain
+    assert plain < halfway < trees
+
+
+def test_the_default_counts_edges_halfway_between_once_and_their_share_of_trees() -> None:
+    """On a ring of four an edge is in three of four spanning trees: 7/8; on a tree, once."""
+    ring = nx.cycle_graph(4)
+    data = labels(ring, 80, 2, 3)
+    found = BeliefPropagation(ring, Delta(), 0, tolerance=1e-12).fit(data).run({0: 1})
+    counted = BeliefPropagation(nx.path_graph(4), Delta(), 0, tolerance=1e-12).fit(data)
+    marginals = {v: np.bincount(data[v], minlength=2) / 80 for v in ring}
+    tables = {(a, b): oracles.pair_frequencies(data[a], data[b], (2, 2)) for a, b in ring.edges}
+    # what is seen at 0 cuts the ring: the other nodes are a chain
+    _, beliefs = oracles.loopy_discrete_messages(tables, marginals, {0: 1}, 50)
+    for v, p in beliefs.items():
+        assert_allclose(found.belief(v)(np.arange(2)), p, atol=1e-10)
+    likelihood = {0: np.array([0.2, 0.7])}
+    found = BeliefPropagation(ring, Delta(), 0, tolerance=1e-12).fit(data)
+    told = found.run({0: lambda x: np.where(x == 1, 0.7, 0.2)}, 200)
+    _, beliefs = oracles.loopy_discrete_messages(tables, marginals, {}, 200, 0.0, likelihood, 7 / 8)
+    for v, p in beliefs.items():
+        assert_allclose(told.belief(v)(np.arange(2)), p, atol=1e-9)
+    chain = counted.run({0: lambda x: np.where(x == 1, 0.7, 0.2)})
+    plain = counted.set_params(reweighting=1).run({0: lambda x: np.where(x == 1, 0.7, 0.2)})
+    for v in (1, 2, 3):
+        assert_allclose(chain.belief(v).weights, plain.belief(v).weights, atol=1e-12)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_equal_powers_at_once_are_equal_powers_one_by_one(deep: bool) -> None:
+    rng = np.random.default_rng(0)
+    first, factors = rng.random((5, 7)), list(rng.random((4, 5, 7)) + 0.1)
+    powers = [np.full((5, 1), 0.6)] * 4
+    one = dict(products_with_power(first, list(factors), 0.6, deep))
+    each = dict(products_with_powers(first, list(factors), powers, deep))
+    for slot in range(4):
+        scale = (one[slot] / each[slot])[:, :1]  # up to scale, row by row
+        assert_allclose(one[slot], each[slot] * scale, rtol=1e-12)
 
 
 def test_trust_is_a_power_of_what_the_observed_say() -> None:

@@ -228,7 +228,11 @@ class ConditionalOperator:
         points, single = self.source.kernel_.rows(x, self.source.example_)
         with one_blas_thread(not single):
             features = self.features(points)
-            answer = self.answer(features[0] if single else features)
+            return self.answer_at(points, features, single)
+
+    def answer_at(self, points: Points, features: Array, single: bool = False) -> Embedding:
+        """The answers at checked queries whose features are known; one answer if it is single."""
+        answer = self.answer(features[0] if single else features)
         if not self.scatters:
             return answer
         trust = self.told(features)

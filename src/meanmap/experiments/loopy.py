@@ -27,9 +27,9 @@ from meanmap.experiments.results import Figure, Outcome, Table, against_seconds
 from meanmap.experiments.runs import each
 from meanmap.graphical import BeliefPropagation
 
-KERNEL, TREES = "kernel BP", "kernel BP, trees"
+KERNEL, PLAIN, TREES = "kernel BP", "kernel BP, edges in full", "kernel BP, trees"
 COARSE, PARTICLES, MIXTURES = "discrete BP, learned", "particle BP, learned", "mixture BP, learned"
-OURS = (KERNEL, TREES)
+OURS = (KERNEL, PLAIN, TREES)
 PEERS = (COARSE, PARTICLES, MIXTURES)
 LEARNED = (*OURS, *PEERS)
 LIMIT = "fine discrete BP, the data's potentials"
@@ -142,6 +142,7 @@ def run(
             "error of the nodes' means, also in units of each node's deviation before evidence",
             KERNEL: "BeliefPropagation with its defaults; knows neither the potentials nor their "
             "family",
+            PLAIN: "the same with reweighting=1, as in the paper",
             TREES: 'the same with reweighting="trees": an edge counts as often as it is in a '
             "spanning tree",
             COARSE: f"{plan.bins} bins of equal width over the data, ratios of smoothed counts",
@@ -301,7 +302,9 @@ def given(plan: Plan, lattice: Lattice, prior: Truth) -> dict[str, Asked]:
     }
 
 
-def kernel(plan: Plan, lattice: Lattice, data: np.ndarray, reweighting: float | str = 1.0) -> Asked:
+def kernel(
+    plan: Plan, lattice: Lattice, data: np.ndarray, reweighting: float | str = "halfway"
+) -> Asked:
     """Kernel belief propagation."""
     names = lattice.names
     columns = {name: data[:, i] for i, name in enumerate(names)}
@@ -347,6 +350,7 @@ def mixtures(plan: Plan, lattice: Lattice, data: np.ndarray) -> Asked:
 
 LEARNERS: dict[str, Callable[[Plan, Lattice, np.ndarray], Asked]] = {
     KERNEL: kernel,
+    PLAIN: partial(kernel, reweighting=1.0),
     TREES: partial(kernel, reweighting="trees"),
     COARSE: coarse,
     PARTICLES: particles,

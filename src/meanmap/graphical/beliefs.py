@@ -248,8 +248,9 @@ class Beliefs:
     def _widths(self, kind: int) -> np.ndarray:
         """The bandwidths of the marginal's density estimate, chosen once a kind."""
         if kind not in self._chosen_widths:
-            node = self._node(kind)
-            found = scales(node.points, to_numpy(node.weights))
+            node, learned = self._node(kind), self.known.potentials.widths or {}
+            found = learned.get(kind)
+            found = scales(node.points, to_numpy(node.weights)) if found is None else found
             self._chosen_widths[kind] = found
         return self._chosen_widths[kind]
 

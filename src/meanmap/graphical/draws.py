@@ -1,10 +1,10 @@
 """Points of a variable drawn given the value of a neighbour.
 
 The weights of a conditional embedding are as wide as its kernel, so that values drawn with them
-depend on each other less than those of the data, and less with every edge. Numbers are drawn as
-`m(x) + R` instead: the conditional mean at x, and the residual of a row near x. What is near adapts
-to the data, so that the spread and the shape of the residuals may depend on x.
-Labels are drawn with the probabilities that the embedding gives to each of them.
+depend on each other less than those of the data, and less with every edge. Numbers are drawn from
+the conditional's answers by residuals instead (`meanmap.conditional.shape`), and moved to the
+nearest value that their column has. Labels are drawn with the probabilities that the embedding
+gives to each of them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks, decoding
-from meanmap.arrays import Array, Points, asarray, concatenate, namespace, take, to_numpy
+from meanmap.arrays import Points, asarray, concatenate, count, take, to_numpy
 from meanmap.conditional.operator import ConditionalOperator
+from meanmap.conditional.shape import ShapeAt
 from meanmap.embeddings import Embedding, GridEmbedding
 from meanmap.graphical.messages import Inference, warn_of_conflict
 from meanmap.graphical.nodes import as_coordinates
 
-NEAR = 0.5  # residuals of the n**NEAR nearest rows; 0.4 to 0.7 are alike on eight laws, n ≤ 1000
-EQUAL = 1e-12  # of the largest squared distance: rounding
 DIGITS = 9  # to which coordinates of equal labels agree
 BLOCK = 256  # rows at a time
 
@@ -41,32 +40,32 @@ def draw_rows(
     """
     network, layout = inference.network, inference.network.layout
     speaking = [name for name in inference.evidence if not inference.is_silent(name)]
-    order = layout.outwards([*speaking, *wanted])
-    drawn = {name: take(at, np.zeros(n, dtype=int)) for name, at in inference.points.items()}
+    order = layout.outwards([*(name for name in speaking if name not in layout.families), *wanted])
+    drawn = dict(inference.points)
     needed = set(wanted)
     for name in reversed(order):
         if name in needed and name not in drawn:
             needed.update(order[name])
     coordinates = dict(inference.evidence)
-    conditionals: dict[Any, LocalConditional] = {}
     for name in order:
         if name in drawn or name not in needed:
             continue
-        near = next(
-            (t for t in layout.neighbours[name] if t in coordinates and t in speaking), None
-        )
+        near = next((t for t in layout.neighbours[name] if t in drawn and t in speaking), None)
+        conditional = None
         if near is not None:
-            pair = network.operators[name, near], network.operators[near, name]
-            conditionals[name] = LocalConditional(*pair)
+            learned = network.answer(name, near)
+            conditional = DrawnConditional(learned or network.operators[name, near])
         parts = []
         for start in range(0, n, BLOCK):
             rows = np.arange(start, min(start + BLOCK, n))
-            some = {t: psi if len(psi) == 1 else take(psi, rows) for t, psi in coordinates.items()}
-            part = Inference(network, some, {}, {}, {})
-            if near is None:
+            psi, points = (
+                {t: rows_of(at, rows) for t, at in known.items()} for known in (coordinates, drawn)
+            )
+            part = Inference(network, psi, {}, {}, points)
+            if conditional is None:
                 parts.append(draw_belief(part, name, len(rows), rng))
             else:
-                found, ratio = draw_given(part, conditionals[name], name, near, len(rows), rng)
+                found, ratio = draw_given(part, conditional, name, near, len(rows), rng)
                 parts.append(found)
                 if near in inference.evidence and start == 0:
                     warn_of_conflict(name, ratio[:1])
@@ -75,10 +74,15 @@ def draw_rows(
         coordinates[name] = as_coordinates(network.nodes[name], drawn[name])
         for family, members in layout.families.items():
             if name in members and all(member in drawn for member in members):
-                points = tuple(drawn[member] for member in members)
-                coordinates[family] = as_coordinates(network.nodes[family], points)
+                drawn[family] = tuple(rows_of(drawn[member], np.arange(n)) for member in members)
+                coordinates[family] = as_coordinates(network.nodes[family], drawn[family])
                 speaking.append(family)
-    return {name: drawn[name] for name in wanted}
+    return {name: rows_of(drawn[name], np.arange(n)) for name in wanted}
+
+
+def rows_of(points: Points, rows: np.ndarray) -> Points:
+    """Some rows; evidence is a single one for all of them."""
+    return take(points, rows if count(points) > 1 else np.zeros_like(rows))
 
 
 def draw_belief(inference: Inference, name: Any, n: int, rng: np.random.Generator) -> Points:
@@ -91,7 +95,7 @@ def draw_belief(inference: Inference, name: Any, n: int, rng: np.random.Generato
 
 def draw_given(
     inference: Inference,
-    conditional: LocalConditional,
+    conditional: DrawnConditional,
     name: Any,
     near: Any,
     n: int,
@@ -101,15 +105,13 @@ def draw_given(
 
     And how likely that evidence is given the neighbour, over how likely it is at all.
     """
-    psi = inference.evidence[near]
-    psi = namespace(psi).broadcast_to(psi, (n, psi.shape[1]))
     messages = inference.messages(name, near)
 
     def weigh(points: Points, rows: np.ndarray) -> np.ndarray:
         there = as_coordinates(inference.network.nodes[name], points)
         return inference.suitability(messages, there, rows)
 
-    return conditional.draw(psi, rng, weigh if messages else None)
+    return conditional.draw(inference.points[near], rng, weigh if messages else None)
 
 
 def positive_weights(weights: Any) -> np.ndarray:
@@ -120,84 +122,71 @@ def positive_weights(weights: Any) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class LocalConditional:
-    """P(t | s) to draw from, given the operators of an edge both ways."""
+class DrawnConditional:
+    """P(t | s) to draw from."""
 
-    operator: ConditionalOperator  # P(t | s)
-    reverse: ConditionalOperator  # P(s | t), of the same rows
+    operator: ConditionalOperator
 
     def draw(
-        self, psi: Array, rng: np.random.Generator, weigh: Weigh | None = None
+        self, points: Points, rng: np.random.Generator, weigh: Weigh | None = None
     ) -> tuple[Points, np.ndarray]:
-        """A point of t for each row of coordinates of s.
+        """A point of t for each point of s.
 
         `weigh` says how well points suit what else is known of t in their rows, on average 1; its
         mean in each row is returned, too.
         """
-        numbers = self.operator.target.kernel_.on_vectors
-        p = self._nearness(psi) if numbers else self._probabilities(psi)
+        at = self._shape(points)
+        if at is not None and weigh is None:
+            return self._nearest(at.draw(rng)), np.ones(len(at))
+        candidates, p = self._candidates(points, at)
         ratio = np.ones(len(p))
         if weigh is not None:
             i, j = np.nonzero(p)
             suits = np.zeros_like(p)
-            suits[i, j] = p[i, j] * weigh(self._candidates(psi, i, j), i)
+            suits[i, j] = p[i, j] * weigh(candidates(i, j), i)
             ratio = suits.sum(axis=1) / p.sum(axis=1)
             p = np.where(ratio[:, None] > 0, suits, p)
         j = decoding.draw(p, 1, rng)[:, 0]
-        return self._candidates(psi, np.arange(len(j)), j), ratio
+        return candidates(np.arange(len(j)), j), ratio
 
-    def _candidates(self, psi: Array, i: np.ndarray, j: np.ndarray) -> Points:
-        """What row j of the data says of t given row i of psi."""
+    def _shape(self, points: Points) -> ShapeAt | None:
+        """The distributions of numbers at points of s; None where the weights are all there is."""
         operator = self.operator
-        if not operator.target.kernel_.on_vectors:
-            return take(operator.atoms, j)
-        centre, image, residuals = self._regression
-        found = (centre + to_numpy(psi @ image.T))[i] + residuals[j]
-        for k, column in enumerate(to_numpy(operator.atoms).T):
-            found[:, k] = nearest_values(np.unique(column), found[:, k])
-        return asarray(found, operator.atoms)
+        if not operator.scatters:
+            return None
+        features = operator.quiet_features(points)
+        means = to_numpy(operator.mean_of(features)).astype(np.float64)
+        return operator.require_shape().at(points, means, operator.told(features))
+
+    def _candidates(
+        self, points: Points, at: ShapeAt | None
+    ) -> tuple[Callable[[Any, Any], Points], np.ndarray]:
+        """What may be drawn in each row, by row and number, and probabilities."""
+        operator = self.operator
+        if at is None:
+            p = self._probabilities(operator.quiet_features(points))
+            return lambda i, j: take(operator.atoms, j), p
+        beliefs = [at.belief(i) for i in range(len(at))]
+        p = np.zeros((len(beliefs), max(len(weights) for _, weights in beliefs)))
+        values = np.zeros((*p.shape, operator.atoms.shape[1]))
+        for i, (own, weights) in enumerate(beliefs):
+            p[i, : len(weights)], values[i, : len(weights)] = weights, own
+        return lambda i, j: self._nearest(values[i, j]), p
+
+    def _nearest(self, values: np.ndarray) -> Points:
+        """Values moved to the nearest that their column has."""
+        pairs = zip(self._columns, values.T, strict=True)
+        found = np.stack([nearest_values(known, column) for known, column in pairs], axis=1)
+        return asarray(found, self.operator.atoms)
 
     @cached_property
-    def _regression(self) -> tuple[np.ndarray, Array, np.ndarray]:
-        """The mean of t, the coefficients of m(x) less that, and the residual of each row.
+    def _columns(self) -> list[np.ndarray]:
+        """The values that each column has."""
+        return [np.unique(column) for column in to_numpy(self.operator.atoms).T]
 
-        The residual over √(1 - h), h the row's leverage: it has the variance of the noise, where
-        the residual of the fit has less and that of leave-one-out more.
-        """
-        operator = self.operator
-        values = to_numpy(operator.atoms).astype(np.float64)
-        w = to_numpy(operator.scale).astype(np.float64)
-        centre = w @ values / w.sum()
-        about = asarray(values - centre, operator.scale)
-        image = operator.image(about)
-        inside = values - centre - to_numpy(self.reverse.target_rows @ image.T)
-        outside = values - centre - to_numpy(operator.leave_one_out(about))
-        return centre, image, np.sign(outside) * np.sqrt(np.abs(inside * outside))
-
-    def _nearness(self, psi: Array) -> np.ndarray:
-        """How near each row's value of s is, from 0 beyond the nearest few: Epanechnikov's kernel.
-
-        Distances are the kernel's. Where more rows are equal than the few, all those count.
-        """
-        rows = to_numpy(self.reverse.target_rows).astype(np.float64)
-        w, x = to_numpy(self.operator.scale).astype(np.float64), to_numpy(psi).astype(np.float64)
-        norms = (rows * rows).sum(axis=1)
-        squares = norms + (x * x).sum(axis=1)[:, None] - 2 * x @ rows.T
-        squares = np.where(w > 0, np.maximum(squares, 0.0), np.inf)
-        few = min(int(np.ceil((w > 0).sum() ** NEAR)), len(w) - 1)
-        radius = np.partition(squares, few, axis=1)[:, few : few + 1]
-        equal = EQUAL * norms.max()
-        near = np.where(
-            radius > equal,
-            np.maximum(1 - squares / np.maximum(radius, equal), 0.0),
-            squares <= equal,
-        )
-        near = near * w
-        return np.where(near.sum(axis=1, keepdims=True) > 0, near, np.maximum(w, 0.0))
-
-    def _probabilities(self, psi: Array) -> np.ndarray:
-        """The probability of each row's label: weights may cancel among equal ones only."""
-        weights = to_numpy(psi @ self.operator.row_images.T).astype(np.float64)
+    def _probabilities(self, features: Any) -> np.ndarray:
+        """The probability of each row's value: weights may cancel among equal ones only."""
+        weights = to_numpy(self.operator.answer(features).weights).astype(np.float64)
         order, starts = self._labels
         p = np.zeros_like(weights)
         p[:, order[starts]] = np.maximum(np.add.reduceat(weights[:, order], starts, axis=1), 0.0)
@@ -206,7 +195,7 @@ class LocalConditional:
 
     @cached_property
     def _labels(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows sorted by their labels, and where each label begins."""
+        """The rows sorted by their values, and where each value begins."""
         rows = np.round(to_numpy(self.operator.target_rows).astype(np.float64), DIGITS) + 0.0
         group = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
         order = np.argsort(group, kind="stable")

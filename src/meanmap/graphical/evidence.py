@@ -21,19 +21,18 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.trust import FAR
 from meanmap.embeddings import Embedding, function_values
 from meanmap.graphical.field import Wiring
 from meanmap.graphical.nodes import (
-    FAR,
     evidence_coordinates,
     evidence_points,
     in_node_order,
     warn_outside_data,
 )
 from meanmap.graphical.passing import Alone
-from meanmap.graphical.potentials import Potentials, sum_cells
-
-TYPICAL = 1e-3  # λ for a belief on a node without neighbours
+from meanmap.graphical.potentials import Potentials
+from meanmap.graphical.supports import sum_cells
 
 Function = Callable[[Points], Any]
 
@@ -178,11 +177,8 @@ def observed_points(
             each.append(found)
         points = concatenate(each)
     psi = asarray(node.space.coordinates(points), node.coordinates)
-    return (
-        nodes,
-        points,
-        evidence_coordinates(node, names, points, psi, usual_regularization(potentials, kind)),
-    )
+    lam, called = potentials.usual_regularizations[kind], [repr(name) for name in names]
+    return nodes, points, evidence_coordinates(node, called, points, psi, lam)
 
 
 def is_row_of_numbers(value: Any, size: int) -> bool:
@@ -216,14 +212,6 @@ def likelihood_values(function: Function, points: Points, name: Any) -> Array:
     return values
 
 
-def usual_regularization(potentials: Potentials, kind: int) -> float:
-    """The usual λ of regressions on a node of a kind."""
-    links = enumerate(potentials.links)
-    known = [link.regularization for i, link in links if potentials.field.ends(i)[1] == kind]
-    typical = TYPICAL if potentials.least else 0.0
-    return float(np.median(known)) if known else typical
-
-
 def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
     """What another's belief q says: `(C + λI)⁻¹ m_q`, its density over that of the data."""
     if belief.is_batch:
@@ -235,8 +223,8 @@ def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embeddi
     if node.space.map_.projects:
         whole = weights @ node.space.kernel_.gram_times(atoms, atoms, weights)
         if float(m @ m) < FAR * float(whole):
-            warn_outside_data(name)
-    lam = usual_regularization(potentials, kind)
+            warn_outside_data(repr(name))
+    lam = potentials.usual_regularizations[kind]
     spectrum = node.spectrum
     beta = spectrum.inverse(spectrum.sufficient(lam)) @ m
     mean = float(beta @ node.mean)

@@ -86,6 +86,18 @@ class RandomField:
         """An edge of every template."""
         return np.unique(self.template, return_index=True)[1]
 
+    def wiring(self, hidden: np.ndarray) -> Wiring:
+        """The wiring when the other nodes are observed; the last is kept, as many have one."""
+        key = hidden.tobytes()
+        if key not in self._wirings:
+            self._wirings.clear()
+            self._wirings[key] = Wiring.of(self, hidden)
+        return self._wirings[key]
+
+    @cached_property
+    def _wirings(self) -> dict[bytes, Wiring]:
+        return {}
+
     def called(self, kind: int) -> str:
         """A kind in words: the name of its first node."""
         members = self.members[kind]
@@ -262,6 +274,8 @@ class Wiring:
         On average over the edges of a part without bridges and joints: 1 for a bridge, about a
         half in a grid.
         """
+        if self._appearances:
+            return self._appearances
         edges = np.unique(np.concatenate([e[e != NONE] for e in self.edge]))
         of = np.ones(len(field.edges))
         number = {(int(a), int(b)): e for e, (a, b) in zip(edges, field.edges[edges], strict=True)}
@@ -270,7 +284,12 @@ class Wiring:
             nodes = {v for pair in part for v in pair}
             for a, b in part:
                 of[number.get((a, b), number.get((b, a)))] = (len(nodes) - 1) / len(part)
-        return [np.where(e != NONE, of[e], 1.0) for e in self.edge]
+        self._appearances.extend(np.where(e != NONE, of[e], 1.0) for e in self.edge)
+        return self._appearances
+
+    @cached_property
+    def _appearances(self) -> list[np.ndarray]:
+        return []
 
     @cached_property
     def messages(self) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from meanmap.arrays import Points, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.graphical.latent import hidden_node
 from meanmap.graphical.layout import TreeLayout
-from meanmap.graphical.messages import Network
+from meanmap.graphical.messages import AnswerLearner, Network
 from meanmap.graphical.nodes import (
     LEAST,
     MANY,
@@ -22,8 +23,10 @@ from meanmap.graphical.nodes import (
     reweight_node,
     weigh_pairs,
 )
+from meanmap.graphical.scales import edge_kernel, family_kernel, fine_targets, narrowest_kernel
 from meanmap.graphical.tables import Variable, read_variable, rows_in_both, table_length
 from meanmap.kernels import Kernel, TensorProduct
+from meanmap.linalg import RegularizationWarning
 
 Edges = dict[tuple[Any, Any], ConditionalEmbedding]
 
@@ -41,7 +44,7 @@ class Learner:
     ) -> tuple[Network, Edges]:
         """The network, and P(t | s) for both directions of every edge."""
         layout = self.layout
-        found = self.variables(table, kernels, weights)
+        found = self.learn_scales(self.variables(table, kernels, weights), weights)
         nodes: dict[Any, Node] = {}
         for name in (*layout.variables, *layout.families):
             nodes[name] = fit_node(found[name], weights[found[name].rows], self.basis)
@@ -49,6 +52,7 @@ class Learner:
         for a, b in layout.edges:
             pairs[a, b] = pairs[b, a] = edge_rows((a, b), found, table)
         edges: Edges = {}
+        places: dict[tuple[Any, Any], np.ndarray] = {}
         moved: set[Any] = set()  # nodes whose distribution is not that of their rows
 
         def join(v: Any, before: Any) -> None:
@@ -60,7 +64,13 @@ class Learner:
                 importance = to_numpy(nodes[before].weights)[at]
             for t, s in ((v, before), (before, v)):
                 points = found[s].at(both), found[t].at(both)
-                edges[t, s] = self.edge(nodes[s], nodes[t], points, importance)
+                with warnings.catch_warnings():
+                    if layout.is_nested(t, s):  # a parent is a function of all parents
+                        warnings.simplefilter("ignore", RegularizationWarning)
+                    edges[t, s] = self.edge(nodes[s], nodes[t], points, importance)
+                rows = both[importance > 0]
+                if len(rows) < len(found[t].rows):
+                    places[t, s] = np.searchsorted(found[t].rows, rows)
 
         for v in layout.order():
             before = layout.given[v]
@@ -78,19 +88,18 @@ class Learner:
                 moved.add(v)
         operators = {pair: model.operator_ for pair, model in edges.items()}
         least = 0.0 if self.regularization == 0 else LEAST
-        return Network(layout, nodes, operators, least), edges
+        opened = {s: one.open for s, one in found.items() if one.open is not None}
+        learner = AnswerLearner(opened, self.regularization, self.basis)
+        return Network(layout, nodes, operators, least, learner, places), edges
 
     def variables(
         self, table: dict[Any, Any], kernels: Mapping[Any, Kernel | None], weights: np.ndarray
     ) -> dict[Any, Variable]:
         """The columns as points, and each family's as tuples of them."""
-        # products of messages need more detail than a mean does
-        bandwidth = "0.5*scaled median" if (weights > 0).sum() >= MANY else "scaled median"
         found: dict[Any, Variable] = {}
         for name in self.layout.variables:
-            one = read_variable(table[name], kernels[name], str(name), bandwidth)
-            kernel = one.kernel.resolve(one.points, weights[one.rows])
-            found[name] = Variable(kernel, one.points, one.rows)
+            one = read_variable(table[name], kernels[name], str(name))
+            found[name] = replace(one, kernel=one.kernel.resolve(one.points, weights[one.rows]))
         for family, parents in self.layout.families.items():
             parts = [found[parent] for parent in parents]
             rows = parts[0].rows
@@ -102,8 +111,36 @@ class Learner:
                     "values of all of them."
                 )
             product = TensorProduct(*(part.kernel for part in parts))
-            found[family] = Variable(product, tuple(part.at(rows) for part in parts), rows)
+            points = tuple(part.at(rows) for part in parts)
+            found[family] = Variable(product, points, rows, family_kernel(parts))
         return found
+
+    def learn_scales(self, found: dict[Any, Variable], weights: np.ndarray) -> dict[Any, Variable]:
+        """The variables with kernels as fine as their edges ask for."""
+        families = self.layout.families
+        kernels: dict[Any, Kernel] = {}
+
+        def ask(s: Any, t: Any, opened: Kernel) -> Kernel | None:
+            both = rows_in_both(found[s], found[t])
+            both = both[weights[both] > 0]
+            w = weights[both] / weights[both].sum()
+            targets = fine_targets(found[t], found[t].at(both), w)
+            return edge_kernel(opened, found[s].at(both), targets, w)
+
+        for s in (*families, *self.layout.variables):
+            opened = found[s].open
+            if opened is None:
+                continue
+            tried = [ask(s, t, opened) for t in self.layout.relatives(s)]
+            for family, members in families.items():
+                if s in members and family in kernels:
+                    tried.append(kernels[family].parts[members.index(s)])
+            learned = [kernel for kernel in tried if kernel is not None]
+            if learned and s not in families and len(found[s].rows) >= MANY:
+                learned.append(found[s].kernel.rescaled(0.5))  # products need more detail
+            if learned:
+                kernels[s] = narrowest_kernel(learned)
+        return {s: replace(one, kernel=kernels.get(s, one.kernel)) for s, one in found.items()}
 
     def edge(
         self, s: Node, t: Node, points: tuple[Points, Points], weights: np.ndarray

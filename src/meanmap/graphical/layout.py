@@ -59,6 +59,17 @@ class TreeLayout:
         before = self.given[node]
         return self.families.get(before, (() if before is None else (before,)))
 
+    def is_nested(self, a: Any, b: Any) -> bool:
+        """Whether one of two nodes is a member of the other, a family."""
+        return a in self.families.get(b, ()) or b in self.families.get(a, ())
+
+    def relatives(self, node: Any) -> tuple[Any, ...]:
+        """Whom the scales of a node's kernel are learned from: its neighbours; of a family the
+        child, and so of its members, each together with the others."""
+        if node in self.families:
+            return (node[1],)
+        return tuple(other for other in self.neighbours[node] if not self.is_nested(node, other))
+
     def outwards(self, first: Iterable[Name]) -> dict[Name, tuple[Name, ...]]:
         """The variables in an order to draw them, each with those that it is drawn given.
 

@@ -60,16 +60,18 @@ class BeliefPropagation(BaseEstimator):
         The power to which what observed nodes say is raised. 1 is right where observations are
         independent given the variables they hang on; where they overlap, as those of neighbouring
         patches of a picture do, they count several times, and less is better.
-    reweighting : float in (0, 1] or "trees"
-        1 is belief propagation as in the paper, which on strongly coupled loops is too sure: news
-        comes back around them as if it were new. "trees" counts an edge as often as it is in a
-        spanning tree, about a half in a grid and 1 in a tree (tree-reweighted belief propagation;
-        Wainwright, Jaakkola and Willsky 2005); a number does so for all edges.
+    reweighting : float in (0, 1], "halfway" or "trees"
+        How much an edge counts. 1 is belief propagation as in the paper, which on strongly coupled
+        loops is too sure: news comes back around them as if it were new. "trees" counts an edge as
+        often as it is in a spanning tree, about a half in a grid and 1 in a tree (tree-reweighted
+        belief propagation; Wainwright, Jaakkola and Willsky 2005), which is not sure enough.
+        "halfway" is the mean of both. A number is taken for all edges.
     tolerance : float
         Converged when no message moves by more, as a share of its size.
     max_samples : int
-        The values that stand for a variable, drawn at random where there are more. An iteration
-        costs as much for each message.
+        The most values that stand for a variable: single numbers without a kernel of their own have
+        a grid of as many as the kernel resolves, others rows drawn at random where there are more.
+        An iteration costs as much for each message.
     random_state : int, Generator or None
         For that draw.
     progress : bool or None
@@ -107,7 +109,7 @@ class BeliefPropagation(BaseEstimator):
         schedule: str = "synchronous",
         damping: float = 0.0,
         trust: float = 1.0,
-        reweighting: float | str = 1.0,
+        reweighting: float | str = "halfway",
         tolerance: float = 1e-3,
         max_samples: int = 2000,
         random_state: Any = None,
@@ -193,7 +195,7 @@ class BeliefPropagation(BaseEstimator):
         most = checks.whole(max_iterations, "max_iterations", 1, "50 are often enough.")
         potentials, field = self.potentials_, self.potentials_.field
         known = FieldEvidence.of(potentials, self._evidence(evidence, field), self.trust)
-        wiring = Wiring.of(field, known.hidden)
+        wiring = field.wiring(known.hidden)
         passing = Passing(potentials, wiring, known.alone(wiring), self._powers(wiring, field))
         state, moved = passing.start(), []
         steps = SCHEDULES[self.schedule](passing, state, damping)
@@ -208,7 +210,7 @@ class BeliefPropagation(BaseEstimator):
         converged = moved[-1] <= tolerance
         if not converged:
             remedies = {
-                "reweighting='trees'": self.reweighting == 1,
+                "reweighting='trees'": self.reweighting != "trees",
                 "damping=0.5": damping == 0,
                 "schedule='residual'": self.schedule != "residual",
                 "more iterations": True,
@@ -236,10 +238,11 @@ class BeliefPropagation(BaseEstimator):
         if checks.positive(self.trust, "trust", remedy) > 1:
             raise ValueError(f"trust must be in (0, 1], got {self.trust!r}.")
         if isinstance(self.reweighting, str):
-            checks.option(self.reweighting, "reweighting", ["trees"])
+            checks.option(self.reweighting, "reweighting", ["halfway", "trees"])
         elif checks.positive(self.reweighting, "reweighting", remedy) > 1:
             raise ValueError(
-                f'reweighting must be "trees" or a share in (0, 1], got {self.reweighting!r}.'
+                'reweighting must be "halfway", "trees" or a share in (0, 1], got '
+                f"{self.reweighting!r}."
             )
         remedy = "It is the change of a message that counts as none, like 1e-3."
         return damping, checks.positive(self.tolerance, "tolerance", remedy)
@@ -265,6 +268,8 @@ class BeliefPropagation(BaseEstimator):
         given = self.reweighting
         if isinstance(given, str):
             found = wiring.appearances(field)
+            if given == "halfway":
+                found = [(1 + part) / 2 for part in found]
             return None if all((part == 1).all() for part in found) else found
         return None if given == 1 else [np.full(link.shape, float(given)) for link in wiring.link]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Self
 
@@ -21,6 +20,7 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional.fitting import check_regularization
+from meanmap.conditional.predictive import Predictive
 from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.frames import in_order
@@ -29,7 +29,7 @@ from meanmap.graphical.beliefs import describe_belief
 from meanmap.graphical.draws import PairEmbedding, draw_rows, positive_weights
 from meanmap.graphical.fitting import Learner, hidden_among
 from meanmap.graphical.layout import layout_of
-from meanmap.graphical.messages import Inference, Network
+from meanmap.graphical.messages import Inference, Network, NodeBelief
 from meanmap.graphical.nodes import as_coordinates, evidence_coordinates, evidence_points
 from meanmap.graphical.structure import chow_liu_tree
 from meanmap.graphical.tables import (
@@ -41,7 +41,6 @@ from meanmap.graphical.tables import (
     table_length,
 )
 from meanmap.kernels import Delta, Kernel
-from meanmap.linalg import ConflictWarning
 
 KEPT = 4096  # messages that are kept between queries
 LEAST = 1e-12  # a probability that a logarithm is taken of, at least
@@ -63,8 +62,9 @@ class KernelGraphicalModel(BaseEstimator):
         parents (a polytree), whose conditional then has a product of kernels. None learns a tree
         (`chow_liu_tree`).
     kernel : Kernel, dict from node to Kernel, or None
-        None chooses by column: a Gaussian at the median distance for numbers, at half of it from
-        500 rows on, and a delta kernel for labels.
+        None chooses by column: for numbers a Gaussian whose scales are learned edge by edge, and
+        answers by residuals, as `ConditionalEmbedding` gives them; a delta kernel for labels. With
+        a kernel by name a node's messages and answers are those of the papers.
     regularization : float or "auto"
         λ of every edge's conditional; "auto" by leave-one-out, edge by edge. 0 is the
         pseudo-inverse: with delta kernels inference is then exact, for the tables of frequencies.
@@ -183,8 +183,14 @@ class KernelGraphicalModel(BaseEstimator):
         >>> model.marginal("a", {"b": [-1.0, 0.0, 1.0]}).mean()[:, 0].round(1)  # 0.8 b
         array([-0.8,  0. ,  0.8])
         """
+        return self._marginal(node, evidence)
+
+    def _marginal(
+        self, node: Any, evidence: Mapping[Any, Any] | None, quiet: bool = False
+    ) -> Embedding:
+        """The same; `quiet` about evidence that is the data's own."""
         self._known_node(node)
-        inference, b, single = self._inference(evidence)
+        inference, b, single = self._inference(evidence, quiet)
         if node in inference.evidence:
             points = inference.points[node]
             kernel = self.network_.nodes[node].space.kernel_
@@ -227,7 +233,7 @@ class KernelGraphicalModel(BaseEstimator):
         first = self.marginal(a, given)
         if first.is_batch:
             raise ValueError("joint: expected one point a node as evidence, got several.")
-        answers = self.marginal(b, {**given, a: first.atoms})
+        answers = self._marginal(b, {**given, a: first.atoms}, quiet=True)
         return PairEmbedding(first, answers, inference, (a, b))
 
     def expect(
@@ -237,7 +243,8 @@ class KernelGraphicalModel(BaseEstimator):
         evidence: Mapping[Any, Any] | None = None,
     ) -> Array:
         """`E[f(X) | evidence]`, f of all the node's atoms at once."""
-        return self.marginal(node, evidence).normalized().expect(f)
+        found = self.marginal(node, evidence)
+        return (found if isinstance(found, NodeBelief) else found.normalized()).expect(f)
 
     def most_probable(self, node: Any, evidence: Mapping[Any, Any] | None = None) -> Points:
         """The mode of a node's distribution given the evidence."""
@@ -246,9 +253,8 @@ class KernelGraphicalModel(BaseEstimator):
     def sample(self, n: int, rng: Any = None, evidence: Mapping[Any, Any] | None = None) -> Any:
         """n rows drawn from the model, a dict of arrays; evidence stays as it is.
 
-        Each variable is drawn given its neighbour: a number as the conditional mean and the
-        residual of a row near by, moved to the nearest value that its column has; a label with its
-        probability.
+        Each variable is drawn given its neighbour: a number from the conditional's answer by
+        residuals, moved to the nearest value that its column has; a label with its probability.
 
         Examples
         --------
@@ -343,8 +349,9 @@ class KernelGraphicalModel(BaseEstimator):
     def log_density(self, data: Any) -> Array:
         """The log density of rows without missing values, factor by factor.
 
-        `Σ log p(x | parents)`, each factor a density estimate on the conditional's positive weights
-        (for labels their probability). It does not suffer from the number of variables, as a
+        `Σ log p(x | parents)`, each factor the density of the conditional's answer by residuals; of
+        a node whose parents' kernels were named, a density estimate on the conditional's positive
+        weights; for labels their probability. It does not suffer from the number of variables, as a
         density estimate of all of them does: each factor has a few.
 
         Examples
@@ -379,27 +386,27 @@ class KernelGraphicalModel(BaseEstimator):
         points = {name: self._points(name, table[name]) for name in self.nodes_}
         total = np.zeros(table_length(table))
         for name in self.nodes_:
-            node, before = self.network_.nodes[name], layout.given[name]
             for start in range(0, len(total), BLOCK):
                 rows = np.arange(start, min(start + BLOCK, len(total)))
-                weights = np.broadcast_to(to_numpy(node.weights), (len(rows), count(node.points)))
-                atoms = node.points
-                if before is not None:
-                    at = tuple(take(points[parent], rows) for parent in layout.parents(name))
-                    answer = self.edges_[name, before].operator_
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore", ConflictWarning)
-                        weights = to_numpy(answer.weights(at if len(at) > 1 else at[0]))
-                    atoms = answer.atoms
-                total[rows] += np.log(
-                    row_likelihoods(
-                        node.space.kernel_,
-                        atoms,
-                        positive_weights(weights),
-                        take(points[name], rows),
-                    )
-                )
+                at = tuple(take(points[parent], rows) for parent in layout.parents(name))
+                total[rows] += np.log(self._factor(name, take(points[name], rows), at))
         return total
+
+    def _factor(self, name: Any, values: Points, given: tuple[Points, ...]) -> np.ndarray:
+        """The density (of labels the probability) of values given those of the parents."""
+        node, before = self.network_.nodes[name], self.network_.layout.given[name]
+        atoms = node.points
+        weights = np.broadcast_to(to_numpy(node.weights), (count(values), count(atoms)))
+        if before is not None:
+            answer = self.network_.answer(name, before) or self.network_.operators[name, before]
+            at = given if len(given) > 1 else given[0]
+            found = answer.answer_at(at, answer.quiet_features(at))
+            learned = self.network_.answer(name, before) is not None and columns_vary(atoms).all()
+            if learned and isinstance(found, Predictive):
+                logs = found.shape.log_densities(to_numpy(values).astype(np.float64))
+                return np.maximum(np.exp(logs), LEAST)
+            weights, atoms = to_numpy(found.weights), answer.atoms
+        return row_likelihoods(node.space.kernel_, atoms, positive_weights(weights), values)
 
     def score(self, data: Any) -> float:
         """The mean log density of rows: what models of the same data are compared by."""
@@ -425,7 +432,9 @@ class KernelGraphicalModel(BaseEstimator):
             array = array[:, None]
         return kernel.check(array, f"data[{name!r}]", node.space.example_)
 
-    def _inference(self, evidence: Mapping[Any, Any] | None) -> tuple[Inference, int, bool]:
+    def _inference(
+        self, evidence: Mapping[Any, Any] | None, quiet: bool = False
+    ) -> tuple[Inference, int, bool]:
         """Evidence checked and in coordinates, how many queries it is, and whether it is one."""
         check_is_fitted(self, "network_")
         if evidence is not None and not isinstance(evidence, Mapping):
@@ -442,19 +451,33 @@ class KernelGraphicalModel(BaseEstimator):
         sizes = {name: count(points[name]) for name in several}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"evidence: expected as many points for each node, got {sizes}.")
-        coordinates = {}
-        for name, where in points.items():
-            node = self.network_.nodes[name]
-            psi = as_coordinates(node, where)
-            edges = [self.edges_[t, name] for t in self.network_.layout.neighbours[name]]
-            lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
-            coordinates[name] = evidence_coordinates(node, [name], where, psi, lam)
+        coordinates = self._coordinates(points, quiet)
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
         known = {} if several else self._known
         inference = Inference(self.network_, coordinates, marks, known, points)
         return inference, next(iter(sizes.values()), 1), not several
+
+    def _coordinates(self, points: dict[Any, Points], quiet: bool) -> dict[Any, Array]:
+        """Evidence in coordinates; parents that are all known become one point of their family."""
+        network, found = self.network_, {}
+        for family, members in network.layout.families.items():
+            if all(name in points for name in members):
+                sizes = [count(points[name]) for name in members]
+                rows = [np.resize(np.arange(size), max(sizes)) for size in sizes]
+                pairs = zip(members, rows, strict=True)
+                points[family] = tuple(take(points[name], at) for name, at in pairs)
+        for name, where in points.items():
+            node, psi = network.nodes[name], as_coordinates(network.nodes[name], where)
+            members = network.layout.families.get(name, ())
+            edges = [
+                self.edges_[t, name] for t in network.layout.neighbours[name] if t not in members
+            ]
+            lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
+            called = " and ".join(map(repr, members)) or repr(name)
+            found[name] = evidence_coordinates(node, [] if quiet else [called], where, psi, lam)
+        return found
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "network_")
@@ -464,19 +487,27 @@ def row_likelihoods(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points
     """The density (of numbers) or probability of each point under its own weights on the atoms."""
     if kernel.on_vectors:
         # a column that never varies has no density: its value is certain
-        varies = to_numpy(atoms).min(axis=0) < to_numpy(atoms).max(axis=0)
-        same = (to_numpy(points) == to_numpy(atoms)[0])[:, ~varies].all(axis=1)
-        if not varies.any():
+        kept = columns_vary(atoms)
+        same = (to_numpy(points) == to_numpy(atoms)[0])[:, ~kept].all(axis=1)
+        if not kept.any():
             return np.maximum(same.astype(float), LEAST)
-        if not varies.all():
-            atoms, points = atoms[:, varies], points[:, varies]
+        if not kept.all():
+            atoms, points = atoms[:, kept], points[:, kept]
         each = (density(atoms, row, take(points, slice(i, i + 1))) for i, row in enumerate(p))
         return np.maximum(same * np.array([float(value[0]) for value in each]), LEAST)
     return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), LEAST)
 
 
+def columns_vary(points: Points) -> np.ndarray:
+    """Which columns of numbers have different values."""
+    host = to_numpy(points)
+    return np.asarray(host.min(axis=0) < host.max(axis=0))
+
+
 def repeat_embedding(belief: Embedding, b: int) -> Embedding:
     """One belief b times, as a batch."""
+    if isinstance(belief, Predictive):
+        return belief[np.zeros(b, dtype=int)]
     one = belief[0] if belief.is_batch else belief
     xp = namespace(one.weights)
     weights = xp.broadcast_to(one.weights, (b, one.weights.shape[0]))

@@ -23,9 +23,11 @@ from meanmap.arrays import (
     warn,
 )
 from meanmap.conditional.fitting import FittedConditional, Pairs, fit_pairs
-from meanmap.conditional.trust import ALONE, OUTSIDE
+from meanmap.conditional.operator import ConditionalOperator, Side
+from meanmap.conditional.trust import FAR
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.graphical.tables import Variable
+from meanmap.kernels import Kernel
 from meanmap.linalg import ConflictWarning, Spectrum
 from meanmap.rules import positive_part
 from meanmap.spaces import Space
@@ -33,9 +35,7 @@ from meanmap.spaces.space import fit_space
 
 LEAST = 1e-3  # times the mean of a message: less is not told from nothing
 MANY = 500  # rows that resolve half the median distance
-MASS = 1 / 3  # of the usual mass: what an answer inside the data has at least
-FAR = 0.05  # evidence with a support below this lies outside the data
-SILENT = 1e-4  # and below this says nothing
+SILENT = 1e-4  # of support: evidence with less says nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,53 +62,26 @@ class Node:
         """Of its covariance operator."""
         return Spectrum.of(self.covariance)
 
-    def reach(self, regularization: float) -> Reach:
-        """How far its data say anything at this λ."""
+    def reach(self, regularization: float) -> ConditionalOperator:
+        """A regression on the node at this λ, which tells what lies outside its data."""
         if regularization not in self._reaches:
-            self._reaches[regularization] = Reach.of(self, regularization)
+            lam = self.spectrum.sufficient(regularization)
+            self._reaches[regularization] = ConditionalOperator(
+                self.space,
+                Side(self.space, self.points, self.coordinates),
+                self.coordinates,
+                self.weights,
+                self.spectrum.inverse(lam),
+                regularization=lam,
+            )
         return self._reaches[regularization]
 
     @cached_property
-    def _reaches(self) -> dict[float, Reach]:
+    def _reaches(self) -> dict[float, ConditionalOperator]:
         return {}
 
     def embedding(self, weights: Array, coordinates: Array | None = None) -> Embedding:
         return embedding_of(self.space, self.space.kernel_, self.points, weights, coordinates)
-
-
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """Where the data of a node end, by two signs of a regression on it.
-
-    Outside them the variance of an answer grows beyond that at the rows themselves, each left out;
-    unless λ is so large that it is nearly as large there. Then the answer has little mass left.
-    """
-
-    inverse: Array  # (C + λI)⁻¹
-    regularization: float
-    widest: float  # the variance that 99 of 100 rows have at most
-    usual: float  # the median of the rows' mass
-
-    @classmethod
-    def of(cls, node: Node, regularization: float) -> Reach:
-        H = node.spectrum.inverse(node.spectrum.sufficient(regularization))
-        rows, w = node.coordinates, to_numpy(node.weights)
-        v = to_numpy(namespace(rows).sum((rows @ H) * rows, axis=1))
-        left = np.maximum(1 - w * v, ALONE)
-        usual = float(np.median(to_numpy(rows @ (H @ node.mean))))
-        return cls(H, regularization, float(np.quantile((v / left)[w > 0], 0.99)), usual)
-
-    def is_outside(self, node: Node, points: Points, psi: Array) -> np.ndarray:
-        """Whether each point lies outside the data."""
-        xp = namespace(psi)
-        missed = node.space.kernel_.squared_norms(points) - xp.sum(psi * psi, axis=1)
-        missed = np.maximum(to_numpy(missed), 0.0) if node.space.map_.projects else 0.0
-        variance = to_numpy(xp.sum((psi @ self.inverse) * psi, axis=1))
-        far = variance + missed / self.regularization > OUTSIDE * self.widest
-        if node.space.kernel_.bounded and self.usual > 0.5:  # else mass is not determined
-            mass = to_numpy(psi @ (self.inverse @ node.mean))
-            far = far | (mass < MASS * self.usual)
-        return np.asarray(far)
 
 
 def as_coordinates(node: Node, points: Points) -> Array:
@@ -193,7 +166,8 @@ def evidence_points(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
 def evidence_coordinates(
     node: Node, names: list[Any], points: Points, psi: Array, regularization: float
 ) -> Array:
-    """Evidence in coordinates; with a warning where it lies outside the data.
+    """Evidence in coordinates; with a warning where it lies outside the data, unless there are no
+    names to call it by.
 
     λ is that of regressions on the node. Far outside, where its coordinates are rounding errors,
     evidence says nothing: the node's own distribution stands in its place.
@@ -202,17 +176,26 @@ def evidence_coordinates(
     share = xp.sum(psi * psi, axis=1) / kernel.squared_norms(points)
     projects = node.space.map_.projects
     far = to_numpy(share) < FAR if projects else np.zeros(count(points), dtype=bool)
-    if kernel.on_vectors and regularization > 0:
-        far = far | node.reach(regularization).is_outside(node, points, psi)
+    if not names:
+        far = far & False
+    elif regularization > 0 and has_numbers(kernel, points):
+        far = far | node.reach(regularization).outside(points, psi)
     if far.any():
         warn_outside_data(names[int(far.argmax()) if len(names) > 1 else 0])
     return xp.where((share < SILENT)[:, None], node.mean, psi) if projects else psi
 
 
-def warn_outside_data(name: Any) -> None:
+def has_numbers(kernel: Kernel, points: Points) -> bool:
+    """Whether points are numbers, or tuples with numbers among them."""
+    if isinstance(points, tuple):
+        return any(part.ndim == 2 for part in points)
+    return kernel.on_vectors
+
+
+def warn_outside_data(name: str) -> None:
     """Warn that the evidence on a node lies outside the data."""
     warn(
-        f"evidence on {name!r} lies outside the data: what follows from it is extrapolated, and "
+        f"evidence on {name} lies outside the data: what follows from it is extrapolated, and "
         "far outside it says nothing. Check the value, or fit on data that reach so far.",
         ConflictWarning,
     )

@@ -106,7 +106,7 @@ class Passing:
         xp = namespace(rows)
         beta = xp.permute_dims(take(state[kind], nodes), (1, 0, 2))  # a slot's messages together
         slots, n, r = beta.shape
-        V = self.potentials.raised(xp.reshape(beta, (slots * n, r)) @ rows.T)
+        V = at_least(xp.reshape(beta, (slots * n, r)) @ rows.T, self._least)
         V = xp.reshape(V, (slots, n, rows.shape[0]))
         if empty is not None:
             V = assign(V, empty, self._one)
@@ -116,7 +116,11 @@ class Passing:
             products = all_but_one(first, factors, deep)
         else:
             powers = [asarray(p, V)[:, None] for p in self.power[kind][nodes].T]
-            products = products_with_powers(first, factors, powers, deep, self.potentials.tiny)
+            even = self._even[kind]
+            if even is None:
+                products = products_with_powers(first, factors, powers, deep)
+            else:
+                products = products_with_power(first, factors, even, deep)
         for slot, P in products:
             for route in routes[slot]:
                 new = take(P, route.nodes) @ self.potentials.links[route.link].spread
@@ -156,6 +160,19 @@ class Passing:
     @cached_property
     def _one(self) -> Array:
         return asarray(1.0, self.potentials.nodes[0].coordinates)
+
+    @property
+    def _least(self) -> float:
+        """The least value of a message; what is divided by is never zero."""
+        least = self.potentials.least
+        return least if self.power is None else max(least, self.potentials.tiny)
+
+    @cached_property
+    def _even(self) -> list[float | None]:
+        """For each kind the power of all messages, if it is the same."""
+        assert self.power is not None
+        parts = [p[link != NONE] for p, link in zip(self.power, self.wiring.link, strict=True)]
+        return [float(p[0]) if len(p) and (p == p[0]).all() else None for p in parts]
 
     @cached_property
     def _nothing(self) -> State:
@@ -296,7 +313,7 @@ def all_but_one(first: Array, factors: list[Array], deep: bool) -> Iterator[tupl
 
 
 def products_with_powers(
-    first: Array, factors: list[Array], powers: list[Array], deep: bool, tiny: float
+    first: Array, factors: list[Array], powers: list[Array], deep: bool
 ) -> Iterator[tuple[int, Array]]:
     """For each factor the product of all to their powers, over itself.
 
@@ -307,7 +324,19 @@ def products_with_powers(
     for factor, power in zip(factors, powers, strict=True):
         product = rescale_rows(product * factor**power, deep)
     for slot, factor in enumerate(factors):
-        yield slot, product / at_least(factor, tiny)
+        yield slot, product / factor
+
+
+def products_with_power(
+    first: Array, factors: list[Array], power: float, deep: bool
+) -> Iterator[tuple[int, Array]]:
+    """The same, where all powers are equal: of the product at once, which is sooner."""
+    product = factors[0]
+    for factor in factors[1:]:
+        product = rescale_rows(product * factor, deep)
+    product = first * product**power
+    for slot, factor in enumerate(factors):
+        yield slot, product / factor
 
 
 def rescale_rows(values: Array, needed: bool) -> Array:

@@ -19,7 +19,6 @@ from meanmap.arrays import (
     Array,
     apply,
     asarray,
-    assign,
     at_least,
     concatenate,
     epsilon,
@@ -30,14 +29,19 @@ from meanmap.arrays import (
     warn,
 )
 from meanmap.conditional.fitting import FittedConditional
+from meanmap.decoding.densities import scales
 from meanmap.frames import column_names, in_order
 from meanmap.graphical.field import RandomField
 from meanmap.graphical.nodes import MANY, Node, fit_edge, fit_node
+from meanmap.graphical.supports import FEWEST, FINE, CellSupport, GridSupport, Support
 from meanmap.graphical.tables import Variable, read_variable
-from meanmap.kernels import Gaussian, Kernel
+from meanmap.kernels import Kernel
 from meanmap.linalg import RegularizationWarning, Spectrum
+from meanmap.spaces import Space
 
 MOST = 20_000  # pairs that an operator is learned from
+TYPICAL = 1e-3  # λ for a node without neighbours
+LOOKED = 5000  # values that the bandwidth of a density is chosen on
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +67,22 @@ class Potentials:
     links: list[Link]  # two a template
     flat: list[bool]  # whether a kind's values are single numbers
     least: float  # of a message, whose mean is one
+    #: The widths of density estimates, of kinds that a grid stands for.
+    widths: dict[int, np.ndarray] | None = None
 
     @cached_property
     def tiny(self) -> float:
         """A number whose logarithm stands for that of zero."""
         return 1e-300 if epsilon(self.nodes[0].coordinates) < 1e-10 else 1e-30
+
+    @cached_property
+    def usual_regularizations(self) -> list[float]:
+        """The usual λ of regressions on a node of each kind."""
+        known: list[list[float]] = [[] for _ in self.nodes]
+        for i, link in enumerate(self.links):
+            known[self.field.ends(i)[1]].append(link.regularization)
+        typical = TYPICAL if self.least else 0.0
+        return [float(np.median(some)) if some else typical for some in known]
 
     def logarithms(self, beta: Array, rows: Array) -> Array:
         """log m(x) of messages (..., r) at rows of coordinates, (..., n).
@@ -79,10 +94,6 @@ class Potentials:
         values = xp.reshape(beta, (-1, shape[-1])) @ rows.T
         logs = apply("log", at_least(values, max(self.least, self.tiny)))
         return xp.reshape(logs, (*shape[:-1], rows.shape[0]))
-
-    def raised(self, values: Array) -> Array:
-        """Values of messages, none below the least; they may be overwritten."""
-        return at_least(values, self.least)
 
     def nothing(self, link: int) -> Array:
         """The message along a link when nothing is known: E[1 | x_s], of mean one."""
@@ -121,13 +132,22 @@ class FieldLearner:
         field = self.field
         values = [self.values(k, table, kernels, weights) for k in range(len(field.members))]
         pairs = [self.pairs(template, values, weights) for template in range(len(field.names))]
-        chosen = [self.chosen(k, values[k], pairs) for k in range(len(values))]
-        nodes = [self.node(*both, weights) for both in zip(values, chosen, strict=True)]
+        spaces = [self.space(one, weights) for one in values]
+        supports = [
+            self.support(k, values[k], spaces[k], pairs, weights) for k in range(len(values))
+        ]
+        parts = zip(values, spaces, supports, strict=True)
+        nodes = [self.node(*each, weights) for each in parts]
         links: list[Link] = []
-        for template, both in enumerate(pairs):
-            links += self.links(template, both, values, chosen, nodes, weights)
+        for template, ends in enumerate(pairs):
+            links += self.links(template, ends, values, supports, nodes, weights)
         flat = [single_numbers(field, k, table) for k in range(len(values))]
-        return Potentials(field, nodes, links, flat, self.least)
+        widths = {
+            k: self.width(values[k], weights)
+            for k, support in enumerate(supports)
+            if isinstance(support, GridSupport) and len(support.grid) > 1
+        }
+        return Potentials(field, nodes, links, flat, self.least, widths)
 
     def some(self, n: int, most: int = MOST) -> np.ndarray:
         """Numbers below n, in order; a random part where they are many."""
@@ -157,19 +177,35 @@ class FieldLearner:
         here = weights[row] > 0
         if not here.any():
             raise ValueError(f"{label}: all rows in which it has a value have weight zero.")
-        if kernel is None and here.sum() >= MANY and found.kernel.radial:
-            found = replace(found, kernel=Gaussian("0.5*scaled median"))
+        if found.open is not None and here.sum() >= MANY:  # products of many need more detail
+            found = replace(found, kernel=found.kernel.rescaled(0.5))
         bound = found.kernel.bind(table[names[known[0]]], label)
         found = replace(found, kernel=bound)
         points, w = take(found.points, here), weights[row[here]]
         some = self.some(len(w))
         resolved = found.kernel.resolve(take(points, some), w[some])
-        return Variable(resolved, points, (place * n + row)[here])
+        return Variable(resolved, points, (place * n + row)[here], found.open)
 
-    def chosen(
+    def support(
+        self,
+        kind: int,
+        values: Variable,
+        space: Space,
+        pairs: list[tuple[np.ndarray, np.ndarray]],
+        weights: np.ndarray,
+    ) -> Support:
+        """The values that stand for a kind."""
+        if values.open is not None and values.points.shape[1] == 1:
+            size = min(self.max_samples, max(FEWEST, FINE * space.rank_))
+            if size < len(values.rows):
+                w = weights[values.rows % len(weights)]
+                return GridSupport.of(values.points, w, size)
+        return CellSupport(self.cells(kind, values, pairs))
+
+    def cells(
         self, kind: int, values: Variable, pairs: list[tuple[np.ndarray, np.ndarray]]
     ) -> np.ndarray:
-        """The sample of a kind: cells at random, with enough for every template."""
+        """Values of a kind at random, with enough for every template."""
         m = self.max_samples
         found = self.some(len(values.rows), m)
         if len(found) == len(values.rows):
@@ -185,16 +221,24 @@ class FieldLearner:
                     found = np.union1d(found, rest[self.some(len(rest), lacking)])
         return found
 
-    def node(self, values: Variable, chosen: np.ndarray, weights: np.ndarray) -> Node:
-        """A kind's space, fit_node on all its values, and its sample."""
+    def space(self, values: Variable, weights: np.ndarray) -> Space:
+        """A kind's space, fitted to its values."""
         some = self.some(len(values.rows))
         cells = Variable(values.kernel, take(values.points, some), values.rows[some])
-        whole = fit_node(cells, weights[cells.rows % len(weights)], self.basis)
-        points = take(values.points, chosen)
-        w = weights[values.rows[chosen] % len(weights)]
-        rows = whole.space.coordinates(points)
-        w = asarray(w / w.sum(), whole.weights)
-        found = replace(whole, points=points, coordinates=rows, weights=w)
+        return fit_node(cells, weights[cells.rows % len(weights)], self.basis).space
+
+    def width(self, values: Variable, weights: np.ndarray) -> np.ndarray:
+        """The bandwidth of a density estimate of a kind's values."""
+        some = self.some(len(values.rows), LOOKED)
+        w = weights[values.rows[some] % len(weights)]
+        return scales(take(values.points, some), w / w.sum())
+
+    def node(self, values: Variable, space: Space, support: Support, weights: np.ndarray) -> Node:
+        """A kind's space and the values that stand for it."""
+        points = support.points(values.points)
+        w = support.weights(weights[values.rows % len(weights)])
+        rows = space.coordinates(points)
+        found = Node(space, points, rows, asarray(w, rows))
         warn_without_constant(found)
         return found
 
@@ -229,7 +273,7 @@ class FieldLearner:
         template: int,
         pairs: tuple[np.ndarray, np.ndarray],
         values: list[Variable],
-        chosen: list[np.ndarray],
+        supports: list[Support],
         nodes: list[Node],
         weights: np.ndarray,
     ) -> list[Link]:
@@ -244,18 +288,17 @@ class FieldLearner:
             x, y = (take(values[ends[e]].points, pairs[e][some]) for e in (s, t))
             return fit_edge(nodes[ends[s]].space, nodes[ends[t]].space, lam, (x, y), w)
 
-        every = np.arange(len(pairs[0]))
-        whole = [fit(self.some(len(every)), t) for t in (0, 1)]
+        every = self.some(len(pairs[0]))
+        whole = [fit(every, t) for t in (0, 1)]
         found = []
         for t, model in enumerate(whole):
-            cells = chosen[ends[t]]
-            at = np.asarray(np.searchsorted(cells, pairs[t]))
-            at = np.minimum(at, len(cells) - 1)
-            mine = np.flatnonzero(cells[at] == pairs[t])
+            support, some = supports[ends[t]], every
             direct = whole[1 - t].operator.inverse @ model.operator.matrix
-            if len(mine) < len(every) or len(every) > MOST:
-                model = fit(mine, t)
-            spread = sum_cells(model.operator.row_images, at[mine], len(cells))
+            mine = support.rows_of(pairs[t][every])
+            if len(mine) < len(every):
+                some = support.rows_of(pairs[t])
+                model = fit(some, t)
+            spread = support.gather(model.operator.row_images, pairs[t][some])
             found.append(Link(spread, direct, model.regularization))
         return found
 
@@ -274,22 +317,6 @@ def warn_without_constant(node: Node) -> None:
             f"{kernel!r:.60} + 1.",
             RegularizationWarning,
         )
-
-
-def sum_cells(parts: Array, at: np.ndarray, m: int) -> Array:
-    """Rows that belong to one cell added up: several neighbours may share it, or none have it."""
-    if len(at) == m and (at == np.arange(m)).all():
-        return parts
-    if not len(at):
-        return asarray(np.zeros((m, parts.shape[1])), parts)
-    order = np.argsort(at, kind="stable")
-    cells, first, many = np.unique(at[order], return_index=True, return_counts=True)
-    found = namespace(parts).zeros_like(take(parts, np.zeros(m, dtype=int)))
-    for k in range(int(many.max())):
-        has = many > k
-        rows = asarray(cells[has], parts, dtype=namespace(parts).int64)
-        found = assign(found, rows, found[rows] + take(parts, order[first[has] + k]))
-    return found
 
 
 def stack_columns(columns: list[Any], names: list[Any]) -> Any:

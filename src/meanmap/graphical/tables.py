@@ -22,6 +22,7 @@ from meanmap.arrays import (
 )
 from meanmap.frames import is_frame
 from meanmap.kernels import Gaussian, Kernel
+from meanmap.kernels.bandwidths import LEARNED, SCALED
 from meanmap.kernels.domains.columns import default_for
 
 Name = Hashable
@@ -34,6 +35,7 @@ class Variable:
     kernel: Kernel
     points: Points
     rows: np.ndarray  # the numbers of the rows, in order
+    open: Kernel | None = None  # the kernel with scales to be learned, unless it was named
 
     def at(self, rows: np.ndarray) -> Points:
         """Its values in rows that have one."""
@@ -89,13 +91,12 @@ def in_one_library(table: dict[Name, Any]) -> dict[Name, Any]:
     return {**table, **same}
 
 
-def read_variable(
-    values: Any, kernel: Kernel | None, name: str, bandwidth: str = "scaled median"
-) -> Variable:
-    """A column as points of its kernel, NaN and None left out; the bandwidth is a default one's."""
+def read_variable(values: Any, kernel: Kernel | None, name: str) -> Variable:
+    """A column as points of its kernel, NaN and None left out."""
+    named = kernel is not None
     if kernel is None:
         kernel = default_for(values, name)
-        kernel = Gaussian(bandwidth) if kernel.radial else kernel
+        kernel = Gaussian(SCALED) if kernel.radial else kernel
     kernel = kernel.bind(values, name)
     plain = values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
     if kernel.on_vectors:
@@ -113,7 +114,9 @@ def read_variable(
     points = take(plain, rows)
     if isinstance(points, np.ndarray) and points.dtype == object and not kernel.on_vectors:
         points = np.array(points.tolist())
-    return Variable(kernel, kernel.check(points, name), rows)
+    learns = not named and kernel.radial
+    opened = kernel.replace(bandwidth=LEARNED) if learns else None
+    return Variable(kernel, kernel.check(points, name), rows, opened)
 
 
 def number_column(values: Any, name: str) -> Any:

@@ -26,12 +26,13 @@ from meanmap.graphical.evidence import FieldEvidence
 from meanmap.kernels import Linear
 from meanmap.linalg import ConflictWarning
 
-KERNEL, TREES = "kernel BP", "kernel BP, trees"
+KERNEL, PLAIN, TREES = "kernel BP", "kernel BP, edges in full", "kernel BP, trees"
+REWEIGHTING: dict[str, float | str] = {KERNEL: "halfway", PLAIN: 1.0, TREES: "trees"}
 DISCRETE, PARTICLES, MIXTURES = "discrete BP", "particle BP", "Gaussian mixture BP"
 TEMPERED = "discrete BP, weaker edges"
 RIDGE, ALONE, ROW = "ridge regression of a patch", "local evidence only", "mean of the row"
 PAPER = (KERNEL, DISCRETE, PARTICLES, MIXTURES)  # those of the paper
-METHODS = (*PAPER, TREES, TEMPERED, ALONE, RIDGE, ROW)
+METHODS = (*PAPER, PLAIN, TREES, TEMPERED, ALONE, RIDGE, ROW)
 
 FINE = 128  # bins of potentials that particles and mixtures look up
 CELLS = 256  # where what features say is computed; straight lines between
@@ -110,7 +111,7 @@ class Setting(NamedTuple):
 class Scale:
     """How large the methods are."""
 
-    samples: int = 300  # of a row, for kernel belief propagation
+    samples: int = 300  # of a row at most, for kernel belief propagation
     bins: int = 30
     particles: int = 100
     components: int = 10
@@ -142,8 +143,8 @@ class Lesson:
         self,
         size: str,
         train: np.ndarray,
-        edges: float,
-        look: float,
+        edges: float | str,
+        look: float | str,
         scale: Scale = Scale(),
         seed: int = 0,
     ) -> None:
@@ -185,8 +186,8 @@ class Lesson:
                 return Answer(np.tile(self.depths.mean(axis=(0, 2))[:, None], self.columns), 0.0)
             if method == RIDGE:
                 return self._regression(picture, setting.ridge)
-            if method in (KERNEL, TREES):
-                return self._kernel(picture, setting.trust, 1.0 if method == KERNEL else "trees")
+            if method in REWEIGHTING:
+                return self._kernel(picture, setting.trust, REWEIGHTING[method])
             if method == ALONE:
                 return self._alone(picture, setting.trust)
             return self._propagated(method, picture, setting)
@@ -194,8 +195,7 @@ class Lesson:
     def learn(self, method: str) -> float:
         """Learn what a method needs, if that is not done yet; how many seconds it took."""
         parts = {
-            KERNEL: "model",
-            TREES: "model",
+            **dict.fromkeys(REWEIGHTING, "model"),
             DISCRETE: "discrete",
             MIXTURES: "mixtures",
             RIDGE: "moments",

@@ -25,6 +25,8 @@ from meanmap.experiments.depth.methods import (
     MIXTURES,
     PAPER,
     PARTICLES,
+    PLAIN,
+    REWEIGHTING,
     RIDGE,
     ROW,
     TEMPERED,
@@ -132,8 +134,10 @@ def run(
             "propagation, a regularised estimate with a linear kernel on features and a Gaussian "
             "on depths; each raises it to a power (trust) of its own, for features of neighbouring "
             "patches overlap and count several times",
-            KERNEL: f"BeliefPropagation, {plan.scale.samples} values a row, Gaussian kernel at "
-            "half the median distance, the default (the paper has the median)",
+            KERNEL: "BeliefPropagation with its defaults: a Gaussian kernel at half the median "
+            "distance (the paper has the median), a grid of values for each row, all pairs of "
+            "neighbours, and edges that count halfway between once and their share of trees",
+            PLAIN: "the same with reweighting=1, as in the paper",
             TREES: 'the same with reweighting="trees". Not in the paper',
             DISCRETE: f"{plan.scale.bins} bins; potentials are ratios of counts from all pairs",
             PARTICLES: f"{plan.scale.particles} particles (Ihler and McAllester 2009), redrawn by "
@@ -209,7 +213,7 @@ def tries(plan: Plan, method: str) -> list[Try]:
     """What is tried of a method."""
     if method == RIDGE:
         return [(RIDGE, Setting(ridge=ridge)) for ridge in plan.ridges]
-    edges = plan.edges if method in (KERNEL, TREES) else plan.edges[:1]
+    edges = plan.edges if method in REWEIGHTING else plan.edges[:1]
     powers = plan.powers if method == TEMPERED else (1.0,)
     trusts = plan.trusts_slow if method in SLOW else plan.trusts
     return [
@@ -326,7 +330,9 @@ def duration(seconds: Values, learning: Values) -> Table:
     for method in METHODS:
         took = float(np.mean(seconds[method]))
         learned = (
-            Figure.of(learning[method]) if method not in (TREES, TEMPERED, ALONE, ROW) else None
+            Figure.of(learning[method])
+            if method not in (PLAIN, TREES, TEMPERED, ALONE, ROW)
+            else None
         )
         rows.append((method, learned, Figure.of(seconds[method]), took / ours))
     headings = ("method", "seconds to learn", "seconds of inference", f"times {KERNEL}")
@@ -336,10 +342,10 @@ def duration(seconds: Values, learning: Values) -> Table:
 
 def choices(chosen: tuple[Chosen, Chosen]) -> Table:
     rows: list[tuple[Any, ...]] = []
-    for method in (*PAPER, TREES, TEMPERED, ALONE):
+    for method in (*PAPER, PLAIN, TREES, TEMPERED, ALONE):
         rows.append((f"{method}: trust", *(one[method].trust for one in chosen)))
         rows.append((f"{method}: λ of features", *(one[method].look for one in chosen)))
-        if method in (KERNEL, TREES):
+        if method in REWEIGHTING:
             rows.append((f"{method}: λ of edges", *(one[method].edges for one in chosen)))
     rows.append((f"{TEMPERED}: power of edges", *(one[TEMPERED].power for one in chosen)))
     rows.append((f"{RIDGE}: λ", *(one[RIDGE].ridge for one in chosen)))
@@ -364,7 +370,7 @@ def verdict(errors: Values, seconds: Values) -> tuple[str, ...]:
     )
     for ours, method in (
         *product((KERNEL, TREES), (RIDGE, ALONE, TEMPERED)),
-        *product((TREES,), PAPER),
+        *product((PLAIN, TREES), PAPER),
     ):
         how, _, _ = paired(errors[ours], errors[method])
         lines.append(

@@ -1,0 +1,77 @@
+"""Kernels of variables nobody named a kernel for: scales are learned edge by edge.
+
+A message about a variable s is a function of x_s, the density of something beyond a neighbour t
+given x_s. How fast it changes depends on the edge: scales are those under which rows that are left
+out have the least error in a fine kernel on t (`meanmap.conditional.learning`), the least of all
+edges where a variable has several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from meanmap.arrays import Points, asarray, float_like, one_blas_thread, to_numpy
+from meanmap.conditional.fitting import FEWEST
+from meanmap.conditional.learning import ROWS, LeaveOneOutLoss, ScaleSearch, distinct_rows
+from meanmap.graphical.tables import Variable
+from meanmap.kernels import Columns, Delta, Kernel
+from meanmap.kernels.bandwidths import LEARNED, median_distance
+from meanmap.spaces import PivotedCholesky
+from meanmap.spaces.space import fit_space_quietly
+
+FINE = 0.25  # of the median distance: the detail of a neighbour that scales are learned for
+COARSE = PivotedCholesky(1e-3, 60)  # coordinates of targets
+
+
+def fine_targets(t: Variable, points: Points, weights: np.ndarray) -> np.ndarray:
+    """Coordinates (n, q) of a neighbour's points about their mean: what scales are learned from."""
+    v = asarray(weights, float_like(points))
+    kernel = t.kernel if t.open is None else t.kernel.rescaled(FINE)
+    _, psi = fit_space_quietly(kernel, COARSE, points, v)
+    host = to_numpy(psi).astype(np.float64)
+    return np.asarray(host - weights @ host)
+
+
+def narrowest_kernel(kernels: list[Any]) -> Kernel:
+    """Of radial kernels on the same columns the one with the least bandwidth of each."""
+    found: Kernel = kernels[0]
+    if len(kernels) == 1:
+        return found
+    least = np.min([np.atleast_1d(one.bandwidth) for one in kernels], axis=0)
+    found = kernels[0].replace(
+        bandwidth=float(least[0]) if len(least) == 1 else tuple(map(float, least))
+    )
+    return found
+
+
+def edge_kernel(
+    kernel: Kernel, points: Points, targets: np.ndarray, weights: np.ndarray
+) -> Kernel | None:
+    """The kernel with the scales that one edge asks for; None where rows are few."""
+    if len(weights) < FEWEST:
+        return None
+    scales = kernel.open_scales(points, asarray(weights, float_like(points)))
+    assert scales is not None
+    rows, w = distinct_rows(scales.columns, targets, weights)
+    if len(rows) < FEWEST:
+        return None
+    part = replace(scales, columns=scales.columns[rows])
+    T = targets[rows] - w @ targets[rows]
+    with one_blas_thread():
+        unit = median_distance(part.columns[:ROWS], w[:ROWS])
+        search = ScaleSearch(LeaveOneOutLoss, part, T, w, unit, None)
+        found: Kernel = scales.kernel(search.scales_at(search.run()))
+    return found
+
+
+def family_kernel(parts: list[Variable]) -> Kernel | None:
+    """The product of parents' kernels with scales to be learned together, unless one was named."""
+    if all(part.open is None for part in parts):
+        return None
+    if any(part.open is None and not part.kernel.discrete for part in parts):
+        return None
+    kernels = [part.open or Delta(LEARNED) for part in parts]
+    return Columns({str(i): kernel for i, kernel in enumerate(kernels)})
