@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles as o
 from meanmap import ConflictWarning, KernelMeanMatching, Reweighted, TargetShift, load, save
+from meanmap.adaptation.matching import matching_programme
 from meanmap.adaptation.programme import WeightProgramme, solve_dual, solve_without_ridge
 from meanmap.kernels import Columns, Gaussian, Linear, NGrams
 
@@ -152,6 +153,38 @@ def test_rows_far_from_the_test_rows_have_no_weight() -> None:
     assert set(free.held_out_[:, 3]) == {0, np.inf}
     assert free.held_out_[:, 2].min() < held.held_out_[:, 2].min()
     assert_allclose(held.held_out_, free.held_out_[free.held_out_[:, 3] == 0])
+
+
+@pytest.mark.parametrize("gamma", [0.1, 1.0])
+def test_a_wide_kernel_leaves_no_weight_far_away(gamma: float) -> None:
+    """The test of adapt's KMM: half of the rows are like the test rows, half are a unit away."""
+    rng = np.random.RandomState(0)
+    X = np.concatenate([0.1 * rng.randn(50), 0.1 * rng.randn(50) + 1])[:, None]
+    T = 0.1 * rng.randn(100, 1)
+    y = np.where(X[:, 0] < 0.5, 0.2 * X[:, 0], 10.0)
+    model = KernelMeanMatching(Gaussian((2 * gamma) ** -0.5), random_state=0).fit(X, X_test=T)
+    line = LinearRegression(fit_intercept=False).fit(X, y, sample_weight=model.weights_)
+    assert line.coef_[0] == pytest.approx(0.2, abs=0.1)  # was 8.1 and 7.3
+    assert model.level_ > 0
+    assert_allclose(model.weights(X), model.weights_, atol=1e-6)
+
+
+def test_a_ridge_about_a_negative_number_is_a_penalty_of_the_mean() -> None:
+    X, T = shifted(n=30)
+    K, kappa = Gaussian(2.0)(X), Gaussian(2.0)(X, T).mean(axis=1)
+    root = np.linalg.cholesky(K + 1e-12 * np.eye(30))
+    mean = np.linalg.solve(root, kappa)
+    ridge, level = 0.3, 0.75
+    programme = matching_programme(root, mean, ridge, 10.0, np.inf, level)
+    beta, nu = solve_dual(programme).beta, level * kappa.max()
+    # by coordinates, one after the other: what is not matched yet, less ν, over ρ and k(x, x)/n
+    slow = np.zeros(30)
+    for _ in range(500):
+        for i in range(30):
+            rest = kappa[i] - (K[i] @ slow - K[i, i] * slow[i]) / 30
+            slow[i] = np.clip((rest - nu) / (ridge + K[i, i] / 30), 0, 10)
+    assert 0 < (slow == 0).sum() < 30
+    assert_allclose(beta, slow, atol=1e-6)
 
 
 @pytest.mark.parametrize("slack", [0.0, 0.02])

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 import oracles as o
 from meanmap import ConflictWarning, TargetShift, load, save
 from meanmap.adaptation.matching import fit_host_space
-from meanmap.adaptation.mixtures import Ridges, predict_targets, regression
+from meanmap.adaptation.mixtures import Ridges, TargetPredictor, predict_targets, regression
 from meanmap.kernels import Delta, Gaussian, NGrams
 from meanmap.spaces import PivotedCholesky, Space
 
@@ -46,7 +46,7 @@ def test_predictions_leave_each_row_out() -> None:
     kernel = Gaussian(1.5)
     space = Space(kernel, PivotedCholesky(1e-14)).fit(both)
     psi = space.transform(both)
-    found = predict_targets(psi, space, X, y.astype(float)[:, None], Gaussian(1.0), 1e-2)
+    found = predict_targets(psi, space, X, y.astype(float)[:, None], Gaussian(1.0), 1e-2)[0]
     phi = Space(Gaussian(1.0)).fit(y.astype(float)[:, None]).transform(y.astype(float)[:, None])
     for i in (0, 7):
         rest = np.arange(40) != i
@@ -109,6 +109,34 @@ def test_draws_for_numbers_are_as_wide_as_answers_of_new_samples() -> None:
     assert 0.7 < spread.mean() / answers.std() < 1.5
 
 
+def test_every_draw_has_its_own_regression_on_x() -> None:
+    """Answers of rows left out for any weights: rows repeated so often, all copies left out."""
+    rng = np.random.default_rng(0)
+    psi, phi, times = (
+        rng.normal(size=(12, 3)),
+        rng.normal(size=(9, 2)),
+        rng.multinomial(9, [1 / 9] * 9),
+    )
+    found = TargetPredictor(psi, phi, 0.1).answers(times / 9)
+    for i in range(12):
+        w = times / 9 * (np.arange(9) != i)
+        mean, centre = w @ phi / w.sum(), w @ psi[:9] / w.sum()
+        C = (psi[:9] - centre).T @ (w[:, None] * (psi[:9] - centre)) + 0.1 * np.eye(3)
+        B = np.linalg.solve(C, (psi[:9] - centre).T @ (w[:, None] * (phi - mean)))
+        assert_allclose(found[i], mean + (psi[i] - centre) @ B, atol=1e-9)
+
+
+def test_draws_are_less_their_bias_and_wider_by_it() -> None:
+    X, y, T = numbers()
+    model = TargetShift(n_bootstrap=0, random_state=0).fit(X, y, X_test=T)
+    m = float(model.weights_ @ y / len(y))
+    raw = m - 0.3 + 0.1 * np.random.default_rng(0).normal(size=(500, 1))
+    found = model._mix.corrected(model._solution, raw)
+    bias = raw.mean() - m
+    assert found.mean() == pytest.approx(m - bias)
+    assert found.std() == pytest.approx(np.hypot(raw.std(), bias))
+
+
 def many(seed: int, shares: Any, n: int = 600, noise: float = 1.0) -> Any:
     """Six classes in the plane, in equal shares for training and in these for the test."""
     rng = np.random.default_rng(seed)
@@ -140,7 +168,7 @@ def predicted_or_embedded(model: Any, X: Any, y: Any, T: Any) -> np.ndarray:
     space, psi = fit_host_space(model.kernel_x_, both, PivotedCholesky(1e-5, max_rank=1000))
     if model.metric == "embedding":
         return psi
-    return predict_targets(psi, space, X, y, model.kernel_y_, "auto")
+    return predict_targets(psi, space, X, y, model.kernel_y_, "auto")[0]
 
 
 def test_noise_without_a_shift_changes_little() -> None:

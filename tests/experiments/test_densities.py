@@ -69,8 +69,8 @@ def test_a_tiny_run() -> None:
     for cell in mixture.column("d = 2"):
         assert isinstance(cell, Figure) and np.isfinite(cell.mean)
     assert any("geyser (272 × 2)" in table.headings for table in found.tables)
-    assert len(found.verdict) == 12
+    assert len(found.verdict) == 17
     job = (TINY, "mixture", 2, 0, 1)
     assert densities.one(*job) == densities.one(*job)
     ax = found.plot()
-    assert len(ax.get_legend().get_texts()) == 6
+    assert len(ax.get_legend().get_texts()) == 7

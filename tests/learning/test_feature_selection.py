@@ -14,13 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.svm import SVC
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
 
 import oracles
 from meanmap import HSICSelector, hsic, load, save
+from meanmap.conditional.selection import GRID
 from meanmap.kernels import (
     Delta,
     Gaussian,
@@ -33,6 +36,7 @@ from meanmap.kernels import (
     WeisfeilerLehman,
 )
 from meanmap.learning import lasso
+from meanmap.learning.regressions import LeftOutErrors
 from meanmap.learning.subsets import Subsets, hsic_matrix, powers_needed
 from meanmap.learning.targets import Target, label_target, number_target, scale_columns, target_of
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
@@ -222,7 +226,7 @@ def test_backward_is_bahsic(small: Any, kind: str) -> None:
         else oracles.gaussian(y[:, None], y[:, None], oracles.median_of_distances(y[:, None]))
     )
     order, values = oracles.bahsic(x, L, 0.7)
-    found = HSICSelector(2, step=1, **QUIET).fit(X, y)
+    found = HSICSelector(2, method="backward", step=1, **QUIET).fit(X, y)
     assert_array_equal(np.argsort(found.ranking_), order[::-1])
     # what is left without the worst, from the loss without it
     last = found.path_.dependence[:-1] - found.scores_[order[:-1]]
@@ -249,7 +253,8 @@ def test_forward_is_fohsic(small: Any, kind: str) -> None:
 
 def test_the_path_is_hsic_of_the_set(small: Any) -> None:
     X, labels, y = small
-    found = HSICSelector(3, step=1, scale=False, target_kernel=Gaussian(), **QUIET).fit(X, y)
+    settings: dict[str, Any] = {"step": 1, "scale": False, "target_kernel": Gaussian()}
+    found = HSICSelector(3, method="backward", **settings, **QUIET).fit(X, y)
     S = found.get_support(indices=True)
     expected = hsic(X[:, S], y[:, None], Gaussian("0.7*median"))
     assert_allclose(found.path_.dependence[3], expected, rtol=1e-9)
@@ -292,9 +297,9 @@ def test_xor_is_found_backward_with_bandwidths_that_follow() -> None:
     fixed_at_start, found = 0, 0
     for seed in range(5):
         X, y = xor(400, 60, seed)
-        found += bool(HSICSelector(2, **QUIET).fit(X, y).support_[:2].all())
+        found += bool(HSICSelector(2, method="backward", **QUIET).fit(X, y).support_[:2].all())
         sigma = Gaussian().resolve(scale_columns(X, True)[0]).bandwidth
-        stuck = HSICSelector(2, Gaussian(sigma), **QUIET).fit(X, y)
+        stuck = HSICSelector(2, Gaussian(sigma), method="backward", **QUIET).fit(X, y)
         fixed_at_start += bool(stuck.support_[:2].all())
     assert found == 5
     assert fixed_at_start <= 3
@@ -376,7 +381,7 @@ def test_duplicates_are_kept_backward_and_left_out_by_the_lasso() -> None:
     X = rng.normal(size=(300, 8))
     X[:, 3] = X[:, 1]
     y = X[:, 1] + 0.5 * X[:, 6] ** 2
-    both = HSICSelector(2, **QUIET).fit(X, y).get_support(indices=True)
+    both = HSICSelector(2, method="backward", **QUIET).fit(X, y).get_support(indices=True)
     assert_array_equal(both, [1, 3])
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
@@ -392,22 +397,77 @@ def test_equal_columns_are_ranked_in_their_order() -> None:
         assert_array_equal(found.ranking_, [1, 2, 3, 4])
 
 
-def test_auto_takes_the_largest_dependence() -> None:
-    X, y = xor(400, 30)
+def test_auto_takes_what_predicts_best() -> None:
+    X, y = xor(300, 12)
+    for method in ("auto", "backward"):
+        found = HSICSelector("auto", method=method, **QUIET).fit(X, y)
+        assert_array_equal(found.get_support(indices=True), [0, 1])
+
+
+# --- errors of rows left out ----------------------------------------------------------------------
+
+
+def test_errors_are_those_of_regressions_without_each_row() -> None:
+    """By fitting again without every row, for every λ; the others keep their weights."""
+    rng = np.random.default_rng(0)
+    n = 15
+    X, y = rng.normal(size=(n, 3)), rng.normal(size=n)
+    target, rows = target_of(y, Gaussian(1.0)), rng.permutation(n)
+    errors = LeftOutErrors(X[rows], Gaussian(1.5), target, rows, PivotedCholesky(1e-14))
+    columns = [0, 2]
+    K = oracles.gaussian(X[rows][:, columns], X[rows][:, columns], 1.5)
+    psi, phi = (np.linalg.cholesky(G + 1e-13 * np.eye(n)) for G in (K, target.gram(rows)))
+    phi = phi - phi.mean(axis=0)
+    scale = np.trace(np.cov(psi.T, bias=True))
+    least = np.inf
+    for lam in scale * GRID:
+        total = 0.0
+        for i in range(n):
+            kept = np.arange(n) != i
+            A, B = psi[kept], phi[kept]
+            mean = A.mean(axis=0)
+            C = (A - mean).T @ (A - mean) / n + lam * np.eye(n)
+            W = np.linalg.solve(C, (A - mean).T @ (B - B.mean(axis=0)) / n)
+            total += ((phi[i] - B.mean(axis=0) - (psi[i] - mean) @ W) ** 2).sum()
+        least = min(least, total / n)
+    assert errors.at(columns, 0) == pytest.approx(least / (phi**2).sum(axis=1).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weak_columns_are_found_too(seed: int) -> None:
+    """Friedman's function, of whose five columns backward elimination misses one or two."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(300, 30))
+    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3]
+    y = y + 5 * X[:, 4] + rng.normal(size=300)
+    found = HSICSelector(5, **QUIET).fit(X, y)
+    assert_array_equal(found.get_support(indices=True), range(5))
+    assert (found.scores_[:5] > found.scores_[5:].max()).all()
+    assert found.path_.dependence[-1] > 0.5
+    assert not HSICSelector(5, method="backward", **QUIET).fit(X, y).support_[:5].all()
+
+
+def test_auto_agrees_with_a_regression() -> None:
+    """Where one column is not enough for a model that is fitted afterwards, auto takes more."""
+    X, y = load_diabetes(return_X_y=True)
     found = HSICSelector("auto", **QUIET).fit(X, y)
-    assert found.n_features_ == 2
-    assert_array_equal(found.get_support(indices=True), [0, 1])
-    assert found.path_.n_features[np.argmax(found.path_.dependence)] == 2
+    one = HSICSelector(1, **QUIET).fit(X, y)
+    model = make_pipeline(StandardScaler(), SVR(C=100, gamma=0.03))
+    scores = [cross_val_score(model, s.transform(X), y).mean() for s in (one, found)]
+    assert found.n_features_ > 1
+    assert scores[1] > scores[0] + 0.05
 
 
 def test_blocks_and_coordinates_find_the_same() -> None:
     X, y = xor(900, 10)
-    exact = HSICSelector(2, block_size=None, **QUIET).fit(X, y)
-    blocks = HSICSelector(2, block_size=300, **QUIET).fit(X, y)
-    thin = HSICSelector(2, step=4, basis=Nystroem(300), **QUIET).fit(X, y)
+    exact = HSICSelector(2, method="backward", block_size=None, **QUIET).fit(X, y)
+    blocks = HSICSelector(2, method="backward", block_size=300, **QUIET).fit(X, y)
+    thin = HSICSelector(2, method="backward", step=4, basis=Nystroem(300), **QUIET).fit(X, y)
     for found in (exact, blocks, thin):
         assert_array_equal(found.get_support(indices=True), [0, 1])
-    few = HSICSelector(2, step=4, basis=RandomFourier(400), **QUIET).fit(X[:, :5], y)
+    few = HSICSelector(2, method="backward", step=4, basis=RandomFourier(400), **QUIET).fit(
+        X[:, :5], y
+    )
     assert_array_equal(few.get_support(indices=True), [0, 1])
 
 
@@ -543,8 +603,7 @@ def test_threads_change_nothing() -> None:
         ({"n_features_to_select": 0}, "n_features_to_select must be a whole number ≥ 1"),
         ({"n_features_to_select": 1.5}, "is no share of the features"),
         ({"n_features_to_select": "half"}, "is not understood. Use a whole number"),
-        ({"n_features_to_select": "auto", "method": "lasso"}, "Give the lasso a number"),
-        ({"method": "sideways"}, "method must be one of 'backward', 'forward', 'lasso'"),
+        ({"method": "sideways"}, "method must be one of 'auto', 'backward', 'forward', 'lasso'"),
         ({"estimator": "W"}, "estimator must be one of"),
         ({"step": 0}, "step must be a whole number ≥ 1"),
         ({"step": 1.0}, "step=1.0 is no share"),

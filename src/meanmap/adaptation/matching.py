@@ -41,12 +41,15 @@ from meanmap.streams.chunks import answer_chunks, sample_rows
 
 SHARES = 10.0 ** np.arange(1.0, -5.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
 FACTORS = (0.3, 0.6, 1.0, 2.0)  # multiples of the median that are tried where no kernel is given
+LEVELS = (0.5, 0.75, 0.9)  # ν that "auto" tries, in units of the largest mean of k(x, test row)
+STRONG = 5  # ρ that it tries them with: with less of a ridge a few rows would have all weight
 FOLDS = 4
 PATIENCE = 3  # ρ in a row that are no better
 SEARCHED = 400  # rows of each sample that a search looks at
 RANK = 1000  # coordinates at most; what they miss is below any ρ that is of use
 LARGE, LARGE_RANK = 10_000, 500  # rows of both together beyond which there are fewer
 MANY = 10_000  # rows beyond which a threaded BLAS pays
+FORMS = ((0.0, 0.0), (np.inf, 0.0), *((np.inf, level) for level in LEVELS))  # ε and level
 FEW = 10  # an effective size that is called too small, and as a share:
 SCARCE = 0.05
 MOST = 0.25  # of the rows, above which it never is
@@ -72,7 +75,9 @@ class KernelMeanMatching(BaseEstimator):
     slack : "auto" or float
         ε; "auto" is one standard error of the mean of the weights. With ρ "auto" too, weights
         without the constraint, divided by their mean, are tried as well: far from all test rows
-        they go to 0, where ridge and constraint together leave a constant.
+        they go to 0, where ridge and constraint together leave a constant. With a kernel of your
+        own they are also tried with a penalty ν Σ βᵢ/n, since a wide kernel sees test rows from
+        far away.
     basis : a basis or None
         Coordinates of both samples together; None is pivoted Cholesky of rank 1,000 at most, and
         500 beyond 10,000 rows.
@@ -93,7 +98,9 @@ class KernelMeanMatching(BaseEstimator):
         where the weighted rows match, and near 0 where test rows lie far from all training rows.
     distance_, distance_before_ : ‖Σ βᵢ φ(xᵢ)/n - μ_test‖, and for equal weights
     kernel_, ridge_, bound_, slack_ : what was used; ε is infinite without the constraint
-    held_out_ : the bandwidths' multiples, ρ, scores and ε (0 or ∞) that "auto" looked at, or None
+    level_ : ν, in units of the largest mean of k(xᵢ, t) over the test rows t; 0 for no penalty
+    held_out_ : the bandwidths' multiples, ρ, scores, ε (0 or ∞) and levels that "auto" looked at,
+        or None
     n_iter_ : steps of the solver
 
     Examples
@@ -146,14 +153,14 @@ class KernelMeanMatching(BaseEstimator):
         bound = given_bound if given_bound is not None else default_bound(n)
         slack = given_slack if given_slack is not None else 0.0
         check_bound(bound, slack)
-        held_out = None
+        held_out, level = None, 0.0
         if ridge is None:
-            kernel, share, best_slack, held_out = search_matching(
+            kernel, share, best_slack, level, held_out = search_matching(
                 kernel,
                 self.kernel is None,
                 (train, test),
                 bound,
-                (0.0, np.inf) if given_slack is None else (0.0,),
+                self._forms(given_slack),
                 checks.random_generator(self.random_state, "random_state"),
             )
             slack = best_slack if given_slack is None else given_slack
@@ -164,18 +171,18 @@ class KernelMeanMatching(BaseEstimator):
         mean = psi_test.mean(axis=0)
         if ridge is None:
             ridge = share * float((psi**2).sum(axis=1).mean())
-        programme = matching_programme(psi, mean, ridge, bound, slack)
+        programme = matching_programme(psi, mean, ridge, bound, slack, level)
         found = solve_weights(programme, most_steps)
         if given_slack is None and (slack == 0 or not found.beta.any()):
             # as far from 1 as chance would bring the mean
-            slack = min(float(found.beta.std()) / n**0.5, 0.5)
+            slack, level = min(float(found.beta.std()) / n**0.5, 0.5), 0.0
             programme = matching_programme(psi, mean, ridge, bound, slack)
             found = solve_weights(programme, most_steps)
 
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_, self.space_ = space.kernel_, space
-        self.ridge_, self.bound_, self.slack_ = ridge, bound, slack
+        self.ridge_, self.bound_, self.slack_, self.level_ = ridge, bound, slack, level
         self._programme, self._solution = programme, found
         weights = self._scaled(found.beta)
         self.weights_ = in_kind(weights, train)
@@ -194,6 +201,12 @@ class KernelMeanMatching(BaseEstimator):
         bound = checks.number_or_auto(self.bound, "bound", checks.positive, "100")
         slack = checks.number_or_auto(self.slack, "slack", checks.not_negative, "0.1")
         return ridge, bound, slack, checks.whole(self.max_iter, "max_iter", 1, "Use 100.")
+
+    def _forms(self, given_slack: float | None) -> tuple[tuple[float, float], ...]:
+        """ε and levels to try: where the kernel may be narrower, that is the better cut."""
+        if given_slack is not None:
+            return FORMS[:1]
+        return FORMS[:2] if self.kernel is None else FORMS
 
     def _basis(self, rows: int, without_ridge: bool) -> Basis:
         if self.basis is not None:
@@ -311,11 +324,17 @@ def check_bound(bound: float, slack: float) -> None:
 
 
 def matching_programme(
-    psi: np.ndarray, mean: np.ndarray, ridge: float, bound: float, slack: float
+    psi: np.ndarray, mean: np.ndarray, ridge: float, bound: float, slack: float, level: float = 0.0
 ) -> WeightProgramme:
-    """The programme for equal rows; ε = ∞ is no constraint, for which 0 ≤ mean β ≤ B will do."""
+    """The programme for equal rows; ε = ∞ is no constraint, for which 0 ≤ mean β ≤ B will do.
+
+    A ridge about β₀ = -ν/ρ is one about 0 and a penalty ν mean β, under which the weight of a row
+    is 0 unless the part of the embedding that is not matched yet is above ν there.
+    """
     least, most = (1 - slack, 1 + slack) if slack < np.inf else (0.0, bound)
-    return WeightProgramme(psi, np.full(len(psi), 1 / len(psi)), mean, ridge, bound, least, most)
+    centre = -level * max(float((psi @ mean).max()), 0.0) / ridge if level else 0.0
+    w = np.full(len(psi), 1 / len(psi))
+    return WeightProgramme(psi, w, mean, ridge, bound, least, most, centre)
 
 
 def solve_weights(programme: WeightProgramme, max_iter: int) -> WeightSolution:
@@ -346,10 +365,10 @@ def search_matching(
     free: bool,
     samples: tuple[Points, Points],
     bound: float,
-    slacks: tuple[float, ...],
+    forms: tuple[tuple[float, float], ...],
     rng: np.random.Generator,
-) -> tuple[Kernel, float, float, np.ndarray]:
-    """The kernel, ρ and ε that fit the ratio of densities best on rows held out, and all scores."""
+) -> tuple[Kernel, float, float, float, np.ndarray]:
+    """The kernel, ρ, ε and level that fit the ratio best on rows held out, and all scores."""
     train, test = (
         take(part, np.sort(rng.choice(count(part), min(count(part), SEARCHED), replace=False)))
         for part in samples
@@ -366,13 +385,13 @@ def search_matching(
         basis = PivotedCholesky(1e-4, max_rank=SEARCHED)
         _, psi = fit_host_space(candidate.resolve(both), both, basis)
         parts = psi[: len(folds[0])], psi[len(folds[0]) :]
-        for slack in slacks:
-            scores = np.mean([_path(parts, folds, k, bound, slack) for k in range(FOLDS)], axis=0)
-            table += [(factor, *at, slack) for at in zip(SHARES, scores, strict=True)]
+        for form in forms:
+            scores = np.mean([_path(parts, folds, k, bound, form) for k in range(FOLDS)], axis=0)
+            table += [(factor, *at, *form) for at in zip(SHARES, scores, strict=False)]
     held_out = np.array(table)
     best = held_out[int(np.argmin(held_out[:, 2]))]
     chosen = next(candidate for factor, candidate in candidates if factor == best[0])
-    return chosen, float(best[1]), float(best[3]), held_out
+    return chosen, float(best[1]), float(best[3]), float(best[4]), held_out
 
 
 def _path(
@@ -380,21 +399,22 @@ def _path(
     folds: list[np.ndarray],
     held: int,
     bound: float,
-    slack: float,
+    form: tuple[float, float],
 ) -> list[float]:
     """How badly weights without a fold fit the ratio on it, for every ρ from the largest on."""
     (train, test), (of_train, of_test) = parts, folds
     scale = float((train**2).sum(axis=1).mean())
     psi, mean = train[of_train != held], test[of_test != held]
+    shares = SHARES[:STRONG] if form[1] else SHARES
     if not len(psi) or not len(mean) or not (of_train == held).any() or not (of_test == held).any():
-        return [0.0] * len(SHARES)  # too few rows to hold any out
+        return [0.0] * len(shares)  # too few rows to hold any out
     scores: list[float] = []
     dual = None
-    for share in SHARES:
+    for share in shares:
         if len(scores) > PATIENCE and min(scores[-PATIENCE:]) > min(scores):
             scores.append(scores[-1])  # it only gets worse from here, and slower
             continue
-        programme = matching_programme(psi, mean.mean(axis=0), share * scale, bound, slack)
+        programme = matching_programme(psi, mean.mean(axis=0), share * scale, bound, *form)
         found = solve_dual(programme, dual, tolerance=1e-5, max_iter=30)
         dual = found.dual
         beta = (

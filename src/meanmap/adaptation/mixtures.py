@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +14,13 @@ from meanmap.arrays import Points, count, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Kernel, Linear
 from meanmap.spaces import Space
+from meanmap.statistics.columns import positive_ratio
 
 SHARES = 10.0 ** np.arange(0.0, -6.5, -0.5)  # ρ that "auto" tries, in units of the mean of k(x, x)
 CLASSES_SHARE = 1e-6  # ρ for classes, whose weights are few
 ROUNDS = 8  # random halves that a search for ρ holds out
 SEARCHED = 1000
+REFITTED = 1e8  # multiplications up to which every draw has its own regression on x
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class Ridges:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(ABC):
     """Images of P(x|y) for values of y, their weights in training, and each row's value."""
 
     images: np.ndarray  # (values, r)
@@ -56,6 +59,38 @@ class Mixture:
     def has_mean(self) -> bool:
         """Whether the targets have a mean: numbers, or classes with their proportions."""
         return True
+
+    def draws(
+        self,
+        number: int,
+        found: WeightSolution,
+        test: np.ndarray,
+        ridges: Ridges,
+        bound: float,
+        rng: np.random.Generator,
+        predictor: TargetPredictor | None,
+    ) -> np.ndarray:
+        """What intervals rest on: answers of samples drawn again."""
+        answers = [
+            self.resampled(found, test, ridges, bound, rng, predictor) for _ in range(number)
+        ]
+        return self.corrected(found, np.array(answers))
+
+    @abstractmethod
+    def resampled(
+        self,
+        found: WeightSolution,
+        test: np.ndarray,
+        ridges: Ridges,
+        bound: float,
+        rng: np.random.Generator,
+        predictor: TargetPredictor | None = None,
+    ) -> np.ndarray:
+        """The answer from samples drawn again."""
+
+    def corrected(self, found: WeightSolution, draws: np.ndarray) -> np.ndarray:
+        """The draws as they are: of the few weights of classes the ridge takes nothing."""
+        return draws
 
     def solved(self, mean: np.ndarray, ridge: float, bound: float) -> WeightSolution:
         return solve_dual(WeightProgramme(self.images, self.w, mean, ridge, bound, 1.0, 1.0))
@@ -102,7 +137,13 @@ class Classes(Mixture):
         return float((test @ H.T).var(axis=0).sum() / len(test) + p**2 / (n * self.w) @ within)
 
     def resampled(
-        self, test: np.ndarray, ridges: Ridges, bound: float, rng: np.random.Generator
+        self,
+        found: WeightSolution,
+        test: np.ndarray,
+        ridges: Ridges,
+        bound: float,
+        rng: np.random.Generator,
+        predictor: TargetPredictor | None = None,
     ) -> np.ndarray:
         """Proportions from both samples drawn again, training rows within their classes."""
         drawn = np.empty(len(self.row), dtype=int)
@@ -160,15 +201,43 @@ class Numbers(Mixture):
         return found
 
     def resampled(
-        self, test: np.ndarray, ridges: Ridges, bound: float, rng: np.random.Generator
+        self,
+        found: WeightSolution,
+        test: np.ndarray,
+        ridges: Ridges,
+        bound: float,
+        rng: np.random.Generator,
+        predictor: TargetPredictor | None = None,
     ) -> np.ndarray:
-        """The mean of y from both samples drawn again, with images and ρ of their own."""
+        """The mean of y that is found where the weights are the truth.
+
+        Test rows are drawn from the training rows by the weights β, so that the mean of y among
+        them is known, and training rows with replacement; regressions and ρ are found anew. So the
+        draws show what the ridge takes from the shift as well as the noise of both samples.
+        """
         n = len(self.w)
+        p = self.w * found.beta
         w = rng.multinomial(n, self.w) / n
-        images = regression(self.coordinates, self.features, w, self.model.regularization_)[0]
-        again = replace(self, w=w, images=images)
-        found = again.solved(drawn_mean(test, rng), ridges.drawn(rng), bound)
-        return (w * found.beta) @ to_numpy(self.targets).reshape(n, -1)
+        fits = predictor is not None and predictor.cost <= REFITTED
+        features = predictor.answers(w) if predictor is not None and fits else self.features
+        mean = rng.multinomial(len(test), p / p.sum()) @ features / len(test)
+        images = regression(self.coordinates, features, w, self.model.regularization_)[0]
+        again = replace(self, w=w, images=images).solved(mean, ridges.drawn(rng), bound)
+        return np.asarray((w * again.beta) @ to_numpy(self.targets).reshape(n, -1))
+
+    def corrected(self, found: WeightSolution, draws: np.ndarray) -> np.ndarray:
+        """Draws less their bias, and as much wider as a bias that is only estimated asks for.
+
+        With the mean m of y under β, a bias b = mean(m*) - m and a deviation s of the draws m*,
+        they are about m - b with the deviation √(s² + b²).
+        """
+        if not len(draws):
+            return draws
+        n = len(self.w)
+        m = (self.w * found.beta) @ to_numpy(self.targets).reshape(n, -1)
+        centre, s = draws.mean(axis=0), draws.std(axis=0)
+        wider = np.sqrt(1 + positive_ratio((centre - m) ** 2, s**2, 0.0))
+        return np.asarray(2 * m - centre + (centre - draws) * wider)
 
     def elsewhere(self, found: WeightSolution, y: Points, ridge: float, bound: float) -> np.ndarray:
         images = to_numpy(self.model.predict(y))
@@ -208,6 +277,34 @@ def target_images(
     return Numbers(images, w, np.arange(n), targets, model, features, coordinates)
 
 
+@dataclass(frozen=True, eq=False)
+class TargetPredictor:
+    """The regression of φ(y) on coordinates of x, for any weights of the training rows."""
+
+    psi: np.ndarray  # of training rows, and perhaps others
+    phi: np.ndarray  # of training rows
+    regularization: float
+
+    @property
+    def cost(self) -> float:
+        """Multiplications of one fit."""
+        return float(len(self.phi)) * self.psi.shape[1] ** 2
+
+    def answers(self, w: np.ndarray) -> np.ndarray:
+        """E[φ(y)|x] of training rows, each from the others, and then of other rows."""
+        n, psi = len(self.phi), self.psi
+        found, factor = regression(psi, self.phi, w, self.regularization)
+        # leaving a row out: (ŷ - hy)/(1 - h) with the leverage h, of the constant too
+        half = scipy.linalg.solve_triangular(factor[0], (psi[:n] - w @ psi[:n]).T, lower=True)
+        h = np.minimum(w * ((half**2).sum(axis=0) + 1), 1 - 1e-6)[:, None]
+        found[:n] = (found[:n] - h * self.phi) / (1 - h)
+        return found
+
+    def of_training(self) -> TargetPredictor:
+        """The same without other rows."""
+        return replace(self, psi=self.psi[: len(self.phi)])
+
+
 def predict_targets(
     psi: np.ndarray,
     space: Space,
@@ -215,8 +312,8 @@ def predict_targets(
     targets: Points,
     kernel_y: Kernel,
     regularization: float | str,
-) -> np.ndarray:
-    """E[φ(y)|x] of training rows, each from the others, and then of test rows."""
+) -> tuple[np.ndarray, TargetPredictor]:
+    """E[φ(y)|x] of training rows, each from the others, then of test rows; and what says so."""
     n = count(train)
     w = np.full(n, 1 / n)
     labels = classes_of(kernel_y, targets)
@@ -226,12 +323,8 @@ def predict_targets(
     model = ConditionalEmbedding(space.kernel_, kernel_y, regularization, (space, None), True)
     model.fit(train, targets, sample_weight=w)
     phi = to_numpy(model.space_y_.transform(targets))
-    answers, factor = regression(psi, phi, w, model.regularization_)
-    # leaving a row out: (ŷ - hy)/(1 - h) with the leverage h, of the constant too
-    half = scipy.linalg.solve_triangular(factor[0], (psi[:n] - w @ psi[:n]).T, lower=True)
-    h = np.minimum(w * ((half**2).sum(axis=0) + 1), 1 - 1e-6)[:, None]
-    answers[:n] = (answers[:n] - h * phi) / (1 - h)
-    return answers
+    predictor = TargetPredictor(psi, phi, float(model.regularization_))
+    return predictor.answers(w), predictor.of_training()
 
 
 def regression(

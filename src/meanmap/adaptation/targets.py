@@ -22,16 +22,17 @@ from meanmap.adaptation.mixtures import (
     Classes,
     Mixture,
     Ridges,
+    TargetPredictor,
     predict_targets,
     target_images,
 )
 from meanmap.adaptation.programme import WeightSolution, default_bound, enough_ridge
-from meanmap.arrays import Array, concatenate, in_kind, is_chunked, to_numpy, warn
+from meanmap.arrays import Array, Points, concatenate, in_kind, is_chunked, to_numpy, warn
 from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
-from meanmap.kernels import as_kernel, as_target
+from meanmap.kernels import Kernel, as_kernel, as_target
 from meanmap.linalg import ConflictWarning
-from meanmap.spaces import Basis, PivotedCholesky
+from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.statistics.columns import positive_ratio
 from meanmap.statistics.tiles import on_host
 from meanmap.streams.chunks import Chunks, answer_chunks, sample_rows
@@ -68,8 +69,9 @@ class TargetShift(BaseEstimator):
     basis : a basis or None
         Coordinates of the training and test rows together.
     n_bootstrap : int
-        Resamples of both samples that `interval` rests on; 0 for none. For numbers each has its
-        own embedding of P(x|y), and its own ρ if that was searched for.
+        Resamples of both samples that `interval` rests on; 0 for none. For numbers test rows are
+        drawn from the training rows by their weights, each resample has its own regressions (of y
+        on x up to some hundred rows), and its own ρ if that was searched for.
     random_state : int, Generator or None
 
     Attributes
@@ -80,7 +82,7 @@ class TargetShift(BaseEstimator):
     distribution_ : the embedding of P_test(y)
     distance_, distance_before_ : of the mixture to the test rows, and for equal weights
     draws_ : bootstrap draws, of the proportions before β is drawn towards one, or of the mean of y
-        under P_test
+        under P_test, less the bias that they show, and wider by it
     kernel_x_, kernel_y_, ridge_, bound_ : what was used
 
     Examples
@@ -141,9 +143,7 @@ class TargetShift(BaseEstimator):
         basis = self.basis if self.basis is not None else PivotedCholesky(1e-5, max_rank=RANK)
         space, psi = fit_host_space(kernel_x.resolve(both), both, basis)
         kernel_y = kernel_y.resolve(targets)
-        Z = psi
-        if self.metric == "predictive":
-            Z = predict_targets(psi, space, train, targets, kernel_y, self.regularization)
+        Z, predictor = self._features(psi, space, train, targets, kernel_y)
         mixture = target_images(Z[:n], targets, kernel_y, self.regularization)
         bound = self._bound(n, mixture)
         scale = float((Z**2).sum(axis=1).mean())
@@ -151,8 +151,9 @@ class TargetShift(BaseEstimator):
         ridge, mean = ridges.best(), Z[n:].mean(axis=0)
         plain = mixture.solved(mean, ridge, bound)
         found = mixture.shrunk(plain, Z[n:], ridge)
-        draws = draws if mixture.has_mean else 0
-        resampled = [mixture.resampled(Z[n:], ridges, bound, rng) for _ in range(draws)]
+        drawn = mixture.draws(
+            draws if mixture.has_mean else 0, found, Z[n:], ridges, bound, rng, predictor
+        )
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_x_, self.kernel_y_ = space.kernel_, kernel_y
@@ -165,13 +166,21 @@ class TargetShift(BaseEstimator):
             float(np.linalg.norm(p @ mixture.images - mean))
             for p in (mixture.w * found.beta, mixture.w)
         )
-        self.draws_ = np.array(resampled)
+        self.draws_ = drawn
         if isinstance(mixture, Classes):
             self._keep_classes(mixture, found, plain)
         asked = asked if isinstance(asked, tuple) else in_kind(asked, X)
         self.distribution_: Embedding = embed(asked, kernel_y, weights / n)
         self._warn(found, Z[n:])
         return self
+
+    def _features(
+        self, psi: np.ndarray, space: Space, train: Points, targets: Points, kernel_y: Kernel
+    ) -> tuple[np.ndarray, TargetPredictor | None]:
+        """What distances are measured in, and the regression behind it."""
+        if self.metric == "embedding":
+            return psi, None
+        return predict_targets(psi, space, train, targets, kernel_y, self.regularization)
 
     def _given_ridge(self) -> float | None:
         """ρ, None for "auto"."""

@@ -60,6 +60,7 @@ class Choice:
     widths: tuple[float, ...]
     penalties: tuple[float, ...]
     scores: np.ndarray
+    logs: np.ndarray | None = None  # the best one's, of every point that judged, in the frame
 
     @property
     def best(self) -> tuple[float, float]:
@@ -92,6 +93,8 @@ def held_out_likelihoods(
     columns = 1 if epsilon is not None else len(penalties)
     scores = np.full((len(widths), columns), -np.inf)
     training, looked = sample.training(), sample.looked()
+    weights = sample.weights[looked] / sample.weights[looked].sum()
+    best = np.zeros(len(looked))
     size = sample.size * (1 - 1 / training.shape[1])
     least = COARSE * min(penalties) / size if epsilon is None else 0.0
     for i, h in enumerate(widths):
@@ -101,16 +104,12 @@ def held_out_likelihoods(
         logs = candidates.logs(sample.points[looked])
         top = logs.max(axis=1)
         heights = np.exp(logs - top[:, None])
-        total = np.zeros(columns)
+        values = np.empty((columns, len(looked)))
         for fold in range(training.shape[1]):
-            free = np.ones(len(centres), bool) if index is None else sample.folds[index] != fold
-            if not free.any():
-                free[:] = True  # every candidate lies in this fold
-            kept = np.tile(free, len(scales))
+            kept = np.tile(outside_fold(sample, index, fold, len(centres)), len(scales))
             whole = span.match(b[:, fold])
             match = Match(whole.rows[kept], whole.target)
             judge = sample.folds[looked] == fold
-            weights = sample.weights[looked][judge]
             solved: MixtureSolution | None = None
             chosen = regularizer(candidates, kept)
             for j in range(columns):
@@ -120,12 +119,22 @@ def held_out_likelihoods(
                     try:
                         solved = solve_constrained(match, chosen, epsilon)
                     except Infeasible:
-                        total[j] = -np.inf
+                        values[j, judge] = -np.inf
                         continue
                 p = heights[np.ix_(judge, kept)] @ solved.proportions
-                total[j] += weights @ (np.log(p + TINY) + top[judge])
-        scores[i] = total / sample.weights[looked].sum()
-    return Choice(tuple(widths), tuple(penalties[:columns]), scores)
+                values[j, judge] = np.log(p + TINY) + top[judge]
+        scores[i] = values @ weights
+        if scores[i].max() >= scores.max():
+            best = values[int(np.argmax(scores[i]))]
+    return Choice(tuple(widths), tuple(penalties[:columns]), scores, best)
+
+
+def outside_fold(
+    sample: DistinctSample, index: np.ndarray | None, fold: int, centres: int
+) -> np.ndarray:
+    """Which centres are no points of the fold; all of them if every one is."""
+    free = np.ones(centres, bool) if index is None else sample.folds[index] != fold
+    return free if free.any() else ~free
 
 
 def held_out_plain(

@@ -23,6 +23,7 @@ from meanmap.density.choice import (
     held_out_likelihoods,
     held_out_plain,
 )
+from meanmap.density.fits import GaussianFit, stack_fits
 from meanmap.density.inputs import distance, distinct_points, frame_of, probability_weights, square
 from meanmap.density.programme import (
     DECREMENT,
@@ -39,7 +40,7 @@ from meanmap.density.programme import (
 from meanmap.embeddings import Embedding
 from meanmap.frames import column_names, seen_columns
 
-METHODS = ("programme", "herding", "plain")
+METHODS = ("auto", "programme", "herding", "plain")
 REGULARIZERS = ("entropy", "kl", "quadratic")
 CENTRES = ("points", "thinned", "herded", "grid")
 SCALINGS = ("covariance", "columns")
@@ -51,6 +52,9 @@ DUST = 1e-10  # proportions below it are no components
 
 class EmbeddingDensity(DensityMixin, BaseEstimator):
     """A density whose embedding is near to that of a sample, and that is else as even as can be.
+
+    By default it is averaged with mixtures of a few Gaussians, in the proportions that make points
+    held out likeliest.
 
     `p = Σ αₖ pₖ` mixes candidate Gaussians pₖ. Among the proportions with `‖μ̂ - μ[p]‖ ≤ ε` those
     are taken whose entropy is greatest, or that are nearest to a base density (Song, Zhang, Smola,
@@ -85,9 +89,13 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
     epsilon : "auto" or float
         How near the embeddings must be. "auto" takes the ε under which points held out are
         likeliest, together with the bandwidth: five folds. Points that are equal share a fold.
-    method : {"programme", "herding", "plain"}
-        The programme above; equal proportions on herded points; or the weights themselves (cut at
-        0) on all points, that is, kernel density estimation.
+    method : {"auto", "programme", "herding", "plain"}
+        "programme" is the one above. "auto" adds mixtures of up to twelve Gaussians with
+        covariances of their own, fitted by EM, each with the share that makes points held out
+        likeliest (stacking: Smyth and Wolpert 1999); it is the programme alone for weights of both
+        signs, another regularizer, or a given `bandwidth` or `epsilon`. "herding" puts equal
+        proportions on herded points; "plain" the weights themselves (cut at 0) on all points, that
+        is, kernel density estimation.
     solver : {"dual", "cvxpy"}
         Newton's method on the dual, or the programme as it stands, through cvxpy and its solver
         CLARABEL.
@@ -98,8 +106,11 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
     ----------
     proportions_, components_ : array (k,), (k, d)
         What the mixture consists of: proportions and means.
-    deviations_ : array (k,)
-        Each component's scale: its covariance is that number squared times `covariance_`.
+    covariances_ : array (k, d, d)
+        The components' covariances.
+    deviations_ : array (c,)
+        The scales of the candidates in use, which are the first c components: the covariance is
+        that number squared times `covariance_`. The other components were fitted.
     covariance_, bandwidth_ : array (d, d), (d,)
         The covariance of a candidate at scale 1, and its columns' standard deviations.
     kernel_covariance_ : array (d, d)
@@ -124,6 +135,8 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
     (2, 1)
     """
 
+    _fits: GaussianFit | None = None  # of models that were saved before there were any
+
     def __init__(
         self,
         kernel: Any = None,
@@ -135,7 +148,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         regularizer: str = "entropy",
         base: Any = None,
         epsilon: float | str = "auto",
-        method: str = "programme",
+        method: str = "auto",
         solver: str = "dual",
         random_state: Any = None,
     ) -> None:
@@ -167,20 +180,27 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         sample = DistinctSample(
             frame.to(points), w, p, fold_numbers(len(points), rng), column_names(X)
         )
+        share, fits = 1.0, None
         with one_blas_thread():
-            made = self._programme if self.method == "programme" else self._simple
+            made = self._programme if self._matches else self._simple
             candidates, solution, choice = made(sample, frame, unit, sigma, rng)
             h = candidates.widths[0] / self._scales[0]
-            far = distance(sample, candidates, solution, self._sigma(frame, sigma, h))
+            if self._joins(w) and choice is not None and choice.logs is not None:
+                share, fits = stack_fits(points, sample, choice.logs - frame.log_volume, rng)
+            at = self._sigma(frame, sigma, h)
+            far = distance(sample, candidates, share * solution.proportions, fits, frame, at)
         # nothing is set before everything has worked
         if not isinstance(X, Embedding):
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.n_features_in_ = points.shape[1]
-        kept = solution.proportions > DUST
-        self.proportions_ = solution.proportions[kept] / solution.proportions[kept].sum()
+        kept = share * solution.proportions > DUST
+        alpha = share * solution.proportions[kept] / max(solution.proportions[kept].sum(), DUST)
         self.deviations_ = candidates.deviations[kept] / h
         self._frame, self._width, self._means = frame, h, candidates.means[kept]
-        self.components_ = frame.back(self._means)
+        self.proportions_, self.components_, self._fits = alpha, frame.back(self._means), fits
+        if fits is not None:
+            self.proportions_ = np.concatenate([alpha, fits.proportions])
+            self.components_ = np.concatenate([self.components_, fits.means])
         self.covariance_ = h * h * (frame.factor @ frame.factor.T)
         self.bandwidth_ = np.sqrt(np.diagonal(self.covariance_))
         turned = frame.factor @ frame.rotation * self._sigma(frame, sigma, h)
@@ -212,9 +232,18 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
             raise ValueError(f"base goes with regularizer='kl', not {self.regularizer!r}.")
 
     @property
+    def _matches(self) -> bool:
+        return self.method in ("auto", "programme")
+
+    def _joins(self, w: np.ndarray) -> bool:
+        """Whether mixtures join the programme's density: where no part of it was asked for."""
+        free = self.method == "auto" and self._automatic and isinstance(self.epsilon, str)
+        return free and self.regularizer == "entropy" and bool((w >= 0).all())
+
+    @property
     def _scales(self) -> tuple[float, ...]:
         """The scales in use: only the programme can tell several apart."""
-        return tuple(map(float, self.scales)) if self.method == "programme" else (1.0,)
+        return tuple(map(float, self.scales)) if self._matches else (1.0,)
 
     @property
     def _automatic(self) -> bool:
@@ -312,6 +341,13 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         return effective_count(self.proportions_)
 
+    @property
+    def covariances_(self) -> np.ndarray:
+        """The components' covariances."""
+        check_is_fitted(self)
+        own = self.deviations_[:, None, None] ** 2 * self.covariance_
+        return own if self._fits is None else np.concatenate([own, self._fits.covariances])
+
     def score_samples(self, X: Any) -> Array:
         """The log-density at every row."""
         return in_kind(self._logs(X), X)
@@ -325,11 +361,13 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         Z = self._frame.to(points)
         logs = np.full(len(Z), -np.inf)
         widths = self._width * self.deviations_
+        alpha = self.proportions_[: len(widths)]
         for h in np.unique(widths):
             at = widths == h
-            part = NormalCandidates(self._means[at], (float(h),)).density(Z, self.proportions_[at])
+            part = NormalCandidates(self._means[at], (float(h),)).density(Z, alpha[at])
             logs = np.logaddexp(logs, part)
-        return logs - self._frame.log_volume
+        logs -= self._frame.log_volume
+        return logs if self._fits is None else np.logaddexp(logs, self._fits.density(points))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The total log-likelihood of the rows, as scikit-learn's `KernelDensity`."""
@@ -342,8 +380,15 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         rng = checks.random_generator(random_state, "random_state")
         chosen = decoding.draw(self.proportions_[None, :], n, rng)[0]
         noise = rng.standard_normal((n, self._means.shape[1]))
-        Z = self._means[chosen] + self._width * self.deviations_[chosen, None] * noise
-        return in_kind(self._frame.back(Z), self._asked)
+        k = len(self._means)
+        some = chosen < k
+        X = np.empty_like(noise)
+        Z = self._means[chosen[some]]
+        Z = Z + self._width * self.deviations_[chosen[some], None] * noise[some]
+        X[some] = self._frame.back(Z)
+        if self._fits is not None:
+            X[~some] = self._fits.place(chosen[~some] - k, noise[~some])
+        return in_kind(X, self._asked)
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the density: a curve in one dimension, contours in two."""

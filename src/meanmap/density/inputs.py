@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from meanmap import checks
 from meanmap.arrays import to_numpy
 from meanmap.decoding.densities import density_bandwidths
 from meanmap.density.candidates import NormalCandidates, RoundFrame, expected_kernel
 from meanmap.density.choice import DistinctSample
-from meanmap.density.programme import MixtureSolution
+from meanmap.density.fits import GaussianFit
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian
 
@@ -103,11 +104,13 @@ def square(sample: DistinctSample, sigma: np.ndarray) -> float:
 def distance(
     sample: DistinctSample,
     candidates: NormalCandidates,
-    solution: MixtureSolution,
+    proportions: np.ndarray,
+    fits: GaussianFit | None,
+    frame: RoundFrame,
     sigma: np.ndarray,
 ) -> float:
-    """`‖μ̂ - μ[p]‖`."""
-    alpha = solution.proportions
+    """`‖μ̂ - μ[p]‖` for candidates in these proportions, and mixtures that have the rest."""
+    alpha = proportions
     b = candidates.inner(sample.points, sample.target, sigma)
     parts = alpha.reshape(len(candidates.widths), -1)
     own = 0.0
@@ -116,4 +119,29 @@ def distance(
             own += left @ expected_kernel(
                 candidates.centres, a**2 + c**2, candidates.centres, sigma, right
             )
-    return float(np.sqrt(max(square(sample, sigma) - 2 * alpha @ b + own, 0.0)))
+    total = square(sample, sigma) - 2 * alpha @ b + own
+    if fits is not None:
+        means, S = frame.to(fits.means), fits.covariances_in(frame)
+        point = np.zeros_like(sigma)
+        for p, mean, covariance in zip(fits.proportions, means, S, strict=True):
+            others = zip(fits.proportions, means, S, strict=True)
+            total += p * sum(
+                q * float(normal_kernel(mean, covariance, m, C, sigma)[0]) for q, m, C in others
+            )
+            seen = normal_kernel(mean, covariance, sample.points, np.diag(point), sigma)
+            total -= 2 * p * float(sample.target @ seen)
+            for h, part in zip(candidates.widths, parts, strict=True):
+                spread = np.diag(point + h * h)
+                seen = normal_kernel(mean, covariance, candidates.centres, spread, sigma)
+                total += 2 * p * float(part @ seen)
+    return float(np.sqrt(max(total, 0.0)))
+
+
+def normal_kernel(
+    mean: np.ndarray, A: np.ndarray, others: np.ndarray, B: np.ndarray, sigma: np.ndarray
+) -> np.ndarray:
+    """The kernel's mean between `N(mean, A)` and `N(x, B)` for some x: (m,)."""
+    factor = np.linalg.cholesky(A + B + np.diag(sigma**2))
+    scaled = solve_triangular(factor, (np.atleast_2d(others) - mean).T, lower=True)
+    volume = np.log(sigma).sum() - np.log(np.diagonal(factor)).sum()
+    return np.asarray(np.exp(volume - (scaled**2).sum(axis=0) / 2))

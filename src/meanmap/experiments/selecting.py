@@ -15,11 +15,11 @@ import numpy as np
 from meanmap.learning import HSICSelector
 
 NOISE = 100
-BACKWARD, FORWARD, LASSO = "HSIC backward", "HSIC forward", "HSIC lasso"
+DEFAULT, BACKWARD, FORWARD, LASSO = "default", "HSIC backward", "HSIC forward", "HSIC lasso"
 MEDIAN, FIXED = "HSIC backward, the median", "HSIC backward, bandwidth fixed"
 MUTUAL, FOREST = "mutual information", "forest"
 LINEAR, TREES, PEER, ALL = "RFE, linear", "RFE, forest", "pyHSICLasso", "every column"
-OURS = (BACKWARD, FORWARD, LASSO)
+OURS = (DEFAULT, BACKWARD, FORWARD, LASSO)
 
 Problem = tuple[np.ndarray, np.ndarray, int]  # X with the right columns first, y, how many
 
@@ -94,7 +94,7 @@ PROBLEMS: dict[str, Callable[[int, np.random.Generator], Problem]] = {
 def ranked(method: str, X: np.ndarray, y: np.ndarray, k: int, seed: int) -> np.ndarray:
     """At least k features, best first."""
     if method in OURS:
-        words = {BACKWARD: "backward", FORWARD: "forward", LASSO: "lasso"}
+        words = {DEFAULT: "auto", BACKWARD: "backward", FORWARD: "forward", LASSO: "lasso"}
         model = HSICSelector(k, method=words[method], random_state=seed, progress=False)
         return best(model.fit(X, y))
     if method == MUTUAL:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,15 @@ from meanmap.arrays import Array, in_kind, is_array, take, to_numpy, warn
 from meanmap.frames import in_order
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.learning import lasso
+from meanmap.learning.regressions import (
+    EXPLAINED,
+    ROWS,
+    LeftOutErrors,
+    best_number,
+    judged_sets,
+    pool_size,
+    refine,
+)
 from meanmap.learning.searches import SelectionPath, accumulate, eliminate, rounds
 from meanmap.learning.subsets import FEW, Subsets
 from meanmap.learning.targets import Target, scale_columns, target_of
@@ -24,8 +34,21 @@ from meanmap.spaces import Basis
 from meanmap.statistics.gates import require_points
 from meanmap.statistics.tiles import on_host
 
-METHODS = ("backward", "forward", "lasso")
+METHODS = ("auto", "backward", "forward", "lasso")
 BANDWIDTH = "0.7*median"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What every search looks at."""
+
+    X: np.ndarray  # (n, d) on the scale that the kernel is to see
+    kernel: Kernel
+    target: Target
+    blocks: list[np.ndarray]  # of rows
+    some: np.ndarray  # rows on which bandwidths are chosen
+    free: np.ndarray  # columns that vary
+    errors: LeftOutErrors
 
 
 class HSICSelector(SelectorMixin, BaseEstimator):
@@ -39,8 +62,9 @@ class HSICSelector(SelectorMixin, BaseEstimator):
     Parameters
     ----------
     n_features_to_select : int, float, "auto" or None
-        How many; a float is a share, None is half of them. "auto" takes the set of the search whose
-        dependence is largest, which need not hold every feature that matters.
+        How many; a float is a share, None is half of them. "auto" takes as many of the search's
+        sets as predict the target best: the least error, of rows left out, of the conditional
+        embedding of y given them.
     kernel : Kernel or None
         On the features. None is `Gaussian("0.7*median")`, about σ² = d for d features in play, the
         width of Song et al.; it finds interactions in fewer rows than the median does. The
@@ -49,10 +73,12 @@ class HSICSelector(SelectorMixin, BaseEstimator):
     target_kernel : Kernel, callable or None
         On y. None takes a delta kernel for labels (text, truth values, whole numbers), balanced by
         1/n of the class, and a Gaussian for floating-point numbers, columns on unit deviation.
-    method : {"backward", "forward", "lasso"}
-        "backward" starts with all features and sees what they say together (XOR); "forward" starts
-        with none, and is quicker for few of many; "lasso" judges them one by one and leaves out
-        what repeats another.
+    method : {"auto", "backward", "forward", "lasso"}
+        "auto" takes the best of "backward" and of "lasso", and leaves features out one by one by
+        the error, for rows left out, of the conditional embedding of y given the others (Chen,
+        Stern, Wainwright and Jordan 2017). "backward" starts with all features and sees what
+        they say together (XOR); "forward" starts with none, and is quicker for few of many; "lasso"
+        judges them one by one and leaves out what repeats another.
     step : float or int
         Features removed (or added) at a time: a share of those in play, at least one, or a number.
     estimator : {"U", "V"}
@@ -75,9 +101,11 @@ class HSICSelector(SelectorMixin, BaseEstimator):
     ----------
     support_ : mask of the selected features
     ranking_ : the features' ranks, 1 the best; those selected come first
-    scores_ : what each feature adds to HSIC when it is judged for the last time: lost without it
-        ("backward"), gained with it ("forward"); for the lasso its coefficient
-    path_ : SelectionPath, the dependence against the number of features
+    scores_ : what each feature adds when it is judged for the last time: to the error of rows left
+        out ("auto", 0 for those not judged by it), to HSIC without it ("backward") or with it
+        ("forward"); for the lasso its coefficient
+    path_ : SelectionPath, the dependence against the number of features; for "auto" the share of
+        the target's variance that is explained
     n_features_ : how many are selected
     kernel_ : the kernel resolved on the selected features
     target_kernel_ : the kernel on y, resolved
@@ -107,7 +135,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         n_features_to_select: Any = None,
         kernel: Any = None,
         target_kernel: Any = None,
-        method: str = "backward",
+        method: str = "auto",
         step: float = 0.1,
         *,
         estimator: str = "U",
@@ -145,28 +173,21 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         kernel = feature_kernel(self.kernel, points)
         d = points.shape[1]
         k = feature_count(self.n_features_to_select, d)
-        if k is None and self.method == "lasso":
-            raise ValueError(
-                'n_features_to_select="auto" goes with method="backward" or "forward", whose '
-                "dependence has a largest value. Give the lasso a number."
-            )
         step = step_size(self.step)
         rng = check_random_state(self.random_state)
         x, varies = scale_columns(points, self.scale)
         free = np.flatnonzero(varies)
-        blocks, some = self._dealt(n, rng)
-        if self.method == "lasso":
-            order, scores, path = self._lasso(x, kernel, target, blocks, some, free, k or d)
+        blocks, some, judged = self._dealt(n, rng)
+        errors = LeftOutErrors(x[judged], kernel, target, judged, self._seeded(rng))
+        search = Search(x, kernel, target, blocks, some, free, errors)
+        if self.method == "auto":
+            order, scores, path = self._auto(search, k, step, rng)
+        elif self.method == "lasso":
+            order, scores, path = self._lasso(search, len(free) if k is None else k)
         else:
-            steps = rounds(len(free), k, step, self.method)
-            with progress_bar(sum(steps), "features", self.progress, "set") as done:
-                subsets = Subsets(
-                    x, kernel, target, self.estimator, blocks, self._seeded(rng), some, done
-                )
-                search = eliminate if self.method == "backward" else accumulate
-                order, scores, path = search(subsets, free, k, step)
+            order, scores, path = self._by_dependence(search, self.method, k, step, rng)
         if k is None:
-            k = int(path.n_features[np.argmax(path.dependence)]) if len(free) else 1
+            k = self._number(errors, order, path)
         ranked = np.concatenate([order, np.flatnonzero(~varies)]).astype(int)
 
         # nothing is set before everything has worked
@@ -182,8 +203,10 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         self.target_kernel_ = target.kernel
         return self
 
-    def _dealt(self, n: int, rng: np.random.RandomState) -> tuple[list[np.ndarray], np.ndarray]:
-        """Rows in blocks, and a few of them."""
+    def _dealt(
+        self, n: int, rng: np.random.RandomState
+    ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+        """Rows in blocks, a few of them, and some on which regressions are judged."""
         shuffled = rng.permutation(n)
         size = n
         if self.block_size is not None:
@@ -191,7 +214,65 @@ class HSICSelector(SelectorMixin, BaseEstimator):
             size = checks.whole(self.block_size, "block_size", 8, remedy)
         number = 1 if self.basis is not None and self.method != "lasso" else -(-n // size)
         blocks = [np.sort(rows) for rows in np.array_split(shuffled, number)]
-        return blocks, np.sort(shuffled[:FEW])
+        return blocks, np.sort(shuffled[:FEW]), shuffled[:ROWS]
+
+    def _by_dependence(
+        self,
+        search: Search,
+        method: str,
+        k: int | None,
+        step: Callable[[int], int],
+        rng: np.random.RandomState,
+    ) -> tuple[np.ndarray, np.ndarray, SelectionPath]:
+        """The searches by HSIC."""
+        s = search
+        steps = rounds(len(s.free), k, step, method)
+        with progress_bar(sum(steps), "features", self.progress, "set") as done:
+            subsets = Subsets(
+                s.X,
+                s.kernel,
+                s.target,
+                self.estimator,
+                s.blocks,
+                self._seeded(rng),
+                s.some,
+                done,
+            )
+            searched = eliminate if method == "backward" else accumulate
+            return searched(subsets, s.free, k, step)
+
+    def _auto(
+        self,
+        search: Search,
+        k: int | None,
+        step: Callable[[int], int],
+        rng: np.random.RandomState,
+    ) -> tuple[np.ndarray, np.ndarray, SelectionPath]:
+        """The best of two searches, and of these those that predict the target."""
+        d = len(search.free)
+        backward, scores, path = self._by_dependence(search, "backward", k, step, rng)
+        if d < 2 or (k is not None and k >= d):
+            return backward, scores, path
+        size = pool_size(k, d)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it has coefficients for fewer is no news here
+            lasso_order = self._lasso(search, size)[0]
+        pool = list(dict.fromkeys([*backward[:size].tolist(), *lasso_order[:size].tolist()]))
+        total = judged_sets(len(pool), k, step)
+        with progress_bar(total, "regressions", self.progress, "set") as done:
+            order, scores, path = refine(search.errors, pool, k, step, done)
+        if k is not None and search.errors.best(backward[:k].tolist())[0] < 1 - path.dependence[-1]:
+            order = np.array(list(dict.fromkeys([*backward[:k].tolist(), *order.tolist()])))
+        rest = [j for j in backward.tolist() if j not in set(pool)]
+        return np.array([*order.tolist(), *rest], dtype=int), scores, path
+
+    def _number(self, errors: LeftOutErrors, order: np.ndarray, path: SelectionPath) -> int:
+        """How many features predict the target best."""
+        if not len(order):
+            return 1
+        if path.name == EXPLAINED:
+            return int(path.n_features[np.argmax(path.dependence)])
+        return best_number(errors, order, path.n_features)
 
     def _seeded(self, rng: np.random.RandomState) -> Basis | None:
         """The basis with a seed, so that all sets are seen through the same random choices."""
@@ -200,25 +281,17 @@ class HSICSelector(SelectorMixin, BaseEstimator):
             return basis
         return replace(basis, random_state=int(rng.randint(2**31)))
 
-    def _lasso(
-        self,
-        x: np.ndarray,
-        kernel: Kernel,
-        target: Target,
-        blocks: list[np.ndarray],
-        some: np.ndarray,
-        free: np.ndarray,
-        k: int,
-    ) -> tuple[np.ndarray, np.ndarray, SelectionPath]:
+    def _lasso(self, search: Search, k: int) -> tuple[np.ndarray, np.ndarray, SelectionPath]:
+        x, free, blocks = search.X, search.free, search.blocks
         if not len(free):
             return free, np.zeros(x.shape[1]), SelectionPath(np.ones(1, int), np.zeros(1), "λ")
         with progress_bar(len(free) * len(blocks), "features", self.progress, "feature") as done:
             products = lasso.inner_products(
-                x[:, free], kernel, target, blocks, self.basis, some, done
+                x[:, free], search.kernel, search.target, blocks, self.basis, search.some, done
             )
         found = lasso.lasso_path(*products, min(k, len(free)))
         used = int((found.coefficients > 0).sum())
-        if used < min(k, len(free)):
+        if used < min(k, len(free)) and self.n_features_to_select != "auto":
             warn(
                 f"the HSIC lasso gives {used} features a coefficient, and no penalty more; the "
                 f"other {k - used} of {k} are those that it left out last. Ask for "
