@@ -1,6 +1,6 @@
 """How accurate filters and smoothers are, against those that are given the equations.
 
-`python benchmarks/filter_accuracy.py [--systems NAME …] [--methods NAME …] [--seeds 3] [--steps 500]`
+`python benchmarks/filter_accuracy.py [--systems NAME …] [--methods NAME …] [--seeds 3] [--steps T]`
 
 Systems have additive Gaussian noise, x' = f(x) + N(0, Q) and o = h(x) + N(0, R). On linear ones the
 Kalman filter and smoother are exact; elsewhere 5,000 particles stand for the exact filter. A
@@ -321,7 +321,9 @@ def particles(system: System, y: np.ndarray, n: int = PARTICLES) -> Found:
             log = -0.5 * np.einsum("ij,jk,ik->i", off, inverse, off)
             p = np.exp(log - log.max())
             x = x[rng.choice(len(x), n, p=p / p.sum())]
-            rows.append([x.mean(axis=0), *np.quantile(x, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)])
+            rows.append(
+                [x.mean(axis=0), *np.quantile(x, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)]
+            )
     shape = (len(y), y.shape[1], -1)
     return Found(*(np.array([row[i] for row in rows]).reshape(shape) for i in range(3)))
 
@@ -344,8 +346,8 @@ def least_squares(states: list[Any], observations: list[Any], y: np.ndarray) -> 
     start = time.perf_counter()
     before = np.concatenate([s[:-1] for s in states])
     after = np.concatenate([s[1:] for s in states])
-    S, O = np.concatenate(states), np.concatenate(observations)
-    (A, Q), (C, R) = regress(before, after), regress(S, O)
+    S, seen = np.concatenate(states), np.concatenate(observations)
+    (A, Q), (C, R) = regress(before, after), regress(S, seen)
     model = System(
         lambda x: x @ A[:-1] + A[-1],
         lambda x: x @ C[:-1] + C[-1],
@@ -371,13 +373,13 @@ def of_extended(parts: tuple[np.ndarray, ...]) -> Found:
 
 
 def recurrent(states: list[Any], observations: list[Any], y: np.ndarray) -> Learned:
-    """An LSTM of 32 cells with a mean and a deviation for each coordinate; 10% decide when to stop."""
+    """An LSTM of 32 cells with means and deviations; 10% of the pieces decide when to stop."""
     import torch
 
     torch.manual_seed(0)
     start = time.perf_counter()
-    S, O = np.concatenate(states), np.concatenate(observations)
-    centre, scale, seen, size = S.mean(0), S.std(0), O.mean(0), O.std(0)
+    S, o = np.concatenate(states), np.concatenate(observations)
+    centre, scale, seen, size = S.mean(0), S.std(0), o.mean(0), o.std(0)
     piece = min(50, min(len(s) for s in states))
 
     def pieces(parts: list[Any], middle: np.ndarray, unit: np.ndarray) -> Any:
@@ -387,7 +389,7 @@ def recurrent(states: list[Any], observations: list[Any], y: np.ndarray) -> Lear
     X, T = pieces(observations, seen, size), pieces(states, centre, scale)
     held = max(1, len(X) // 10)
     d = S.shape[1]
-    cells = torch.nn.LSTM(O.shape[1], 32, batch_first=True)
+    cells = torch.nn.LSTM(o.shape[1], 32, batch_first=True)
     last = torch.nn.Linear(32, 2 * d)
     weights = [*cells.parameters(), *last.parameters()]
     optimizer = torch.optim.Adam(weights, 1e-2)
@@ -511,8 +513,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=500)
     options = parser.parse_args()
-    print(f"{'system':10} {'method':10}   filter: error cover width   smoother: error cover width"
-          "    fit s  ms/step")
+    print(
+        f"{'system':10} {'method':10}   filter: error cover width   smoother: error cover width"
+        "    fit s  ms/step"
+    )
     for name in options.systems:
         runs = [
             measure(known[name], options.methods, options.steps, seed)

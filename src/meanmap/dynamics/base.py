@@ -21,8 +21,8 @@ from meanmap.arrays import (
     take,
     to_library,
 )
-from meanmap.dynamics.model import Model, Passage, warn_of_far
-from meanmap.dynamics.motion import Belief
+from meanmap.dynamics.model import Model, warn_of_far
+from meanmap.dynamics.passage import Passage
 from meanmap.dynamics.sequences import (
     Sequences,
     Steps,
@@ -36,12 +36,13 @@ from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, read_steps
 from meanmap.dynamics.validation import (
     Contest,
+    Validation,
     choose_settings,
     kernel_candidates,
     number_of_folds,
     read_grid,
 )
-from meanmap.embeddings import Embedding, FactoredWeights
+from meanmap.embeddings import Embedding
 from meanmap.kernels import Kernel
 
 ORIGINS = ("last", "every")
@@ -120,6 +121,7 @@ class StateFilter(BaseEstimator):
         placed = training.placed(*pair, self._bases())
         model = self._learned(placed, chosen)
         model = replace(model, evidence=placed.evidence(*model.regularizations))
+        model, found = self._finished(training, model, chosen, found)
 
         # nothing is set before everything has worked
         self._current = model
@@ -130,6 +132,12 @@ class StateFilter(BaseEstimator):
         self._control = None if training.controls is None else training.controls[1]
         self._fitted(model)
         return self
+
+    def _finished(
+        self, training: Training, model: Model, chosen: dict[str, Any], found: Validation | None
+    ) -> tuple[Model, Validation | None]:
+        """The model that is used, given the one of the settings that were chosen."""
+        return model, found
 
     def _fitted(self, model: Any) -> None:
         """Set the attributes that tell what was chosen."""
@@ -279,21 +287,11 @@ class StateFilter(BaseEstimator):
             lengths = (ahead,) * len(read.lengths)
             return found.track("predicted", lengths, read.single)
         b, length = read.seen.shape
-        xp = namespace(passage.coordinates)
-        belief = Belief(
-            xp.reshape(passage.coordinates, (b * length, -1)),
-            _flat_weights(passage, b * length),
-        )
-        for k in range(ahead):
-            now = None
-            if given is not None:
-                rows = np.broadcast_to(np.arange(length)[None, :] + k, (b, length))
-                now = each_part(take_controls(given, rows), flatten_steps)
-            belief = self._model.advance(belief, self._model.motion.source(belief.coordinates, now))
-        found = Passage(self._model.sample, True, 1, None)
-        found.add(belief, None)
-        found.flush()
-        found.regroup(b, length)
+        later = [None] * ahead
+        if given is not None:
+            rows = np.broadcast_to(np.arange(length)[None, :], (b, length))
+            later = [each_part(take_controls(given, rows + k), flatten_steps) for k in range(ahead)]
+        found = self._model.forecast_every(passage, later)
         return found.track("predicted", read.lengths, read.single)
 
     def start(self, prior: Any = None) -> Stream:
@@ -330,25 +328,16 @@ class StateFilter(BaseEstimator):
             else:
                 kernel.check(prior, "initial", like, "the states")
 
-    def _prior(self, model: Model, prior: Any = None) -> Belief | None:
+    def _prior(self, model: Model, prior: Any = None) -> Any:
         """The belief that somebody gave for the first step."""
         prior = self.initial if prior is None else prior
         if isinstance(prior, str):
             checks.option(prior, "initial", self._initials)
-            return None if prior == "first" else model.sample.marginal
-        return model.sample.belief(prior)
+            return None if prior == "first" else model.whole
+        return model.prior_belief(prior)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_current")
-
-
-def _flat_weights(passage: Passage, total: int) -> Any:
-    weights = passage.weights()
-    if isinstance(weights, FactoredWeights):
-        vector = weights.vector
-        flat = namespace(vector).reshape(vector, (total, -1))
-        return FactoredWeights(weights.scale, weights.rows, flat)
-    return namespace(weights).reshape(weights, (total, -1))
 
 
 def flatten_steps(part: Array) -> Array:

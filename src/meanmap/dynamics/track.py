@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.predictive import Predictive
+from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
-from meanmap.dynamics.evidence import PendingEvidence
+from meanmap.dynamics.readings import known_shape
 from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
 from meanmap.embeddings.element import root
 from meanmap.spaces import Space
@@ -74,6 +76,7 @@ class Track:
     lengths: tuple[int, ...]
     single: bool
     spread: Any = None  # the variances, like `first`
+    shape: ShapeAt | None = None  # of b·steps beliefs, which probabilities are read from
 
     # --- one sequence or several --------------------------------------------------------------
 
@@ -101,9 +104,14 @@ class Track:
             second=None if self.second is None else each_part(self.second, one),
             log_evidence_=one(self.log_evidence_),
             support_=one(self.support_),
+            shape=None if self.shape is None else self.shape[self._rows(i)],
             lengths=(self.lengths[i],),
             single=True,
         )
+
+    def _rows(self, i: int) -> slice:
+        """The beliefs of sequence i among those of all."""
+        return slice(i * self._steps, i * self._steps + self.lengths[i])
 
     def __iter__(self) -> Iterator[Track]:
         return (self[i] for i in range(len(self)))
@@ -182,7 +190,10 @@ class Track:
         for i, n in enumerate(self.lengths):
             weights, m = self.weights[i], self.coordinates[i]
             weights = weights[slice(0, n)]
-            batches.append(embedding_of(self.space, self.space.kernel_, self.atoms, weights, m[:n]))
+            found = embedding_of(self.space, self.space.kernel_, self.atoms, weights, m[:n])
+            if self.shape is not None:
+                found = Predictive.of(found, partial(known_shape, self.shape[self._rows(i)]))
+            batches.append(found)
         return batches[0] if self.single else batches
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
@@ -220,7 +231,7 @@ class Track:
     @property
     def _logs(self) -> np.ndarray:
         given = self.log_evidence_
-        return np.asarray(given.logs if isinstance(given, PendingEvidence) else given)
+        return np.asarray(getattr(given, "logs", given))
 
     @property
     def support(self) -> Array:
