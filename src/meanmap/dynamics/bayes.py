@@ -31,6 +31,7 @@ from meanmap.dynamics.training import Placed, Training
 from meanmap.dynamics.validation import (
     LEAST,
     MOST,
+    PIECES,
     Contest,
     Validation,
     join_stretches,
@@ -48,7 +49,6 @@ from meanmap.rules import (
 from meanmap.spaces import Space
 
 AUTO, MOMENTS, WEIGHTS = "auto", "moments", "reweighted"
-PIECES = 5  # that are left out one by one to calibrate beliefs by moments
 # what validation tries
 EPSILONS = [1e-5, 1e-4, 1e-3, 1e-2]
 DELTAS = [1e-7, 1e-5, 1e-4, 1e-3, 1e-2]
@@ -330,10 +330,10 @@ class KernelBayesFilter(StateFilter):
                 'method="moments" needs states, observations and controls that are vectors of at '
                 'most 64 numbers. Use method="reweighted".'
             )
-        if self.method not in (AUTO, MOMENTS) or not possible:
-            return model, found
+        if not possible or self.method not in (AUTO, MOMENTS):
+            return super()._finished(training, model, chosen, found)
         if self.method == AUTO and (found is None or not self._open):
-            return model, found
+            return super()._finished(training, model, chosen, found)
         system = LearnedSystem.learn(training)
         moments = MomentModel(
             model.sample, model.motion, model.observations, None, system=system, plain=model
@@ -342,18 +342,17 @@ class KernelBayesFilter(StateFilter):
             return moments, found
         folds = number_of_folds(self.validation)
         halves = self._left_out(training, moments, folds)
-        # pieces that leave more to learn from tell more of the spread of what was learned from all
         pieces = self._left_out(training, moments, PIECES) if folds < PIECES else []
         score = float(np.mean([found for found, _ in halves]))
         parts = [
             np.mean(np.log([spread for _, spread in part])) for part in (halves, pieces) if part
         ]
-        moments = replace(moments, stretches=join_stretches(np.exp(parts)))
+        moments = replace(moments, stretch=join_stretches(np.exp(parts)))
         if found is None:
             return moments, None
         found = replace(found, moments=score)
         worse = self.method == AUTO and not score <= found.least
-        return (model if worse else moments), found
+        return (self._calibrated(training, model, chosen) if worse else moments), found
 
     def _left_out(
         self, training: Training, model: MomentModel, folds: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ from meanmap.conditional.trust import FAR
 from meanmap.dynamics.evidence import Evidence
 from meanmap.dynamics.motion import Belief, Motion, Sample
 from meanmap.dynamics.passage import Passage, flat_weights
+from meanmap.dynamics.readings import stretch_beliefs
 from meanmap.dynamics.sequences import ControlGate, Steps
+from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.linalg import ConflictWarning
@@ -43,8 +45,10 @@ class Model:
     motion: Motion
     observations: Space
     evidence: Evidence | None  # None while settings are compared, which does not need it
-    #: What the deviations of beliefs are multiplied with, found in validation: one per column.
-    stretches: Any = field(default=1.0, kw_only=True)
+    #: What the deviations of beliefs are multiplied with, found in validation.
+    stretch: float = field(default=1.0, kw_only=True)
+    #: Whether smoothing did better than filtering in validation.
+    smooths: bool = field(default=True, kw_only=True)
 
     #: Whether the first belief is about the state before the first observation.
     begins_before = False
@@ -70,8 +74,16 @@ class Model:
     def read(self, belief: Any) -> Embedding:
         """The belief of one sequence, as a user sees it."""
         sample = self.sample
-        weights, m = belief.weights[0], belief.coordinates[0]
-        return embedding_of(sample.space, sample.kernel, sample.atoms, weights, m)
+        if self.stretch == 1 or not sample.kernel.on_vectors:
+            weights, m = belief.weights[0], belief.coordinates[0]
+            return embedding_of(sample.space, sample.kernel, sample.atoms, weights, m)
+        m, atoms = belief.coordinates, sample.atoms
+        batch = embedding_of(sample.space, sample.kernel, atoms, belief.weights, m)
+        return stretch_beliefs(batch, self.stretch)[0]
+
+    def finish(self, track: Track) -> Track:
+        """The record as it is read: deviations are those of errors in validation."""
+        return replace(track, stretch=self.stretch)
 
     def prior_belief(self, prior: Any) -> Any:
         """A prior that somebody gave, an embedding or a sample of states."""

@@ -152,11 +152,6 @@ class MomentModel(Model):
         return self.system.marginal
 
     @cached_property
-    def stretch(self) -> np.ndarray:
-        """What deviations are multiplied with, (d,)."""
-        return np.broadcast_to(self.stretches, (self.system.size,))
-
-    @cached_property
     def _writer(self) -> Writer:
         return Writer.of(self.sample, self.system.states)
 
@@ -170,7 +165,10 @@ class MomentModel(Model):
 
     def shape_of(self, belief: MomentBelief) -> NormalShape:
         """How beliefs answer: the spread is that of errors in validation."""
-        return NormalShape(belief.mean, belief.covariance * np.outer(self.stretch, self.stretch))
+        return NormalShape(belief.mean, belief.covariance * self.stretch**2)
+
+    def finish(self, track: Track) -> Track:
+        return track
 
     def read(self, belief: Any) -> Embedding:
         coordinates, weights = self.written(belief)

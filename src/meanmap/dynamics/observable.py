@@ -27,6 +27,7 @@ from meanmap.dynamics.evidence import LEAST, Evidence, ForecastEvidence, vector_
 from meanmap.dynamics.motion import Belief, Sample
 from meanmap.dynamics.passage import Passage
 from meanmap.dynamics.sequences import ControlGate, Steps, pad_sequences
+from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import Embedding, FactoredWeights, embedding_of
 from meanmap.rules import CONFLICT
@@ -406,6 +407,10 @@ class SpectralModel:
     def log_evidence(self, predicted: Any, features: Any, values: Any, unseen: Any) -> np.ndarray:
         """How likely observations were, given the states before them."""
         return self.evidence.log(predicted, features, values, unseen)
+
+    def finish(self, track: Track) -> Track:
+        """The record as it is read."""
+        return track
 
     def read(self, belief: Belief) -> Embedding:
         """The belief of one sequence, as a user sees it."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import multivariate_normal, qmc
 
+from meanmap.arrays import to_numpy
+from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.shape import ShapeAt
+from meanmap.embeddings import Embedding
 
 POINTS = 512  # that a normal distribution is drawn as
 TAIL = 1e-12  # the least probability that a quantile is asked for
@@ -50,6 +53,44 @@ class NormalShape(ShapeAt):
     def density(self, i: int, y: np.ndarray, bandwidth: Any) -> np.ndarray:
         law = multivariate_normal(self.mean[i], self.covariance[i], allow_singular=True)
         return np.atleast_1d(law.pdf(y))
+
+
+@dataclass(frozen=True, eq=False)
+class StretchedShape(ShapeAt):
+    """Weighted points of b beliefs, moved away from their means or towards them."""
+
+    beliefs: Embedding  # a batch
+    stretch: float
+
+    def __len__(self) -> int:
+        return len(self.beliefs)
+
+    def __getitem__(self, rows: Any) -> StretchedShape:
+        return StretchedShape(self.beliefs[np.arange(len(self))[rows]], self.stretch)
+
+    def belief(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        points, p = next(iter(self.beliefs[i].beliefs()))
+        host, p = to_numpy(points).astype(np.float64), np.asarray(to_numpy(p), dtype=np.float64)
+        centre = p @ host
+        return centre + self.stretch * (host - centre), p
+
+    def std(self) -> np.ndarray:
+        return self.stretch * to_numpy(self.beliefs.std()).astype(np.float64)
+
+    def quantile(self, levels: np.ndarray) -> np.ndarray:
+        mean = to_numpy(self.beliefs.mean()).astype(np.float64)
+        found = to_numpy(self.beliefs.quantile(levels)).astype(np.float64)
+        return np.asarray(mean + self.stretch * (found - mean))
+
+
+def stretch_beliefs(beliefs: Embedding, stretch: float) -> Embedding:
+    """A batch of beliefs, whose probabilities are read from stretched points."""
+    points = beliefs.atoms
+    if stretch == 1 or isinstance(points, tuple) or points.ndim != 2:
+        return beliefs
+    if not beliefs.kernel.on_vectors:
+        return beliefs
+    return Predictive.of(beliefs, partial(known_shape, StretchedShape(beliefs, stretch)))
 
 
 @lru_cache(maxsize=8)

@@ -40,6 +40,9 @@ class LiveModel(Protocol):
     def log_evidence(self, predicted: Any, features: Any, values: Any, unseen: Any) -> np.ndarray:
         """How likely observations were, given what was predicted."""
 
+    def finish(self, track: Track) -> Track:
+        """The record as it is read."""
+
     def read(self, belief: Any) -> Embedding:
         """A belief as a user sees it."""
 
@@ -122,7 +125,7 @@ class Stream:
         ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
         given = self._model.control_gate.read_sequences(controls, (0,), ahead)
         found = self._model.forecast_from(self._belief, self._prior, ahead, given)
-        return found.track("predicted", (ahead,), True)
+        return self._model.finish(found.track("predicted", (ahead,), True))
 
     def __repr__(self) -> str:
         return f"Stream({self.kind}, {self.steps} steps, log evidence {self.log_evidence:.4g})"

@@ -258,7 +258,7 @@ class LearnedSystem:
         predicted, cross = self.points.carry(self.transition, belief, controls)
         predicted = replace(predicted, deficit=np.broadcast_to(belief.deficit, len(cross)))
         variances = np.diagonal(predicted.covariance, axis1=1, axis2=2)
-        wide = (variances > WIDE * np.diagonal(self.marginal.covariance[0])).any(axis=1)
+        wide: Any = (variances > WIDE * np.diagonal(self.marginal.covariance[0])).any(axis=1)
         if wide.any():
             predicted = self.marginal.repeat(len(cross)).where(wide, predicted)
             cross = np.where(wide[:, None, None], 0.0, cross)
@@ -276,7 +276,7 @@ class LearnedSystem:
         usual, across = self._unconditional
         worse = normal_log(values, usual) - normal_log(values, expected)
         deficit = np.maximum(np.broadcast_to(belief.deficit, worse.shape) + worse, 0.0)
-        lost: np.ndarray = np.atleast_1d(deficit > LOST_TRACK)
+        lost = np.reshape(deficit > LOST_TRACK, -1)
         if lost.any():
             belief = self.marginal.repeat(len(values)).where(lost, belief)
             expected = usual.repeat(len(values)).where(lost, expected)

@@ -24,7 +24,7 @@ from meanmap.arrays import (
 from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
-from meanmap.dynamics.readings import known_shape
+from meanmap.dynamics.readings import known_shape, stretch_beliefs
 from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
 from meanmap.embeddings.element import root
 from meanmap.spaces import Space
@@ -77,6 +77,7 @@ class Track:
     single: bool
     spread: Any = None  # the variances, like `first`
     shape: ShapeAt | None = None  # of b·steps beliefs, which probabilities are read from
+    stretch: float = 1.0  # what deviations are multiplied with, where there is no shape
 
     # --- one sequence or several --------------------------------------------------------------
 
@@ -145,7 +146,7 @@ class Track:
             )
             found = tuple(second - first * first for first, second in zip(*parts, strict=True))
             spread = found if isinstance(self.first, tuple) else found[0]
-        return each_part(self._numbers(spread), lambda part: self._shown(root(part)))
+        return each_part(self._numbers(spread), lambda part: self.stretch * self._shown(root(part)))
 
     def _numbers(self, moments: Any) -> Any:
         """Moments of the beliefs, or an error where states are labels."""
@@ -193,7 +194,7 @@ class Track:
             found = embedding_of(self.space, self.space.kernel_, self.atoms, weights, m[:n])
             if self.shape is not None:
                 found = Predictive.of(found, partial(known_shape, self.shape[self._rows(i)]))
-            batches.append(found)
+            batches.append(stretch_beliefs(found, self.stretch))
         return batches[0] if self.single else batches
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
@@ -204,7 +205,7 @@ class Track:
     def quantile(self, q: float) -> Any:
         """A quantile of each coordinate, shaped like `mean`."""
         batches: list[Embedding] = [self.beliefs] if self.single else self.beliefs
-        values = [batch.quantile(q) for batch in batches]
+        values = [self._quantiles(batch, q) for batch in batches]
         if self.single:
             return values[0]
 
@@ -220,6 +221,14 @@ class Track:
         if isinstance(values[0], tuple):
             return tuple(padded(list(parts)) for parts in zip(*values, strict=True))
         return padded(values)
+
+    def _quantiles(self, batch: Embedding, q: float) -> Any:
+        """Quantiles of beliefs; those that are not stretched themselves are stretched here."""
+        found = batch.quantile(q)
+        if self.stretch == 1 or isinstance(batch, Predictive) or isinstance(found, tuple):
+            return found
+        mean = batch.mean()
+        return mean + self.stretch * (found - mean)
 
     @property
     def log_evidence(self) -> Array:

@@ -14,6 +14,7 @@ from scipy.special import ndtr, ndtri
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, namespace, to_numpy, warn
 from meanmap.dynamics.sequences import Steps, pad_sequences
+from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
 from meanmap.kernels import Chordal, Kernel
 from meanmap.kernels.bandwidths import column_scales
@@ -26,6 +27,7 @@ SURE = 1e-3  # of a column's scale: the least deviation that a belief is judged 
 SWINGS = 0.01  # of the median variance: less is no variance
 LEVEL = 0.9  # of the intervals that deviations are calibrated for
 MOST_STRETCHED = 10.0
+PIECES = 5  # that are left out one by one to calibrate: they leave more to learn from than halves
 CHANCE = 0.05  # of the logarithm of a stretch, with a few hundred steps
 LEAST = 20  # steps below which a half has nothing to say
 MOST = 4000  # steps that candidates are compared on: more of them would tell little more
@@ -157,6 +159,26 @@ class Contest:
         q = rows.shape[1] // 2
         return stretch_of(*self._errors(rows[:, :q], rows[:, q:]))
 
+    def stretch_of_track(self, track: Track) -> float:
+        """What the intervals of beliefs are to be stretched by to hold 90% of the true states."""
+        shape = (len(self.steps.lengths), max(self.steps.lengths), -1)
+        ends = (track.mean, *track.interval(LEVEL))
+        mean, low, high = (
+            self._inside(to_numpy(part).astype(np.float64).reshape(shape)) for part in ends
+        )
+        above, below = self.truth - mean, mean - self.truth
+        least = SURE * self.scale
+        needed = np.maximum(
+            above / np.maximum(high - mean, least), below / np.maximum(mean - low, least)
+        )
+        return bounded_stretch(float(np.quantile(needed, LEVEL)))
+
+    def squares(self, moments: Any) -> float:
+        """The mean squared error of means and variances (b, steps, 2q)."""
+        rows = self._inside(to_numpy(moments).astype(np.float64))
+        q = rows.shape[1] // 2
+        return float((self._errors(rows[:, :q], rows[:, q:])[0] ** 2).mean())
+
     def score_moments(self, moments: np.ndarray) -> float:
         """The score of means and variances (b, steps, 2q)."""
         rows = self._inside(moments)
@@ -181,6 +203,11 @@ def stretch_of(errors: np.ndarray, deviations: np.ndarray) -> float:
     One for all columns: errors next to each other in time are alike, so that they tell little.
     """
     found = float(np.quantile(abs(errors) / deviations, LEVEL)) / ndtri((1 + LEVEL) / 2)
+    return bounded_stretch(found)
+
+
+def bounded_stretch(found: float) -> float:
+    """A stretch that is not extreme."""
     return min(max(found, 1 / MOST_STRETCHED), MOST_STRETCHED)
 
 
