@@ -190,7 +190,7 @@ def test_controls() -> None:
     assert np.mean((after.mean - place[300:]) ** 2) < 0.2 * np.mean((reading - place)[300:] ** 2)
 
 
-def test_chosen_where_it_scores_better() -> None:
+def test_chosen_unless_weights_score_better() -> None:
     found = KernelBayesFilter(progress=False).fit(STATES, OBSERVATIONS)
     assert found.method_ == "moments"
     assert found.validation_.moments < found.validation_.least

@@ -49,6 +49,7 @@ from meanmap.rules import (
 from meanmap.spaces import Space
 
 AUTO, MOMENTS, WEIGHTS = "auto", "moments", "reweighted"
+LUCK = 0.05  # of a score, that the best of some hundred candidates owes to chance
 # what validation tries
 EPSILONS = [1e-5, 1e-4, 1e-3, 1e-2]
 DELTAS = [1e-7, 1e-5, 1e-4, 1e-3, 1e-2]
@@ -162,10 +163,14 @@ class KernelBayesFilter(StateFilter):
     kernel_state, kernel_observation, kernel_control : Kernel, callable or None
         None chooses for the kind of points, and lets validation choose among multiples of the
         median for its bandwidth.
-    method : "reweighted", "importance", "squared" or "nonnegative"
-        How Bayes' rule is regularised, as in `bayes_rule`. "reweighted" costs two matrix-vector
-        products a step, and with a validated `power` it relies on the dynamics only as far as they
-        help; "squared" is the papers'.
+    method : "auto", "moments", "reweighted", "importance", "squared" or "nonnegative"
+        How beliefs are conditioned. "moments" carries their means and covariances through the
+        learned transition and observation, as the unscented Kalman filter does with known ones; it
+        needs vectors. The others are Bayes' rule for weights on the training states, regularised as
+        in `bayes_rule`: "reweighted" costs two matrix-vector products a step, and with a validated
+        `power` it relies on the dynamics only as far as they help; "squared" is the papers'. "auto"
+        takes "moments" unless "reweighted" scores clearly better in validation, and "reweighted"
+        where there is none, or a setting below (a kernel, a basis, a grid) is given.
     transfer : "two-step" or "one-step"
         Prediction by the transition operator (2013, eq. 17), or by replacing every training state
         with its successor (Algorithm VII, eq. 35).
@@ -181,8 +186,9 @@ class KernelBayesFilter(StateFilter):
     basis : a basis, a pair of them (state, observation), or None
     validation : "half", int or None
         "half" chooses everything that is "auto" (or a kernel that is None) by the papers'
-        half-split validation: learn from one half of the training sequences, compare the means
+        half-split validation: learn from one half of the training sequences, score the beliefs
         on the other, and the other way round; a number is that of folds, each left out in turn.
+        Standard deviations and intervals are then stretched so that they hold what was left out.
         None takes the median bandwidths, the regularisations of least leave-one-out error, and
         τ = 1.
     grid : dict or None
@@ -198,6 +204,7 @@ class KernelBayesFilter(StateFilter):
     transition_ : P(s'|s), a ConditionalEmbedding
     observation_ : P(o|s), a ConditionalEmbedding
     kernel_state_, kernel_observation_ : the kernels, bandwidths resolved
+    method_ : the method that is used
     regularization_, posterior_regularization_, power_ : as they were chosen
     validation_ : a Validation with every candidate's error, or None
 
@@ -351,7 +358,7 @@ class KernelBayesFilter(StateFilter):
         if found is None:
             return moments, None
         found = replace(found, moments=score)
-        worse = self.method == AUTO and not score <= found.least
+        worse = self.method == AUTO and not score <= (1 + LUCK) * found.least
         return (self._calibrated(training, model, chosen) if worse else moments), found
 
     def _left_out(
