@@ -16,6 +16,7 @@ from meanmap.conditional.shape import ShapeAt
 from meanmap.embeddings import Embedding
 
 POINTS = 512  # that a normal distribution is drawn as
+ROUNDING = 1e-12  # added to a correlation before it is factorised
 TAIL = 1e-12  # the least probability that a quantile is asked for
 
 
@@ -39,8 +40,7 @@ class NormalShape(ShapeAt):
 
     def belief(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         cloud = normal_cloud(self.mean.shape[1])
-        values, vectors = np.linalg.eigh(self.covariance[i])
-        root = np.sqrt(np.maximum(values, 0.0)) * vectors
+        root = covariance_roots(self.covariance[i : i + 1])[0]
         return self.mean[i] + cloud @ root.T, np.full(len(cloud), 1 / len(cloud))
 
     def std(self) -> np.ndarray:
@@ -91,6 +91,18 @@ def stretch_beliefs(beliefs: Embedding, stretch: float) -> Embedding:
     if not beliefs.kernel.on_vectors:
         return beliefs
     return Predictive.of(beliefs, partial(known_shape, StretchedShape(beliefs, stretch)))
+
+
+def covariance_roots(covariance: np.ndarray) -> np.ndarray:
+    """L with `LLᵀ = P` of covariances (b, d, d), the same in all units of the columns."""
+    scale = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), np.finfo(float).tiny))
+    correlation = covariance / (scale[:, :, None] * scale[:, None, :])
+    try:
+        root = np.linalg.cholesky(correlation + ROUNDING * np.eye(scale.shape[1]))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(correlation)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return np.asarray(scale[:, :, None] * root)
 
 
 @lru_cache(maxsize=8)

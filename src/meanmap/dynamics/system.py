@@ -20,6 +20,7 @@ import numpy as np
 from meanmap.arrays import Points, one_blas_thread, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.operator import ConditionalOperator
+from meanmap.dynamics.readings import covariance_roots
 from meanmap.dynamics.training import Training
 from meanmap.kernels import Linear
 
@@ -41,6 +42,7 @@ class LearnedFunction:
 
     operator: ConditionalOperator
     trend: np.ndarray | None  # (1 + c, k), of 1 and x
+    units: tuple[np.ndarray, np.ndarray]  # of x and y, in which everything was learned
     noise: np.ndarray  # (k, k), of left-out rows
     usual: float  # what the covariance is multiplied with at the rows, before it is scaled
 
@@ -62,6 +64,8 @@ class LearnedFunction:
         cls, x: np.ndarray, y: np.ndarray, with_trend: bool, like: ConditionalOperator | None = None
     ) -> tuple[LearnedFunction, float]:
         """The function, and the sum of the logarithms of the columns' squared errors, left out."""
+        units = spread_or_one(x), spread_or_one(y)
+        x, y = x / units[0], y / units[1]
         trend, rest, own = None, y, np.zeros(len(x))
         if with_trend:
             design = add_constant(x)
@@ -78,18 +82,25 @@ class LearnedFunction:
         v = missing_knowledge(operator, x, operator.rows)
         left_out = v / np.maximum(1 - v, 1e-3)  # each row by the others
         usual = float(np.mean(1 + left_out))
-        spread = y.var(axis=0)
-        least = SHARPEST * np.where(spread > 0, spread, 1.0)
-        noise = errors.T @ errors / len(x) + np.diag(least)
-        return cls(operator, trend, noise, usual), float(np.log(np.diagonal(noise)).sum())
+        noise = errors.T @ errors / len(x) + SHARPEST * np.eye(y.shape[1])
+        score = float(np.log(np.diagonal(noise)).sum())
+        return cls(operator, trend, units, noise * np.outer(units[1], units[1]), usual), score
 
     def at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (m, k), and what the noise's covariance is multiplied with (m,)."""
+        x = x / self.units[0]
         features = self.operator.quiet_features(x)
         mean = np.asarray(self.operator.mean_of(features))
         if self.trend is not None:
             mean = mean + add_constant(x) @ self.trend
-        return mean, (1 + missing_knowledge(self.operator, x, features)) / self.usual
+        growth = (1 + missing_knowledge(self.operator, x, features)) / self.usual
+        return mean * self.units[1], growth
+
+
+def spread_or_one(columns: np.ndarray) -> np.ndarray:
+    """The standard deviation of each column; 1 for what does not vary."""
+    spread = columns.std(axis=0)
+    return np.where(spread > 0, spread, 1.0)
 
 
 def add_constant(x: np.ndarray) -> np.ndarray:
@@ -160,8 +171,7 @@ class SigmaPoints:
 
     def around(self, belief: MomentBelief) -> np.ndarray:
         """(b, 2d + 1, d)."""
-        values, vectors = np.linalg.eigh(belief.covariance)
-        root = np.sqrt(self.scale * np.maximum(values, 0.0))[:, None, :] * vectors
+        root = np.sqrt(self.scale) * covariance_roots(belief.covariance)
         out, x = root.swapaxes(1, 2), belief.mean[:, None]
         return np.concatenate([x, x + out, x - out], axis=1)
 
@@ -298,9 +308,9 @@ class LearnedSystem:
         low = covariance[:, diagonal, diagonal] < self.least
         if not low.any():
             return covariance
-        values, vectors = np.linalg.eigh(covariance)
-        values = np.maximum(values, self.least.min())
-        return (vectors * values[:, None, :]) @ vectors.swapaxes(1, 2)
+        unit = np.sqrt(np.outer(self.least, self.least))
+        values, vectors = np.linalg.eigh(covariance / unit)
+        return unit * ((vectors * np.maximum(values, 1.0)[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
 def columns_of(points: Points) -> np.ndarray:
