@@ -66,10 +66,7 @@ def by_hand(system: Any, observations: np.ndarray) -> tuple[np.ndarray, np.ndarr
     v[0] += 2
 
     def through(f: LearnedFunction, x: np.ndarray, P: np.ndarray) -> Any:
-        values, vectors = np.linalg.eigh(P)
-        steps = [
-            np.sqrt(3 * value) * vector for value, vector in zip(values, vectors.T, strict=True)
-        ]
+        steps = np.sqrt(3) * np.linalg.cholesky(P).T
         points = [x, *(x + step for step in steps), *(x - step for step in steps)]
         images, growth = [], []
         for point in points:
