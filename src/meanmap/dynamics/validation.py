@@ -39,7 +39,8 @@ class Validation:
 
     Of numbers the error is the continuous ranked probability score of the belief, taken as a normal
     distribution whose deviation is calibrated, averaged over columns on scales of their own; of
-    other states it is the squared error of the mean in a fixed reference kernel. `moments` is the
+    rotations it is the squared error of the one nearest to the mean, and of other states that of
+    the mean in a fixed reference kernel. `moments` is the
     error of the method "moments", where it was tried.
 
     Examples
@@ -141,6 +142,9 @@ class Contest:
         q = len(self.middle)
         mass = np.where(rows[:, :1] > CONFLICT, rows[:, :1], 1.0) if self.bounded else 1.0
         away = rows[:, 1 : q + 1] / mass
+        if self.side:  # entries of a matrix say little of the spread of rotations
+            off = self._errors(away + self.middle, np.ones_like(away))[0] * self.scale
+            return float((off**2).sum(axis=1).mean())
         return self.score(away + self.middle, rows[:, q + 1 :] / mass - away * away)
 
     def _inside(self, found: np.ndarray) -> np.ndarray:
