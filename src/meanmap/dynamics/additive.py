@@ -268,7 +268,9 @@ class AdditiveFilter(StateFilter):
         omega = xp.concat([plain, xp.ones_like(plain[:, :1])], axis=1) if centered else plain
         image = (w[:, None] * omega) @ inverse
         mass = xp.sum(image, axis=0)
-        steady = np.std(to_numpy(omega @ mass)) < STEADY
+        # a bounded kernel on vectors knows constants, even where λ is so large that mass wavers
+        constants = sample.kernel.on_vectors and sample.kernel.bounded
+        steady = constants or np.std(to_numpy(omega @ mass)) < STEADY
         return AdditiveModel(
             sample,
             motion,

@@ -21,8 +21,8 @@ from meanmap.arrays import (
     take,
     to_library,
 )
-from meanmap.dynamics.model import Model, Passage, warn_of_far
-from meanmap.dynamics.motion import Belief
+from meanmap.dynamics.model import Model, warn_of_far
+from meanmap.dynamics.passage import Passage
 from meanmap.dynamics.sequences import (
     Sequences,
     Steps,
@@ -35,17 +35,22 @@ from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, read_steps
 from meanmap.dynamics.validation import (
+    MOST,
+    PIECES,
     Contest,
+    Validation,
     choose_settings,
+    join_stretches,
     kernel_candidates,
     number_of_folds,
     read_grid,
 )
-from meanmap.embeddings import Embedding, FactoredWeights
+from meanmap.embeddings import Embedding
 from meanmap.kernels import Kernel
 
 ORIGINS = ("last", "every")
 TRANSFERS = ("two-step", "one-step")
+SMOOTHED = 600  # steps at most that tell whether smoothing helps
 
 
 class StateFilter(BaseEstimator):
@@ -120,6 +125,7 @@ class StateFilter(BaseEstimator):
         placed = training.placed(*pair, self._bases())
         model = self._learned(placed, chosen)
         model = replace(model, evidence=placed.evidence(*model.regularizations))
+        model, found = self._finished(training, model, chosen, found)
 
         # nothing is set before everything has worked
         self._current = model
@@ -130,6 +136,38 @@ class StateFilter(BaseEstimator):
         self._control = None if training.controls is None else training.controls[1]
         self._fitted(model)
         return self
+
+    def _finished(
+        self, training: Training, model: Model, chosen: dict[str, Any], found: Validation | None
+    ) -> tuple[Model, Validation | None]:
+        """The model that is used, given the one of the settings that were chosen."""
+        return (model if found is None else self._calibrated(training, model, chosen)), found
+
+    def _calibrated(self, training: Training, model: Model, chosen: dict[str, Any]) -> Model:
+        """The model with the stretch of its deviations, and whether smoothing helps.
+
+        Both are found on the parts that were left out, with the settings that were chosen.
+        """
+        if isinstance(training.states.points, tuple):
+            return model
+        kernels, found = (model.sample.kernel, model.observations.kernel_), []
+        smooths = True
+        folds = max(number_of_folds(self.validation), PIECES)
+        for train, test in training.some(MOST).folds(folds):
+            placed = train.placed(*kernels, self._bases())
+            contest = Contest.of(placed, test)
+            if contest.middle is None:
+                return model
+            part = self._learned(placed, chosen)
+            passage = part.run(contest.steps, contest.controls, self._prior(part), True)
+            found.append(
+                contest.stretch_of_track(passage.track("filtered", test.states.lengths, False))
+            )
+            if len(found) == 1 and test.size <= SMOOTHED:
+                transfer = TRANSFERS[int(contest.controls is None)]
+                back = part.smooth(passage, contest.steps.lengths, contest.controls, transfer)
+                smooths = contest.squares(back.moments) <= contest.squares(passage.moments)
+        return replace(model, stretch=join_stretches(found), smooths=smooths)
 
     def _fitted(self, model: Any) -> None:
         """Set the attributes that tell what was chosen."""
@@ -220,7 +258,7 @@ class StateFilter(BaseEstimator):
             and coordinates only.
         """
         steps, passage, _ = self._filtered(observations, controls, 0, beliefs)
-        return passage.track_of("filtered", steps, self._model.evidence)
+        return self._model.finish(passage.track_of("filtered", steps, self._model.evidence))
 
     def smooth(
         self, observations: Any, controls: Any = None, *, transfer: str | None = None
@@ -228,8 +266,8 @@ class StateFilter(BaseEstimator):
         """The distribution of the state at each step, given all observations, also later ones.
 
         Back through the filtered beliefs: the transition's posterior under the belief at t, pushed
-        through the smoothed belief at t + 1. Where observations are nearly exact, what they add is
-        less than what going back costs: then use `filter`.
+        through the smoothed belief at t + 1. Where that was worse than filtering in validation, the
+        filtered beliefs are returned, unless `transfer` is given.
 
         Parameters
         ----------
@@ -247,9 +285,11 @@ class StateFilter(BaseEstimator):
                 'transfer="one-step" takes the training transitions as they are, whatever control '
                 'they happened under. Use transfer="two-step" with controls.'
             )
+        if transfer is None and not self._model.smooths:
+            return self._model.finish(passage.track("smoothed", steps.lengths, steps.single))
         transfer = transfer or ("one-step" if given is None else "two-step")
         smoothed = self._model.smooth(passage, steps.lengths, given, transfer)
-        return smoothed.track("smoothed", steps.lengths, steps.single)
+        return self._model.finish(smoothed.track("smoothed", steps.lengths, steps.single))
 
     def predict(
         self, observations: Any, steps: int, controls: Any = None, *, origin: str = "last"
@@ -277,24 +317,14 @@ class StateFilter(BaseEstimator):
                 later = take_controls(given, rows)
             found = self._model.forecast(passage.last(read.lengths), ahead, later)
             lengths = (ahead,) * len(read.lengths)
-            return found.track("predicted", lengths, read.single)
+            return self._model.finish(found.track("predicted", lengths, read.single))
         b, length = read.seen.shape
-        xp = namespace(passage.coordinates)
-        belief = Belief(
-            xp.reshape(passage.coordinates, (b * length, -1)),
-            _flat_weights(passage, b * length),
-        )
-        for k in range(ahead):
-            now = None
-            if given is not None:
-                rows = np.broadcast_to(np.arange(length)[None, :] + k, (b, length))
-                now = each_part(take_controls(given, rows), flatten_steps)
-            belief = self._model.advance(belief, self._model.motion.source(belief.coordinates, now))
-        found = Passage(self._model.sample, True, 1, None)
-        found.add(belief, None)
-        found.flush()
-        found.regroup(b, length)
-        return found.track("predicted", read.lengths, read.single)
+        later = [None] * ahead
+        if given is not None:
+            rows = np.broadcast_to(np.arange(length)[None, :], (b, length))
+            later = [each_part(take_controls(given, rows + k), flatten_steps) for k in range(ahead)]
+        found = self._model.forecast_every(passage, later)
+        return self._model.finish(found.track("predicted", read.lengths, read.single))
 
     def start(self, prior: Any = None) -> Stream:
         """Begin a live stream: `.step(o)` takes one observation at a time.
@@ -330,25 +360,16 @@ class StateFilter(BaseEstimator):
             else:
                 kernel.check(prior, "initial", like, "the states")
 
-    def _prior(self, model: Model, prior: Any = None) -> Belief | None:
+    def _prior(self, model: Model, prior: Any = None) -> Any:
         """The belief that somebody gave for the first step."""
         prior = self.initial if prior is None else prior
         if isinstance(prior, str):
             checks.option(prior, "initial", self._initials)
-            return None if prior == "first" else model.sample.marginal
-        return model.sample.belief(prior)
+            return None if prior == "first" else model.whole
+        return model.prior_belief(prior)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_current")
-
-
-def _flat_weights(passage: Passage, total: int) -> Any:
-    weights = passage.weights()
-    if isinstance(weights, FactoredWeights):
-        vector = weights.vector
-        flat = namespace(vector).reshape(vector, (total, -1))
-        return FactoredWeights(weights.scale, weights.rows, flat)
-    return namespace(weights).reshape(weights, (total, -1))
 
 
 def flatten_steps(part: Array) -> Array:

@@ -24,13 +24,32 @@ from meanmap.dynamics.base import (
     open_setting,
 )
 from meanmap.dynamics.model import Model
+from meanmap.dynamics.moments import MomentModel
 from meanmap.dynamics.motion import Belief, Motion
+from meanmap.dynamics.system import LearnedSystem, has_moments
 from meanmap.dynamics.training import Placed, Training
-from meanmap.dynamics.validation import Contest
+from meanmap.dynamics.validation import (
+    LEAST,
+    MOST,
+    PIECES,
+    Contest,
+    Validation,
+    join_stretches,
+    number_of_folds,
+)
 from meanmap.kernels import Kernel
-from meanmap.rules import CONFLICT, BayesMethod, PriorOnSample, bayes_method, normalize_weights
+from meanmap.rules import (
+    CONFLICT,
+    METHODS,
+    BayesMethod,
+    PriorOnSample,
+    bayes_method,
+    normalize_weights,
+)
 from meanmap.spaces import Space
 
+AUTO, MOMENTS, WEIGHTS = "auto", "moments", "reweighted"
+LUCK = 0.05  # of a score, that the best of some hundred candidates owes to chance
 # what validation tries
 EPSILONS = [1e-5, 1e-4, 1e-3, 1e-2]
 DELTAS = [1e-7, 1e-5, 1e-4, 1e-3, 1e-2]
@@ -144,10 +163,14 @@ class KernelBayesFilter(StateFilter):
     kernel_state, kernel_observation, kernel_control : Kernel, callable or None
         None chooses for the kind of points, and lets validation choose among multiples of the
         median for its bandwidth.
-    method : "reweighted", "importance", "squared" or "nonnegative"
-        How Bayes' rule is regularised, as in `bayes_rule`. "reweighted" costs two matrix-vector
-        products a step, and with a validated `power` it relies on the dynamics only as far as they
-        help; "squared" is the papers'.
+    method : "auto", "moments", "reweighted", "importance", "squared" or "nonnegative"
+        How beliefs are conditioned. "moments" carries their means and covariances through the
+        learned transition and observation, as the unscented Kalman filter does with known ones; it
+        needs vectors. The others are Bayes' rule for weights on the training states, regularised as
+        in `bayes_rule`: "reweighted" costs two matrix-vector products a step, and with a validated
+        `power` it relies on the dynamics only as far as they help; "squared" is the papers'. "auto"
+        takes "moments" unless "reweighted" scores clearly better in validation, and "reweighted"
+        where there is none, or a setting below (a kernel, a basis, a grid) is given.
     transfer : "two-step" or "one-step"
         Prediction by the transition operator (2013, eq. 17), or by replacing every training state
         with its successor (Algorithm VII, eq. 35).
@@ -163,8 +186,9 @@ class KernelBayesFilter(StateFilter):
     basis : a basis, a pair of them (state, observation), or None
     validation : "half", int or None
         "half" chooses everything that is "auto" (or a kernel that is None) by the papers'
-        half-split validation: learn from one half of the training sequences, compare the means
+        half-split validation: learn from one half of the training sequences, score the beliefs
         on the other, and the other way round; a number is that of folds, each left out in turn.
+        Standard deviations and intervals are then stretched so that they hold what was left out.
         None takes the median bandwidths, the regularisations of least leave-one-out error, and
         τ = 1.
     grid : dict or None
@@ -180,6 +204,7 @@ class KernelBayesFilter(StateFilter):
     transition_ : P(s'|s), a ConditionalEmbedding
     observation_ : P(o|s), a ConditionalEmbedding
     kernel_state_, kernel_observation_ : the kernels, bandwidths resolved
+    method_ : the method that is used
     regularization_, posterior_regularization_, power_ : as they were chosen
     validation_ : a Validation with every candidate's error, or None
 
@@ -216,7 +241,7 @@ class KernelBayesFilter(StateFilter):
         kernel_observation: Any = None,
         *,
         kernel_control: Any = None,
-        method: str = "reweighted",
+        method: str = "auto",
         transfer: str = "two-step",
         initial: Any = "first",
         regularization: float | str = "auto",
@@ -245,8 +270,15 @@ class KernelBayesFilter(StateFilter):
 
     # --- learning -----------------------------------------------------------------------------
 
+    @property
+    def _rule(self) -> str:
+        """The method of Bayes' rule that weights are found by."""
+        return WEIGHTS if self.method in (AUTO, MOMENTS) else self.method
+
     def _settings(self) -> dict[str, list[Any]]:
-        rule = bayes_method(self.method)
+        if self.method not in (AUTO, MOMENTS):
+            checks.option(self.method, "method", [AUTO, MOMENTS, *METHODS])
+        rule = bayes_method(self._rule)
         checks.option(self.transfer, "transfer", TRANSFERS)
         deltas = SQUARED if rule.squared else DELTAS
         powers = POWERS if rule.tempered else [1.0]
@@ -260,7 +292,7 @@ class KernelBayesFilter(StateFilter):
 
     def _learned(self, placed: Placed, settings: dict[str, Any]) -> BayesModel:
         epsilon, delta = settings["regularization"], settings["posterior_regularization"]
-        rule = bayes_method(self.method, 1.0 if settings["power"] == "auto" else settings["power"])
+        rule = bayes_method(self._rule, 1.0 if settings["power"] == "auto" else settings["power"])
         if self.transfer == "one-step" and placed.controls is not None:
             raise ValueError(
                 'transfer="one-step" replaces a state by its successor, which happened under '
@@ -273,7 +305,7 @@ class KernelBayesFilter(StateFilter):
         if delta == "auto":
             spaces = sample.space, placed.observations
             conditional = conditional_of(sample.atoms, points, spaces, epsilon)
-            delta = conditional.posterior_regularization(self.method)
+            delta = conditional.posterior_regularization(self._rule)
         plain = delta**0.5 if rule.squared else delta  # on the scale of C_OO
         inverse = placed.reverse_inverse(plain)
         w = checks.weights(None, points, phi)
@@ -294,7 +326,72 @@ class KernelBayesFilter(StateFilter):
             epsilon,
         )
 
+    def _finished(
+        self, training: Training, model: Model, chosen: dict[str, Any], found: Validation | None
+    ) -> tuple[Model, Validation | None]:
+        """Beliefs by moments, if they are asked for or score better."""
+        kernels = model.sample.kernel, model.observations.kernel_
+        possible = has_moments(training, kernels)
+        if self.method == MOMENTS and not possible:
+            raise ValueError(
+                'method="moments" needs states, observations and controls that are vectors of at '
+                'most 64 numbers. Use method="reweighted".'
+            )
+        if not possible or self.method not in (AUTO, MOMENTS):
+            return super()._finished(training, model, chosen, found)
+        if self.method == AUTO and (found is None or not self._open):
+            return super()._finished(training, model, chosen, found)
+        system = LearnedSystem.learn(training)
+        moments = MomentModel(
+            model.sample, model.motion, model.observations, None, system=system, plain=model
+        )
+        if training.size < LEAST or self.validation is None:
+            return moments, found
+        folds = number_of_folds(self.validation)
+        halves = self._left_out(training, moments, folds)
+        pieces = self._left_out(training, moments, PIECES) if folds < PIECES else []
+        score = float(np.mean([found for found, _ in halves]))
+        parts = [
+            np.mean(np.log([spread for _, spread in part])) for part in (halves, pieces) if part
+        ]
+        moments = replace(moments, stretch=join_stretches(np.exp(parts)))
+        if found is None:
+            return moments, None
+        found = replace(found, moments=score)
+        worse = self.method == AUTO and not score <= (1 + LUCK) * found.least
+        return (self._calibrated(training, model, chosen) if worse else moments), found
+
+    def _left_out(
+        self, training: Training, model: MomentModel, folds: int
+    ) -> list[tuple[float, float]]:
+        """Scores of beliefs by moments on parts that were left out, and how far they stretch."""
+        kernels, found = (model.sample.kernel, model.observations.kernel_), []
+        for train, test in training.some(MOST).folds(folds):
+            placed = train.placed(*kernels, self._bases())
+            part = replace(
+                model,
+                sample=placed.sample,
+                observations=placed.observations,
+                system=LearnedSystem.learn(train, model.system),
+            )
+            contest = Contest.of(placed, test)
+            passage = part.run(contest.steps, contest.controls, self._prior(part), False)
+            moments = passage.moments
+            found.append((contest.score_moments(moments), contest.stretch(moments)))
+        return found
+
+    @property
+    def _open(self) -> bool:
+        """Whether nothing was given that belongs to weights on the training states."""
+        kernels = self.kernel_state, self.kernel_observation, self.kernel_control
+        given = (*kernels, self.basis, self.grid)
+        settings = self.regularization, self.posterior_regularization, self.power
+        return not any(part is not None for part in given) and settings == ("auto",) * 3
+
     def _fitted(self, model: Any) -> None:
+        by_moments = isinstance(model, MomentModel)
+        self.method_ = MOMENTS if by_moments else self._rule
+        model = model.plain if by_moments else model
         self.regularization_ = model.motion.conditional.regularization_
         self.posterior_regularization_ = model.delta
         self.power_ = model.rule.power
@@ -305,6 +402,7 @@ class KernelBayesFilter(StateFilter):
         if not hasattr(self, "_current"):
             raise AttributeError("this KernelBayesFilter is not fitted yet: call fit.")
         model = self._model
+        model = model.plain if isinstance(model, MomentModel) else model
         assert isinstance(model, BayesModel)
         spaces = model.sample.space, model.observations
         return conditional_of(model.sample.atoms, model.points, spaces, model.epsilon)
@@ -317,7 +415,7 @@ class KernelBayesFilter(StateFilter):
         kernel_observation: Kernel,
         settings: dict[str, list[Any]],
     ) -> np.ndarray:
-        if bayes_method(self.method).adaptive:
+        if bayes_method(self._rule).adaptive:
             return super()._trial(train, test, kernel_state, kernel_observation, settings)
         # β(o) depends on δ alone, and nothing is factorised for τ: all of these go as one batch
         placed = train.placed(kernel_state, kernel_observation, self._bases())

@@ -24,11 +24,12 @@ from meanmap.arrays import (
 )
 from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.evidence import LEAST, Evidence, ForecastEvidence, vector_rows
-from meanmap.dynamics.model import Passage
 from meanmap.dynamics.motion import Belief, Sample
+from meanmap.dynamics.passage import Passage
 from meanmap.dynamics.sequences import ControlGate, Steps, pad_sequences
+from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
-from meanmap.embeddings import FactoredWeights
+from meanmap.embeddings import Embedding, FactoredWeights, embedding_of
 from meanmap.rules import CONFLICT
 from meanmap.spaces import Space
 
@@ -398,6 +399,24 @@ class SpectralModel:
                 passage.add(self.belief(b), None)
         passage.flush()
         return passage
+
+    def seen_at(self, steps: Steps, t: int) -> Array:
+        """The observations of step t, as `step` takes them."""
+        return self.lifted(steps.features[:, t])
+
+    def log_evidence(self, predicted: Any, features: Any, values: Any, unseen: Any) -> np.ndarray:
+        """How likely observations were, given the states before them."""
+        return self.evidence.log(predicted, features, values, unseen)
+
+    def finish(self, track: Track) -> Track:
+        """The record as it is read."""
+        return track
+
+    def read(self, belief: Belief) -> Embedding:
+        """The belief of one sequence, as a user sees it."""
+        sample = self.sample
+        weights, m = belief.weights[0], belief.coordinates[0]
+        return embedding_of(sample.space, sample.kernel, sample.atoms, weights, m)
 
     def forecast_from(
         self, belief: Belief | None, prior: Belief | None, count: int, controls: Points | None

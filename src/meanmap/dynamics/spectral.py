@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from meanmap import checks
 from meanmap.arrays import namespace, one_blas_thread, take, to_numpy
 from meanmap.dynamics.base import ORIGINS, open_setting
-from meanmap.dynamics.model import Passage, warn_of_far
+from meanmap.dynamics.model import warn_of_far
 from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.observable import SpectralModel, WindowMoments, middles
+from meanmap.dynamics.passage import Passage
 from meanmap.dynamics.sequences import Sequences, Steps, read_sequences
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track

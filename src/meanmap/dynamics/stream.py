@@ -7,14 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, count, is_array, is_floating
-from meanmap.dynamics.evidence import NEVER, Evidence
-from meanmap.dynamics.model import Passage, warn_of_far
-from meanmap.dynamics.motion import Belief, Sample
-from meanmap.dynamics.sequences import ControlGate, observed_steps
+from meanmap.arrays import Points, count, is_array, is_floating
+from meanmap.dynamics.evidence import NEVER
+from meanmap.dynamics.model import warn_of_far
+from meanmap.dynamics.sequences import ControlGate, Steps, observed_steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import steps_of
-from meanmap.embeddings import Embedding, embedding_of
+from meanmap.embeddings import Embedding
 from meanmap.spaces import Space
 
 
@@ -22,34 +21,30 @@ class LiveModel(Protocol):
     """What a stream asks of a model that was learned."""
 
     @property
-    def sample(self) -> Sample: ...
-
-    @property
     def observations(self) -> Space: ...
-
-    @property
-    def evidence(self) -> Evidence | None: ...
 
     @property
     def control_gate(self) -> ControlGate: ...
 
-    def lifted(self, features: Array) -> Array:
-        """Observations as `step` wants them."""
+    def seen_at(self, steps: Steps, t: int) -> Any:
+        """The observations of step t, as `step` takes them."""
 
     def step(
-        self,
-        belief: Belief | None,
-        prior: Belief | None,
-        lifted: Array,
-        seen: np.ndarray,
-        controls: Points | None,
-    ) -> tuple[Belief, Array]:
+        self, belief: Any, prior: Any, lifted: Any, seen: np.ndarray, controls: Points | None
+    ) -> tuple[Any, Any]:
         """The belief after one more step, and what was predicted for it."""
 
-    def forecast_from(
-        self, belief: Belief | None, prior: Belief | None, count: int, controls: Points | None
-    ) -> Passage:
+    def forecast_from(self, belief: Any, prior: Any, count: int, controls: Points | None) -> Any:
         """Beliefs 1, 2, … steps ahead."""
+
+    def log_evidence(self, predicted: Any, features: Any, values: Any, unseen: Any) -> np.ndarray:
+        """How likely observations were, given what was predicted."""
+
+    def finish(self, track: Track) -> Track:
+        """The record as it is read."""
+
+    def read(self, belief: Any) -> Embedding:
+        """A belief as a user sees it."""
 
 
 class Stream:
@@ -78,10 +73,10 @@ class Stream:
     True
     """
 
-    def __init__(self, kind: str, model: LiveModel, prior: Belief | None) -> None:
+    def __init__(self, kind: str, model: LiveModel, prior: Any) -> None:
         self.kind = kind  # of the filter
         self._model, self._prior = model, prior
-        self._belief: Belief | None = None
+        self._belief: Any = None
         self._unseen = NEVER  # steps since the last observation
         self.steps = 0
         self.log_evidence = 0.0
@@ -106,38 +101,31 @@ class Stream:
         warn_of_far(steps.support)
         features = steps.features[:, 0]
         belief, predicted = model.step(
-            self._belief, self._prior, model.lifted(features), steps.seen[:, 0], given
+            self._belief, self._prior, model.seen_at(steps, 0), steps.seen[:, 0], given
         )
         log = 0.0
         if points is not None:
             values = None if steps.values is None else steps.values[:, 0]
             unseen = np.array([self._unseen])
-            assert model.evidence is not None
-            log = float(model.evidence.log(predicted, features, values, unseen)[0])
+            log = float(model.log_evidence(predicted, features, values, unseen)[0])
         # nothing is set before everything has worked
         self._belief = belief
         self.steps += 1
         self._unseen = 0 if steps.seen[0, 0] else self._unseen + 1
         self.log_evidence += log
-        return self._embedding(belief)
+        return model.read(belief)
 
     @property
     def belief(self) -> Embedding | None:
         """The distribution of the state now."""
-        return None if self._belief is None else self._embedding(self._belief)
+        return None if self._belief is None else self._model.read(self._belief)
 
     def predict(self, steps: int, controls: Any = None) -> Track:
         """The distribution of the state 1, 2, … steps from now."""
         ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
         given = self._model.control_gate.read_sequences(controls, (0,), ahead)
         found = self._model.forecast_from(self._belief, self._prior, ahead, given)
-        return found.track("predicted", (ahead,), True)
-
-    def _embedding(self, belief: Belief) -> Embedding:
-        sample = self._model.sample
-        return embedding_of(
-            sample.space, sample.kernel, sample.atoms, belief.weights[0], belief.coordinates[0]
-        )
+        return self._model.finish(found.track("predicted", (ahead,), True))
 
     def __repr__(self) -> str:
         return f"Stream({self.kind}, {self.steps} steps, log evidence {self.log_evidence:.4g})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
+from meanmap.conditional.predictive import Predictive
+from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
-from meanmap.dynamics.evidence import PendingEvidence
+from meanmap.dynamics.readings import known_shape, stretch_beliefs
 from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
 from meanmap.embeddings.element import root
 from meanmap.spaces import Space
@@ -74,6 +76,8 @@ class Track:
     lengths: tuple[int, ...]
     single: bool
     spread: Any = None  # the variances, like `first`
+    shape: ShapeAt | None = None  # of b·steps beliefs, which probabilities are read from
+    stretch: float = 1.0  # what deviations are multiplied with, where there is no shape
 
     # --- one sequence or several --------------------------------------------------------------
 
@@ -101,9 +105,14 @@ class Track:
             second=None if self.second is None else each_part(self.second, one),
             log_evidence_=one(self.log_evidence_),
             support_=one(self.support_),
+            shape=None if self.shape is None else self.shape[self._rows(i)],
             lengths=(self.lengths[i],),
             single=True,
         )
+
+    def _rows(self, i: int) -> slice:
+        """The beliefs of sequence i among those of all."""
+        return slice(i * self._steps, i * self._steps + self.lengths[i])
 
     def __iter__(self) -> Iterator[Track]:
         return (self[i] for i in range(len(self)))
@@ -137,7 +146,7 @@ class Track:
             )
             found = tuple(second - first * first for first, second in zip(*parts, strict=True))
             spread = found if isinstance(self.first, tuple) else found[0]
-        return each_part(self._numbers(spread), lambda part: self._shown(root(part)))
+        return each_part(self._numbers(spread), lambda part: self.stretch * self._shown(root(part)))
 
     def _numbers(self, moments: Any) -> Any:
         """Moments of the beliefs, or an error where states are labels."""
@@ -182,7 +191,10 @@ class Track:
         for i, n in enumerate(self.lengths):
             weights, m = self.weights[i], self.coordinates[i]
             weights = weights[slice(0, n)]
-            batches.append(embedding_of(self.space, self.space.kernel_, self.atoms, weights, m[:n]))
+            found = embedding_of(self.space, self.space.kernel_, self.atoms, weights, m[:n])
+            if self.shape is not None:
+                found = Predictive.of(found, partial(known_shape, self.shape[self._rows(i)]))
+            batches.append(stretch_beliefs(found, self.stretch))
         return batches[0] if self.single else batches
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
@@ -193,7 +205,7 @@ class Track:
     def quantile(self, q: float) -> Any:
         """A quantile of each coordinate, shaped like `mean`."""
         batches: list[Embedding] = [self.beliefs] if self.single else self.beliefs
-        values = [batch.quantile(q) for batch in batches]
+        values = [self._quantiles(batch, q) for batch in batches]
         if self.single:
             return values[0]
 
@@ -210,6 +222,14 @@ class Track:
             return tuple(padded(list(parts)) for parts in zip(*values, strict=True))
         return padded(values)
 
+    def _quantiles(self, batch: Embedding, q: float) -> Any:
+        """Quantiles of beliefs; those that are not stretched themselves are stretched here."""
+        found = batch.quantile(q)
+        if self.stretch == 1 or isinstance(batch, Predictive) or isinstance(found, tuple):
+            return found
+        mean = batch.mean()
+        return mean + self.stretch * (found - mean)
+
     @property
     def log_evidence(self) -> Array:
         """log D(o) of each observation given those before it."""
@@ -220,7 +240,7 @@ class Track:
     @property
     def _logs(self) -> np.ndarray:
         given = self.log_evidence_
-        return np.asarray(given.logs if isinstance(given, PendingEvidence) else given)
+        return np.asarray(getattr(given, "logs", given))
 
     @property
     def support(self) -> Array:

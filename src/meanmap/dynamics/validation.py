@@ -1,4 +1,4 @@
-"""Half-split validation: learn from one half, filter the other, compare means with the truth."""
+"""Half-split validation: learn from one half, filter the other, compare beliefs with the truth."""
 
 from __future__ import annotations
 
@@ -9,24 +9,39 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.special import ndtr, ndtri
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, Points, asarray, namespace, take, to_numpy, warn
+from meanmap.arrays import Array, Points, asarray, namespace, to_numpy, warn
 from meanmap.dynamics.sequences import Steps, pad_sequences
+from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
 from meanmap.kernels import Chordal, Kernel
 from meanmap.kernels.bandwidths import column_scales
 from meanmap.kernels.domains.matrices import are_rotations, nearest_rotations
 from meanmap.progress import progress_bar
+from meanmap.rules import CONFLICT
 
 FACTORS = (0.5, 1.0)  # multiples of the median bandwidth
+SURE = 1e-3  # of a column's scale: the least deviation that a belief is judged with
+SWINGS = 0.01  # of the median variance: less is no variance
+LEVEL = 0.9  # of the intervals that deviations are calibrated for
+MOST_STRETCHED = 10.0
+PIECES = 5  # that are left out one by one to calibrate: they leave more to learn from than halves
+CHANCE = 0.05  # of the logarithm of a stretch, with a few hundred steps
 LEAST = 20  # steps below which a half has nothing to say
 MOST = 4000  # steps that candidates are compared on: more of them would tell little more
 
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Every candidate with its mean squared error on the half that it had not seen.
+    """Every candidate with its error on the half that it had not seen.
+
+    Of numbers the error is the continuous ranked probability score of the belief, taken as a normal
+    distribution whose deviation is calibrated, averaged over columns on scales of their own; of
+    rotations it is the squared error of the one nearest to the mean, and of other states that of
+    the mean in a fixed reference kernel. `moments` is the
+    error of the method "moments", where it was tried.
 
     Examples
     --------
@@ -43,6 +58,7 @@ class Validation:
 
     candidates: list[dict[str, Any]]
     errors: np.ndarray
+    moments: float | None = None
 
     @property
     def best(self) -> dict[str, Any]:
@@ -58,11 +74,13 @@ class Validation:
         """Draw the errors of all candidates, the best first."""
         order = np.sort(self.errors)
         order = order[np.isfinite(order)]
-        return plots.ranking(order, "mean squared error on the other half", ax)
+        return plots.ranking(order, "error on the other half", ax)
 
     def __repr__(self) -> str:
         chosen = ", ".join(f"{name}={_short(value)}" for name, value in self.best.items())
-        return f"Validation({len(self.errors)} candidates; {chosen}: error {self.least:.4g})"
+        rival = "" if self.moments is None else f"; by moments {self.moments:.4g}"
+        count = len(self.errors)
+        return f"Validation({count} candidates; {chosen}: error {self.least:.4g}{rival})"
 
 
 def _short(value: Any) -> str:
@@ -73,18 +91,20 @@ def _short(value: Any) -> str:
 class Contest:
     """What candidates do on the half that they have not seen, and what they are judged by.
 
-    States that are numbers are compared as they are, those of several columns each on a scale of
-    its own (`column_scales`, over their root mean square), rotations after the mean is turned into
-    the nearest one, and others by their coordinates in a fixed reference kernel, so that no
-    candidate is judged by a measure of its own.
+    States that are numbers are judged by the belief's mean and standard deviation, each column on a
+    scale of its own (`column_scales`), rotations after the mean is turned into the nearest one, and
+    others by their coordinates in a fixed reference kernel, so that no candidate is judged by a
+    measure of its own.
     """
 
     steps: Steps
     controls: Points | None
-    values: Array  # of the training states, (n, q)
-    truth: Array  # of the test states
-    scale: Array  # of each column of the states, by which its errors are measured
+    values: Array  # of the training states, (n, q): 1, numbers and their squares
+    truth: np.ndarray  # of the test states
+    scale: np.ndarray  # of each column of the states, by which its errors are measured
+    middle: np.ndarray | None  # that squares are taken about; None where states are not numbers
     side: int  # of rotations; 0 where states are none
+    bounded: bool  # whether weights are normalised before a mean is taken
 
     @classmethod
     def of(cls, placed: Placed, test: Training) -> Contest:
@@ -101,24 +121,111 @@ class Contest:
         states = train.states.points
         matrices = not isinstance(states, tuple) and states.ndim == 3
         rotations = matrices and are_rotations(to_numpy(states))
-        scale = np.ones(values.shape[1])
-        if not isinstance(states, tuple) and states.ndim == 2 and states.shape[1] > 1:
+        numbers = train.targets(kernel)[1] is None
+        scale, middle = np.ones(values.shape[1]), None
+        if numbers:
             scale = column_scales(to_numpy(values).astype(np.float64))
-            scale = scale / np.mean(scale**2) ** 0.5
+            middle = to_numpy(values).astype(np.float64).mean(axis=0)
+            xp, away = namespace(values), values - asarray(middle, values)
+            values = xp.concat([xp.ones_like(away[:, :1]), away, away * away], axis=1)
         side = states.shape[-1] if rotations else 0
-        return cls(steps, controls, values, truth, asarray(scale, values), side)
+        host = to_numpy(truth).astype(np.float64)
+        bounded = kernel.on_vectors and kernel.bounded
+        return cls(steps, controls, values, host, scale, middle, side, bounded)
 
-    def error(self, means: Array | None) -> float:
-        """The mean squared error of means (b, steps, q)."""
-        assert means is not None
-        inside = np.arange(means.shape[1])[None, :] < np.array(self.steps.lengths)[:, None]
-        found = take(namespace(means).reshape(means, (-1, means.shape[-1])), inside.ravel())
+    def error(self, found: Array | None) -> float:
+        """The error of expectations (b, steps, q) of `values`."""
+        assert found is not None
+        rows = self._inside(to_numpy(found).astype(np.float64))
+        if self.middle is None:
+            return float(((rows - self.truth) ** 2).sum(axis=1).mean())
+        q = len(self.middle)
+        mass = np.where(rows[:, :1] > CONFLICT, rows[:, :1], 1.0) if self.bounded else 1.0
+        away = rows[:, 1 : q + 1] / mass
+        if self.side:  # entries of a matrix say little of the spread of rotations
+            off = self._errors(away + self.middle, np.ones_like(away))[0] * self.scale
+            return float((off**2).sum(axis=1).mean())
+        return self.score(away + self.middle, rows[:, q + 1 :] / mass - away * away)
+
+    def _inside(self, found: np.ndarray) -> np.ndarray:
+        """The steps of all sequences, one after another."""
+        inside = np.arange(found.shape[1])[None, :] < np.array(self.steps.lengths)[:, None]
+        return found.reshape(-1, found.shape[-1])[inside.ravel()]
+
+    def score(self, means: np.ndarray, variances: np.ndarray) -> float:
+        """The ranked probability score of normal beliefs (m, q), their deviations stretched."""
+        off, deviations = self._errors(means, variances)
+        return ranked_score(off, deviations * stretch_of(off, deviations))
+
+    def stretch(self, moments: np.ndarray) -> float:
+        """What deviations have to be multiplied with, of means and variances (b, steps, 2q)."""
+        rows = self._inside(moments)
+        q = rows.shape[1] // 2
+        return stretch_of(*self._errors(rows[:, :q], rows[:, q:]))
+
+    def stretch_of_track(self, track: Track) -> float:
+        """What the intervals of beliefs are to be stretched by to hold 90% of the true states."""
+        shape = (len(self.steps.lengths), max(self.steps.lengths), -1)
+        ends = (track.mean, *track.interval(LEVEL))
+        mean, low, high = (
+            self._inside(to_numpy(part).astype(np.float64).reshape(shape)) for part in ends
+        )
+        above, below = self.truth - mean, mean - self.truth
+        least = SURE * self.scale
+        needed = np.maximum(
+            above / np.maximum(high - mean, least), below / np.maximum(mean - low, least)
+        )
+        return bounded_stretch(float(np.quantile(needed, LEVEL)))
+
+    def squares(self, moments: Any) -> float:
+        """The mean squared error of means and variances (b, steps, 2q)."""
+        rows = self._inside(to_numpy(moments).astype(np.float64))
+        q = rows.shape[1] // 2
+        return float((self._errors(rows[:, :q], rows[:, q:])[0] ** 2).mean())
+
+    def score_moments(self, moments: np.ndarray) -> float:
+        """The score of means and variances (b, steps, 2q)."""
+        rows = self._inside(moments)
+        q = rows.shape[1] // 2
+        return self.score(rows[:, :q], rows[:, q:])
+
+    def _errors(self, means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Errors and deviations over the scales of the columns."""
         if self.side:
-            turned = nearest_rotations(to_numpy(found).reshape(-1, self.side, self.side))
-            found = asarray(turned.reshape(len(turned), -1), found)
-        xp = namespace(found)
-        errors = (found - self.truth) / self.scale
-        return float(to_numpy(xp.mean(xp.sum(errors * errors, axis=1))))
+            turned = nearest_rotations(means.reshape(-1, self.side, self.side))
+            means = turned.reshape(len(turned), -1)
+        # weights that swing may have any variance; that of the other steps says more
+        usual = np.median(variances, axis=0)
+        variances = np.where(variances > SWINGS * usual, variances, usual)
+        deviations = np.sqrt(np.maximum(variances, (SURE * self.scale) ** 2))
+        return (means - self.truth) / self.scale, deviations / self.scale
+
+
+def stretch_of(errors: np.ndarray, deviations: np.ndarray) -> float:
+    """The multiple of the deviations with which 90% of errors are where normal ones would be.
+
+    One for all columns: errors next to each other in time are alike, so that they tell little.
+    """
+    found = float(np.quantile(abs(errors) / deviations, LEVEL)) / ndtri((1 + LEVEL) / 2)
+    return bounded_stretch(found)
+
+
+def bounded_stretch(found: float) -> float:
+    """A stretch that is not extreme."""
+    return min(max(found, 1 / MOST_STRETCHED), MOST_STRETCHED)
+
+
+def join_stretches(found: Any) -> float:
+    """One stretch from those of several parts: 1 if they differ from it by no more than chance."""
+    log = float(np.mean(np.log(found)))
+    return float(np.exp(np.sign(log) * max(abs(log) - CHANCE, 0.0)))
+
+
+def ranked_score(errors: np.ndarray, deviations: np.ndarray) -> float:
+    """The continuous ranked probability score of normal distributions, averaged."""
+    z = errors / deviations
+    density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
+    return float((deviations * (z * (2 * ndtr(z) - 1) + 2 * density - np.pi**-0.5)).mean())
 
 
 def kernel_candidates(given: Any, default: Kernel, factors: Any) -> list[Kernel]:
