@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,6 +16,25 @@ from meanmap.conditional.ranges import TargetScale
 from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding
 from meanmap.likelihood_free.shapes import smooth_draws
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What posteriors were asked with, and what they can be compared with."""
+
+    _functions: ClassVar[tuple[str, ...]] = ("prior", "simulate")
+
+    observed: np.ndarray  # (b, ...), as the simulator gives outputs
+    prior: Callable[[int, np.random.Generator], np.ndarray] | None  # n draws (n, d)
+    simulate: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None  # NaN where it failed
+
+    def take(self, rows: Any) -> Origin:
+        """That of some of the posteriors."""
+        return replace(self, observed=self.observed[rows])
+
+    def without_functions(self) -> Origin:
+        """What can be pickled of it."""
+        return replace(self, prior=None, simulate=None)
 
 
 class Posterior(Predictive):
@@ -44,6 +64,7 @@ class Posterior(Predictive):
     _means: np.ndarray  # (b, d)
     _scale: TargetScale
     _asked: Any = None  # an empty array of the kind that answers are in; None is NumPy's
+    _origin: Origin | None = None
 
     def describe(
         self, names: tuple[str, ...], means: np.ndarray, scale: TargetScale, asked: Any = None
@@ -54,9 +75,21 @@ class Posterior(Predictive):
         self._asked = in_kind(np.empty(0), asked) if foreign else None
         return self
 
+    def came_from(self, origin: Origin | None) -> Self:
+        """The same, with the observation, the prior and the simulator behind it."""
+        self._origin = origin
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if self._origin is not None:
+            state["_origin"] = self._origin.without_functions()
+        return state
+
     def part(self, answer: Embedding, rows: Any = slice(None)) -> Posterior:
         found = Posterior.of(answer, lambda _: self.shape[rows])
-        return found.describe(self.names, self._means[rows], self._scale, self._asked)
+        found.describe(self.names, self._means[rows], self._scale, self._asked)
+        return found.came_from(None if self._origin is None else self._origin.take(rows))
 
     def with_weights(self, weights: Any, coordinates: Any = None) -> Posterior:
         return self.part(super().with_weights(weights, coordinates))
@@ -136,20 +169,36 @@ class Posterior(Predictive):
             for name, m, s, a, b in rows
         }
 
-    def to_arviz(self, n: int = 1000, rng: Any = None) -> Any:
-        """n draws as ArviZ' InferenceData, one variable a parameter, one chain."""
+    def to_arviz(self, n: int = 1000, rng: Any = None, predictive: bool = True) -> Any:
+        """n draws as ArviZ' InferenceData, one variable a parameter, one chain.
+
+        Beside the group `posterior` there are `prior`, n draws of it; `observed_data`; and, unless
+        `predictive` is False, `posterior_predictive`: n new simulations, one with each draw of the
+        posterior, NaN where one failed. A posterior that was read from a file has neither its prior
+        nor its simulator: two groups remain.
+        """
         self._one("export")
         try:
             import arviz
         except ImportError as error:
             raise ImportError("to_arviz needs ArviZ: pip install arviz") from error
-        draws = {
-            name: column[None]
-            for name, column in zip(self.names, self._draws(n, rng)[0].T, strict=True)
-        }
+        random = checks.random_generator(rng)
+        draws = self._draws(n, random)[0]
+        groups = {"posterior": self._variables(draws)}
+        if self._origin is not None:
+            origin = self._origin
+            groups["observed_data"] = {"y": origin.observed[0]}
+            if callable(origin.prior):
+                groups["prior"] = self._variables(origin.prior(n, random))
+            if predictive and callable(origin.simulate):
+                groups["posterior_predictive"] = {"y": origin.simulate(draws, random)[None]}
         if int(arviz.__version__.split(".")[0]) < 1:  # then groups are named arguments
-            return arviz.from_dict(posterior=draws)
-        return arviz.from_dict({"posterior": draws})
+            return arviz.from_dict(**groups)
+        return arviz.from_dict(groups)
+
+    def _variables(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """Draws (n, d) by the parameters' names, one chain."""
+        return {name: column[None] for name, column in zip(self.names, draws.T, strict=True)}
 
     def plot(  # type: ignore[override]
         self, ax: Any = None, *, truth: Any = None, n: int = 2000, rng: Any = 0
