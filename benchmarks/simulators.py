@@ -1,0 +1,124 @@
+"""Posteriors from simulators on the tasks of sbibm, by its protocol, beside published figures.
+
+    python benchmarks/simulators.py                                  # all of it
+    python benchmarks/simulators.py --tasks SIR --observations 3 --simulations 1000
+
+A fit from the prior answers all observations; 10,000 draws of each posterior are told from the
+reference by sbibm's classifier (`c2st.py`). Its accuracy is 0.5 if the posterior is exact. What is
+computed is kept in `benchmarks/results/simulators.json`, a table in `simulators.md` beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sbibm_tasks import Task, tasks
+
+HERE = Path(__file__).parent / "results"
+DRAWS = 10_000
+#: C2ST of NPE and of the best method, at 1,000 and 10,000 simulations (Lueckmann et al. 2021).
+PUBLISHED = {
+    "two moons": ((0.725, 0.606), (0.643, 0.554), ("SNPE", "SNPE")),
+    "SLCP": ((0.975, 0.901), (0.921, 0.713), ("SNLE", "SNLE")),
+    "Gaussian linear": ((0.694, 0.552), (0.628, 0.536), ("SNLE", "SNRE")),
+    "Gaussian linear uniform": ((0.696, 0.553), (0.631, 0.527), ("SNPE", "SNPE")),
+    "Gaussian mixture": ((0.731, 0.661), (0.697, 0.583), ("SNPE", "SNPE")),
+    "Bernoulli GLM": ((0.863, 0.678), (0.634, 0.553), ("SNLE", "SNLE")),
+    "SIR": ((0.815, 0.680), (0.637, 0.561), ("SNRE", "SNPE")),
+    "Lotka-Volterra": ((0.999, 0.997), (0.909, 0.738), ("SNLE", "SNLE")),
+}
+SIZES = (1000, 10_000)
+
+
+def posterior_draws(task: Task, n: int, numbers: list[int]) -> tuple[list[np.ndarray], Any]:
+    """Draws of the posteriors of some observations, after n simulations, and seconds."""
+    from meanmap import KernelABC
+
+    model = KernelABC(task.simulator, task.prior, random_state=n, progress=False)
+    simulate = time.perf_counter()
+    task.simulator(np.repeat([task.truth(1)], n, axis=0), np.random.default_rng(0))
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(n)
+        fitted = time.perf_counter()
+        found = [model.posterior(task.observation(i)).sample(DRAWS, rng=i) for i in numbers]
+    end = time.perf_counter()
+    seconds = {
+        "fit": max(fitted - start - (start - simulate), 0.0),
+        "answer": (end - fitted) / len(numbers),
+    }
+    return found, seconds
+
+
+def measure(task: Task, n: int, numbers: list[int]) -> dict[str, Any]:
+    from c2st import accuracies
+
+    draws, seconds = posterior_draws(task, n, numbers)
+    pairs = [(task.reference(i), d) for i, d in zip(numbers, draws, strict=True)]
+    start = time.perf_counter()
+    found = accuracies(pairs)
+    return {
+        "c2st": [round(float(a), 4) for a in found],
+        "observations": numbers,
+        **{name: round(value, 2) for name, value in seconds.items()},
+        "judging": round(time.perf_counter() - start, 1),
+    }
+
+
+def table(results: dict[str, Any]) -> str:
+    """All results in Markdown, beside the published ones."""
+    lines = [
+        "| task | simulations | C2ST | standard error | NPE | best published | fit | answer |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name in tasks():
+        for k, n in enumerate(SIZES):
+            found = results.get(f"{name} {n}")
+            if found is None:
+                continue
+            a = np.array(found["c2st"])
+            npe = best = "–"
+            if name in PUBLISHED:
+                own, least, method = PUBLISHED[name]
+                npe, best = f"{own[k]:.3f}", f"{least[k]:.3f} ({method[k]})"
+            error = a.std(ddof=1) / len(a) ** 0.5 if len(a) > 1 else np.nan
+            fewer = "" if len(a) == 10 else f", {len(a)} observations"
+            lines.append(
+                f"| {name} | {n:,}{fewer} | {a.mean():.3f} | {error:.3f} | {npe} | {best} | "
+                f"{found['fit']:.1f} s | {found['answer']:.2f} s |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    known = tasks()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tasks", nargs="*", default=list(known), choices=list(known))
+    parser.add_argument("--observations", type=int, default=10)
+    parser.add_argument("--simulations", type=int, nargs="*", default=list(SIZES))
+    parser.add_argument("--keep", action="store_true", help="write results to benchmarks/results")
+    options = parser.parse_args()
+    numbers = list(range(1, options.observations + 1))
+    path = HERE / "simulators.json"
+    for n in options.simulations:
+        for name in options.tasks:
+            found = measure(known[name], n, numbers)
+            print(
+                f"{name}, {n:,} simulations: C2ST {np.mean(found['c2st']):.3f} {found}", flush=True
+            )
+            if options.keep:
+                results = json.loads(path.read_text()) if path.exists() else {}
+                results[f"{name} {n}"] = found
+                path.write_text(json.dumps(results, indent=1))
+                (HERE / "simulators.md").write_text(table(results))
+
+
+if __name__ == "__main__":
+    main()
