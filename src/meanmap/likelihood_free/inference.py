@@ -250,6 +250,10 @@ class KernelABC(BaseEstimator):
         regularization = check_regularization(self.regularization)
         settings = ((low, high), self.kernel_x, self.kernel_y, regularization)
         learned = PosteriorModel.of(theta, outputs, weights, *settings)
+        # kernels and λ of one's own choosing are those of the regression on outputs
+        usual = self.kernel_x is None and self.kernel_y is None and regularization == "auto"
+        prior = done.prior.normal_map() if usual else None
+        learned = learned.try_likelihood(outputs, prior)
         regions = []
         for box, y in zip(done.boxes[1:], done.asked[1:], strict=True):
             assert box is not None
@@ -257,9 +261,8 @@ class KernelABC(BaseEstimator):
             if near.sum() < FEWEST or not np.ptp(outputs[near], axis=0).any():
                 continue
             share = weights[near] / weights[near].sum()
-            regions.append(
-                (box, y, PosteriorModel.of(theta[near], outputs[near], share, *settings))
-            )
+            region = PosteriorModel.of(theta[near], outputs[near], share, *settings)
+            regions.append((box, y, region.try_likelihood(outputs[near], prior, box)))
         # nothing is set before everything has worked
         self._learned, self._regions = learned, regions
         self._shape_of_output = done.shape

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, in_kind, is_array, to_numpy
 from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.ranges import TargetScale
+from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding
 from meanmap.likelihood_free.shapes import smooth_draws
@@ -61,19 +63,24 @@ class Posterior(Predictive):
     """
 
     names: tuple[str, ...] = ()
-    _means: np.ndarray  # (b, d)
+    _means: np.ndarray | None  # (b, d); None if they are those of the points
     _scale: TargetScale
     _asked: Any = None  # an empty array of the kind that answers are in; None is NumPy's
     _origin: Origin | None = None
 
     def describe(
-        self, names: tuple[str, ...], means: np.ndarray, scale: TargetScale, asked: Any = None
+        self, names: tuple[str, ...], means: np.ndarray | None, scale: TargetScale, asked: Any = None
     ) -> Self:
         """The same with names, means (b, d) and a scale; answers in the kind of array `asked`."""
         foreign = is_array(asked) and not isinstance(asked, np.ndarray)
         self.names, self._means, self._scale = names, means, scale
         self._asked = in_kind(np.empty(0), asked) if foreign else None
         return self
+
+    @cached_property
+    def shape(self) -> ShapeAt:
+        """The distributions as points with weights ≥ 0; the means may be those of the points."""
+        return self._shape(np.empty(0))
 
     def came_from(self, origin: Origin | None) -> Self:
         """The same, with the observation, the prior and the simulator behind it."""
@@ -88,7 +95,8 @@ class Posterior(Predictive):
 
     def part(self, answer: Embedding, rows: Any = slice(None)) -> Posterior:
         found = Posterior.of(answer, lambda _: self.shape[rows])
-        found.describe(self.names, self._means[rows], self._scale, self._asked)
+        means = None if self._means is None else self._means[rows]
+        found.describe(self.names, means, self._scale, self._asked)
         return found.came_from(None if self._origin is None else self._origin.take(rows))
 
     def with_weights(self, weights: Any, coordinates: Any = None) -> Posterior:
@@ -112,6 +120,8 @@ class Posterior(Predictive):
 
         Far from all simulations, where there is nothing to normalise, it is that of the prior.
         """
+        if self._means is None:
+            return self._answer(np.stack([p @ points for points, p in self.beliefs()]))
         return self._answer(self._means)
 
     @property
