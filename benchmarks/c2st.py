@@ -12,34 +12,43 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from sklearn.model_selection import KFold
 
 FOLDS, BATCH, RATE, TOLERANCE, PATIENCE, PENALTY = 5, 200, 1e-3, 1e-4, 10, 1e-4
 EPOCHS = 1000
 
 
-def accuracies(pairs: Sequence[tuple[np.ndarray, np.ndarray]], seed: int = 1) -> np.ndarray:
+def accuracies(
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]], seed: int = 1, device: str = "cpu"
+) -> np.ndarray:
     """One accuracy per pair (reference, draws) of samples, all of one size."""
-    split = KFold(FOLDS, shuffle=True, random_state=seed)
     rows, labels, folds = [], [], []
     for X, Y in pairs:
         middle, spread = X.mean(axis=0), X.std(axis=0, ddof=1)
         data = (np.concatenate([X, Y]) - middle) / spread
         rows.append(torch.tensor(data, dtype=torch.float32))
         labels.append(torch.cat([torch.zeros(len(X)), torch.ones(len(Y))]))
-        folds.append(list(split.split(data)))
+        folds.append(folds_of(len(data), seed))
     nets = [(i, k) for i in range(len(pairs)) for k in range(FOLDS)]
     train = [torch.tensor(folds[i][k][0]) for i, k in nets]
     size = min(map(len, train))
     x = torch.stack([rows[i][t[:size]] for (i, _), t in zip(nets, train, strict=True)])
     y = torch.stack([labels[i][t[:size]] for (i, _), t in zip(nets, train, strict=True)])
-    found = train_networks(x, y, torch.Generator().manual_seed(seed))
+    found = train_networks(x.to(device), y.to(device), seed)
     scores = np.empty((len(pairs), FOLDS))
     for (i, k), network in zip(nets, found, strict=True):
         test = torch.tensor(folds[i][k][1])
-        guess = respond(rows[i][test][None], network)[-1][0, :, 0] > 0
+        own = [p.cpu() for p in network]
+        guess = respond(rows[i][test][None], own)[-1][0, :, 0] > 0
         scores[i, k] = float((guess == (labels[i][test] > 0.5)).float().mean())
     return scores.mean(axis=1)
+
+
+def folds_of(n: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows to train on and to test with, as scikit-learn's KFold splits them in random order."""
+    order = np.arange(n)
+    np.random.RandomState(seed).shuffle(order)
+    parts = [np.sort(part) for part in np.array_split(order, FOLDS)]
+    return [(np.setdiff1d(order, part), part) for part in parts]
 
 
 def respond(x: torch.Tensor, network: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -75,25 +84,27 @@ def first_weights(k: int, d: int, generator: torch.Generator) -> list[torch.Tens
     for before, after in zip(sizes[:-1], sizes[1:], strict=True):
         bound = np.sqrt((2 if after == 1 else 6) / (before + after))
         for shape in ((k, before, after), (k, 1, after)):
-            found.append((2 * torch.rand(shape, generator=generator) - 1) * bound)
+            noise = torch.rand(shape, generator=generator, device=generator.device)
+            found.append((2 * noise - 1) * bound)
     return found
 
 
 def train_networks(
-    x: torch.Tensor, y: torch.Tensor, generator: torch.Generator
+    x: torch.Tensor, y: torch.Tensor, seed: int
 ) -> list[list[torch.Tensor]]:
     """A network for each of the samples x (k, n, d) with labels y (k, n)."""
-    k, n, d = x.shape
+    (k, n, d), device = x.shape, x.device
+    generator = torch.Generator(device).manual_seed(seed)
     network = first_weights(k, d, generator)
     first, second = ([torch.zeros_like(p) for p in network] for _ in range(2))
-    best, idle = torch.full((k,), np.inf), torch.zeros(k)
-    alive = torch.arange(k)
+    best, idle = torch.full((k,), np.inf, device=device), torch.zeros(k, device=device)
+    alive = torch.arange(k, device=device)
     done: list[list[torch.Tensor]] = [[] for _ in range(k)]
     step = 0
     for _ in range(EPOCHS):
-        total = torch.zeros(len(alive))
-        order = torch.rand((len(alive), n), generator=generator).argsort(1)
-        at = torch.arange(len(alive))[:, None]
+        total = torch.zeros(len(alive), device=device)
+        order = torch.rand((len(alive), n), generator=generator, device=device).argsort(1)
+        at = torch.arange(len(alive), device=device)[:, None]
         for start in range(0, n, BATCH):
             batch = order[:, start : start + BATCH]
             loss, slopes = gradients(x[at, batch], y[at, batch], network)
@@ -122,7 +133,7 @@ def train_networks(
 
 def check(d: int = 2, n: int = 2000, shift: float = 0.3) -> tuple[float, float]:
     """The accuracy by ours, and by scikit-learn as sbibm calls it, on two normal samples."""
-    from sklearn.model_selection import cross_val_score
+    from sklearn.model_selection import KFold, cross_val_score
     from sklearn.neural_network import MLPClassifier
 
     rng = np.random.default_rng(0)

@@ -2,6 +2,8 @@
 
     python benchmarks/simulators.py                                  # all of it
     python benchmarks/simulators.py --tasks SIR --observations 3 --simulations 1000
+    python benchmarks/simulators.py --draws folder                   # posteriors, kept as files
+    python benchmarks/simulators.py --judge folder --device cuda     # and told from the references
 
 A fit from the prior answers all observations; 10,000 draws of each posterior are told from the
 reference by sbibm's classifier (`c2st.py`). Its accuracy is 0.5 if the posterior is exact. What is
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -57,17 +60,35 @@ def posterior_draws(task: Task, n: int, numbers: list[int]) -> tuple[list[np.nda
     return found, seconds
 
 
-def measure(task: Task, n: int, numbers: list[int]) -> dict[str, Any]:
+def store(task: Task, n: int, numbers: list[int], folder: Path) -> Path:
+    """Draws of posteriors and of their references as a file, unless it is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{task.name} {n}.npz"
+    if not path.exists():
+        draws, seconds = posterior_draws(task, n, numbers)
+        reference = [task.reference(i) for i in numbers]
+        np.savez(
+            path,
+            draws=np.stack(draws).astype(np.float32),
+            reference=np.stack(reference).astype(np.float32),
+            seconds=[seconds["fit"], seconds["answer"]],
+        )
+    return path
+
+
+def judge(path: Path, device: str) -> dict[str, Any]:
+    """The accuracies of the classifier on what a file has."""
     from c2st import accuracies
 
-    draws, seconds = posterior_draws(task, n, numbers)
-    pairs = [(task.reference(i), d) for i, d in zip(numbers, draws, strict=True)]
+    with np.load(path) as data:
+        pairs = list(zip(data["reference"], data["draws"], strict=True))
+        fit, answer = data["seconds"].tolist()
     start = time.perf_counter()
-    found = accuracies(pairs)
+    found = accuracies(pairs, device=device)
     return {
         "c2st": [round(float(a), 4) for a in found],
-        "observations": numbers,
-        **{name: round(value, 2) for name, value in seconds.items()},
+        "fit": round(fit, 2),
+        "answer": round(answer, 2),
         "judging": round(time.perf_counter() - start, 1),
     }
 
@@ -103,21 +124,33 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=list(known), choices=list(known))
     parser.add_argument("--observations", type=int, default=10)
     parser.add_argument("--simulations", type=int, nargs="*", default=list(SIZES))
+    parser.add_argument("--draws", type=Path, help="a folder: posteriors are drawn, not judged")
+    parser.add_argument("--judge", type=Path, help="a folder whose draws are judged")
+    parser.add_argument("--device", default="cpu", help="of PyTorch, for the classifiers")
     parser.add_argument("--keep", action="store_true", help="write results to benchmarks/results")
     options = parser.parse_args()
     numbers = list(range(1, options.observations + 1))
-    path = HERE / "simulators.json"
+    folder = options.draws or options.judge or Path(tempfile.mkdtemp())
     for n in options.simulations:
         for name in options.tasks:
-            found = measure(known[name], n, numbers)
-            print(
-                f"{name}, {n:,} simulations: C2ST {np.mean(found['c2st']):.3f} {found}", flush=True
-            )
-            if options.keep:
-                results = json.loads(path.read_text()) if path.exists() else {}
-                results[f"{name} {n}"] = found
-                path.write_text(json.dumps(results, indent=1))
-                (HERE / "simulators.md").write_text(table(results))
+            path = folder / f"{name} {n}.npz"
+            if options.judge is None:
+                path = store(known[name], n, numbers, folder)
+                print(f"{name}, {n:,} simulations: drawn", flush=True)
+            if options.draws is None and path.exists():
+                found = judge(path, options.device)
+                print(f"{name}, {n:,}: {np.mean(found['c2st']):.3f} {found}", flush=True)
+                if options.keep:
+                    keep(f"{name} {n}", found)
+
+
+def keep(name: str, found: dict[str, Any]) -> None:
+    """Add a result to those that are there."""
+    path = HERE / "simulators.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
+    results[name] = found
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    (HERE / "simulators.md").write_text(table(results))
 
 
 if __name__ == "__main__":

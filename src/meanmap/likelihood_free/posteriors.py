@@ -20,7 +20,7 @@ from meanmap.conditional.shape import ShapeAt
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.kernels.bandwidths import median_distance
-from meanmap.likelihood_free.likelihoods import LikelihoodPosterior, OutputLaw
+from meanmap.likelihood_free.likelihoods import MOST, LikelihoodPosterior, OutputLaw
 from meanmap.likelihood_free.priors import NormalMap
 from meanmap.likelihood_free.records import Posterior
 from meanmap.likelihood_free.shapes import (
@@ -31,7 +31,7 @@ from meanmap.likelihood_free.shapes import (
     columns_spread,
     left_out_scores,
 )
-from meanmap.linalg import ConflictWarning
+from meanmap.linalg import ConflictWarning, RegularizationWarning
 from meanmap.rules import bayes_method
 from meanmap.spaces import ApproximationWarning, Nystroem, PivotedCholesky
 
@@ -39,8 +39,8 @@ FACTORS = (0.25, 0.5, 1.0, 2.0)  # multiples of the median distance that a kerne
 LARGE = 10_000  # simulations from which landmarks stand for all of them
 LANDMARKS = 1000
 ROUGH = (1e-3, 200)  # tolerance and rank of the parameters' space, enough to compare kernels in
-HELD, PER_HELD = 24, 20  # simulations that choose between two answers, at most one of so many
-DRAWS, RANKED, JUDGED = 10_000, 1000, 256  # of a posterior: as an answer, for a rank, for a score
+HELD, PER_HELD = 24, 10  # simulations that choose between two answers, at most one of so many
+DRAWS, RANKED, JUDGED = 10_000, 500, 256  # of a posterior: one, each of many, for a score
 TOLERANCE = 1e-7  # of the kernel's trace: far below the noise of a thousand simulations
 
 
@@ -54,6 +54,7 @@ class PosteriorModel:
     support: tuple[np.ndarray, np.ndarray]
     standard: bool  # whether the kernel on parameters is of our choosing
     likelihood: LikelihoodPosterior | None = None  # where it answers better
+    summarized: bool = False  # whether that is one of the regression's means, not of outputs
 
     @classmethod
     def of(
@@ -97,7 +98,10 @@ class PosteriorModel:
     def try_likelihood(
         self, outputs: np.ndarray, prior: NormalMap | None, box: np.ndarray | None = None
     ) -> PosteriorModel:
-        """The same with a learned likelihood, if its posteriors of left-out rows are better.
+        """The same with a learned likelihood, unless its posteriors of left-out rows are worse.
+
+        Worse by more than a standard error: so few rows tell no more, and a likelihood errs less
+        where they do not.
 
         `prior` is what was drawn from, `box` where these simulations lie, if not everywhere.
         """
@@ -105,19 +109,23 @@ class PosteriorModel:
         held = np.linspace(0, n - 1, min(HELD, n // PER_HELD)).astype(int)
         if prior is None or not len(held):
             return self
-        rest = np.setdiff1d(np.arange(n), held)
+        rest, evidence = np.setdiff1d(np.arange(n), held), self.regression.shape.evidence
+        summarized = outputs.shape[1] > MOST
+        if summarized:
+            # of many outputs, what each row's others would say of its parameters
+            outputs = evidence.scale.forward(evidence.y) - evidence.errors
         with quiet():
             law = OutputLaw.of(self.theta[rest], outputs[rest], self.support)
             if law is None:
                 return self
             likelihood = LikelihoodPosterior(law, prior, box)
             mine = left_out_scores(self.regression.shape, held)
-            theirs = belief_scores_of(
-                [likelihood.belief(outputs[i], JUDGED) for i in held],
-                self.regression.shape.evidence,
-                held,
-            )
-        return replace(self, likelihood=likelihood) if theirs.mean() <= mine.mean() else self
+            beliefs = [likelihood.belief(outputs[i], JUDGED) for i in held]
+            theirs = belief_scores_of(beliefs, evidence, held)
+        worse = theirs - mine
+        if worse.mean() > worse.std() / np.sqrt(len(held)):
+            return self
+        return replace(self, likelihood=likelihood, summarized=summarized)
 
     @property
     def theta(self) -> np.ndarray:
@@ -133,9 +141,10 @@ class PosteriorModel:
             return shape
         outside = self.regression.outside(y)
         with quiet():
+            rows = self.regression.centres(self.regression.features(y)) if self.summarized else y
             return BeliefsAt.of(
                 shape.belief(i) if outside[i] else self.likelihood.belief(row, n)
-                for i, row in enumerate(y)
+                for i, row in enumerate(rows)
             )
 
     def posterior(
@@ -157,7 +166,7 @@ class PosteriorModel:
             sums = answer.expect(lambda theta: centre_parameters(theta, centre))
             means = self.regression.mean_of(np.atleast_2d(sums))
         scale = self.regression.shape.evidence.scale
-        found = Posterior.of(answer, lambda _: self.drawn(y, shape, DRAWS))
+        found = Posterior.of(answer, lambda _: self.drawn(y, shape, DRAWS if single else RANKED))
         own = means if self.likelihood is None else None
         return found.describe(names, own, scale, asked)
 
@@ -232,4 +241,5 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)
         warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", RegularizationWarning)
         yield

@@ -120,6 +120,12 @@ class Regression:
         shape = self.shape.around(self.places(y), centres, scales_of(logs), trust)
         return self.mean_of(np.hstack([sums, mass])), shape
 
+    def centres(self, features: Any) -> np.ndarray:
+        """The posteriors' means (b, d) on the scale."""
+        d = len(self.centre)
+        sums = to_numpy(self.answer.of(features))[:, d : 2 * d + 1]
+        return mean_from_sums(sums, self.centre_u, LEAST)
+
     def mean_of(self, sums: np.ndarray) -> np.ndarray:
         """The mean of an embedding, from its sums over `centre_parameters(θ, centre)`."""
         scale = self.shape.evidence.scale
