@@ -89,9 +89,7 @@ def first_weights(k: int, d: int, generator: torch.Generator) -> list[torch.Tens
     return found
 
 
-def train_networks(
-    x: torch.Tensor, y: torch.Tensor, seed: int
-) -> list[list[torch.Tensor]]:
+def train_networks(x: torch.Tensor, y: torch.Tensor, seed: int) -> list[list[torch.Tensor]]:
     """A network for each of the samples x (k, n, d) with labels y (k, n)."""
     (k, n, d), device = x.shape, x.device
     generator = torch.Generator(device).manual_seed(seed)

@@ -9,7 +9,8 @@ posterior is then the prior times this likelihood (a synthetic likelihood, Wood 
 parameters at once, as by Papamakarios, Sterratt and Murray 2019 with networks).
 
 Columns of outputs are taken as they are, or their roots or logarithms, on whichever scale the
-differences between neighbours vary least.
+differences between neighbours vary least. Whole numbers are spread over the unit around each, so
+that a count which is always zero has noise, and the error of its regression says nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ FLOOR = 1e-4  # of the noise's variance, added to that of every part
 GAIN = 2e-3  # of a left-out score, that more parts must gain
 HELD = 0.2  # of the residuals, which choose their number
 CLEARLY = 0.1  # of a log density, that another scale of an output must gain
-COUNT = 3 / 8  # added to counts before the root is taken (Anscombe 1948)
+COUNT = 0.5  # added to counts before the root is taken
 BASIS = (PivotedCholesky(1e-8, 1000), None)  # of parameters, and of what is regressed on them
 POOL = 20_000  # draws of the prior that every posterior starts from
 SHARE = 0.5  # of the draws asked for, the effective size at which those of the prior will do
@@ -64,7 +65,9 @@ class Expansion:
     @classmethod
     def of(cls, space: Space, image: np.ndarray, middle: Any) -> Expansion:
         """From coordinates ψ(x) = L⁻¹ k(P, x): `ψ(x)·image` (r, q)."""
-        landmarks, L = (to_numpy(part) for part in space.map_.landmarks)
+        known = space.map_.landmarks
+        assert known is not None
+        landmarks, L = (to_numpy(part) for part in known)
         coefficients = solve_triangular(L, image, lower=True, trans=1)
         middle = np.zeros(image.shape[1]) if middle is None else to_numpy(middle)
         return cls(space.kernel_, landmarks, coefficients, middle)
@@ -82,6 +85,14 @@ class OutputScale:
     roots: np.ndarray
     middle: np.ndarray  # (p,), of the outputs on their scales
     spread: np.ndarray
+
+    @classmethod
+    def fit(cls, theta: np.ndarray, outputs: np.ndarray) -> tuple[OutputScale, np.ndarray]:
+        """The scale, and the outputs on it, whole numbers spread over the unit around each."""
+        whole = (outputs == np.round(outputs)).all(axis=0)
+        around = np.random.default_rng(0).uniform(-0.5, 0.5, size=outputs.shape)
+        scale = cls.of(theta, outputs)
+        return scale, scale.forward(outputs + np.where(whole, around, 0.0))
 
     @classmethod
     def of(cls, theta: np.ndarray, outputs: np.ndarray) -> OutputScale:
@@ -109,7 +120,7 @@ class OutputScale:
         """Outputs (n, p) on their scales, standardised."""
         y, least = y[:, self.kept], np.finfo(float).tiny
         u = np.where(self.logs, np.log(np.where(self.logs, np.maximum(y, least), 1.0)), y)
-        u = np.where(self.roots, np.sqrt(np.where(self.roots, np.maximum(y, 0) + COUNT, 1.0)), u)
+        u = np.where(self.roots, np.sqrt(np.where(self.roots, np.maximum(y + COUNT, 0), 1.0)), u)
         return np.asarray((u - self.middle) / self.spread)
 
 
@@ -241,8 +252,7 @@ class OutputLaw:
             return None
         parameters = logarithmic(theta, support)
         x = parameters.forward(theta)
-        scale = OutputScale.of(x, outputs)
-        y = scale.forward(outputs)
+        scale, y = OutputScale.fit(x, outputs)
         model = ConditionalEmbedding(basis=BASIS).fit(x, y)
         operator = model.operator_
         shape = operator.shape
@@ -258,7 +268,7 @@ class OutputLaw:
         return cls(parameters, scale, mean, logs, correlation, NoiseMixture.of(noise), unit)
 
     def moments(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Means, scales and inverse roots of correlations of outputs, on their scale, at θ (n, d)."""
+        """Means, scales and roots of inverse correlations of outputs, at parameters (n, d)."""
         x = self.parameters.forward(theta)
         mean = self.mean(x)
         scale = np.ones_like(mean) if self.log_scale is None else scales_of(self.log_scale(x))

@@ -69,7 +69,11 @@ class Posterior(Predictive):
     _origin: Origin | None = None
 
     def describe(
-        self, names: tuple[str, ...], means: np.ndarray | None, scale: TargetScale, asked: Any = None
+        self,
+        names: tuple[str, ...],
+        means: np.ndarray | None,
+        scale: TargetScale,
+        asked: Any = None,
     ) -> Self:
         """The same with names, means (b, d) and a scale; answers in the kind of array `asked`."""
         foreign = is_array(asked) and not isinstance(asked, np.ndarray)
