@@ -46,6 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--simulations", type=int, default=1000)
+    parser.add_argument("--parameters", type=int, nargs="*", default=[1, 3, 10])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", action="store_true", help="write the table to benchmarks/results")
     options = parser.parse_args()
@@ -55,6 +56,8 @@ def main() -> None:
     ]
     print("\n".join(lines))
     for d, noise in CASES:
+        if d not in options.parameters:
+            continue
         lines.append(measure(d, noise, options.simulations, options.runs, options.seed))
         print(lines[-1], flush=True)
         if options.keep:

@@ -76,12 +76,12 @@ def store(task: Task, n: int, numbers: list[int], folder: Path) -> Path:
     return path
 
 
-def judge(path: Path, device: str) -> dict[str, Any]:
-    """The accuracies of the classifier on what a file has."""
+def judge(path: Path, device: str, most: int) -> dict[str, Any]:
+    """The accuracies of the classifier on what a file has, of at most so many observations."""
     from c2st import accuracies
 
     with np.load(path) as data:
-        pairs = list(zip(data["reference"], data["draws"], strict=True))
+        pairs = list(zip(data["reference"], data["draws"], strict=True))[:most]
         fit, answer = data["seconds"].tolist()
     start = time.process_time()
     found = accuracies(pairs, device=device)
@@ -138,7 +138,7 @@ def main() -> None:
                 path = store(known[name], n, numbers, folder)
                 print(f"{name}, {n:,} simulations: drawn", flush=True)
             if options.draws is None and path.exists():
-                found = judge(path, options.device)
+                found = judge(path, options.device, options.observations)
                 print(f"{name}, {n:,}: {np.mean(found['c2st']):.3f} {found}", flush=True)
                 if options.keep:
                     keep(f"{name} {n}", found)

@@ -361,7 +361,7 @@ class KernelABC(BaseEstimator):
         """Say where too few simulations speak for a posterior, unless none does."""
         sizes = np.atleast_1d(found.effective_size)
         few = (sizes < FEW) & ~outside
-        if not few.any():
+        if found.by_likelihood or not few.any():
             return
         least, n = max(float(sizes[few].min()), 1.0), len(self.theta_)
         which = f"the posterior rests on about {least:.2g} of {n} simulations"

@@ -41,7 +41,8 @@ LARGE = 10_000  # simulations from which landmarks stand for all of them
 LANDMARKS = 1000
 ROUGH = (1e-3, 200)  # tolerance and rank of the parameters' space, enough to compare kernels in
 HELD, PER_HELD = 24, 10  # simulations that choose between two answers, at most one of so many
-DRAWS, RANKED, JUDGED = 10_000, 500, 256  # of a posterior: one, each of many, for a score
+DRAWS, RANKED, JUDGED = 10_000, 500, 256  # of a posterior: one of few, each of many, for a score
+FEW = 20  # posteriors asked for together
 TOLERANCE = 1e-7  # of the kernel's trace: far below the noise of a thousand simulations
 
 
@@ -168,7 +169,7 @@ class PosteriorModel:
             sums = answer.expect(lambda theta: centre_parameters(theta, centre))
             means = self.regression.mean_of(np.atleast_2d(sums))
         scale = self.regression.shape.evidence.scale
-        found = Posterior.of(answer, lambda _: self.drawn(y, shape, DRAWS if single else RANKED))
+        found = Posterior.of(answer, lambda _: self.drawn(y, shape, DRAWS if len(y) <= FEW else RANKED))
         own = means if self.likelihood is None else None
         return found.describe(names, own, scale, asked)
 

@@ -129,11 +129,17 @@ class Posterior(Predictive):
         return self._answer(self._means)
 
     @property
+    def by_likelihood(self) -> bool:
+        """Whether draws, and the mean, are by a learned likelihood rather than by residuals."""
+        return self._means is None
+
+    @property
     def effective_size(self) -> Any:
-        """How many simulations the posterior rests on: (Σw)²/Σw², for a batch an array.
+        """How many simulations are like the observation: (Σw)²/Σw², for a batch an array.
 
         It is for the weights of eq. 19 what it is for the mean of so many independent draws: chance
-        moves the posterior mean by about `std()/√effective_size`.
+        moves a mean by these weights by about `std()/√effective_size`. A likelihood is learned from
+        all simulations.
         """
         weights = to_numpy(self.weights)
         total = np.maximum(weights.sum(axis=-1), 0.0)
@@ -233,8 +239,11 @@ class Posterior(Predictive):
         rows = [
             f"{name} {row['mean']:.3g} ± {row['std']:.2g}" for name, row in self.summary().items()
         ]
-        used = f"{self.effective_size:,.0f} of {self._weights.shape[-1]:,}"
-        return f"Posterior({', '.join(rows)}; rests on about {used} simulations)"
+        n = self._weights.shape[-1]
+        used = f"rests on about {self.effective_size:,.0f} of {n:,} simulations"
+        if self.by_likelihood:
+            used = f"by a likelihood learned from {n:,} simulations"
+        return f"Posterior({', '.join(rows)}; {used})"
 
 
 @dataclass(frozen=True, eq=False)
