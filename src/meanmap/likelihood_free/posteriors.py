@@ -24,7 +24,6 @@ from meanmap.likelihood_free.likelihoods import MOST, LikelihoodPosterior, Outpu
 from meanmap.likelihood_free.priors import NormalMap
 from meanmap.likelihood_free.records import Posterior
 from meanmap.likelihood_free.shapes import (
-    SURE,
     BeliefsAt,
     Regression,
     belief_scores_of,
@@ -40,7 +39,7 @@ FACTORS = (0.25, 0.5, 1.0, 2.0)  # multiples of the median distance that a kerne
 LARGE = 10_000  # simulations from which landmarks stand for all of them
 LANDMARKS = 1000
 ROUGH = (1e-3, 200)  # tolerance and rank of the parameters' space, enough to compare kernels in
-HELD, PER_HELD = 24, 10  # simulations that choose between two answers, at most one of so many
+HELD, PER_HELD = 48, 10  # simulations that choose between two answers, at most one of so many
 DRAWS, RANKED, JUDGED = 10_000, 500, 256  # of a posterior: one of few, each of many, for a score
 FEW = 20  # posteriors asked for together
 TOLERANCE = 1e-7  # of the kernel's trace: far below the noise of a thousand simulations
@@ -102,7 +101,7 @@ class PosteriorModel:
     ) -> PosteriorModel:
         """The same with a learned likelihood, unless its posteriors of left-out rows are worse.
 
-        Worse by more than two standard errors: so few rows tell no more, and where they do not, a
+        Worse by more than a standard error: so few rows tell no more, and where they do not, a
         likelihood errs less (in ten normal parameters a score of 24 rows hardly sees a width that
         is a fifth too large).
 
@@ -126,7 +125,7 @@ class PosteriorModel:
             beliefs = [likelihood.belief(outputs[i], JUDGED) for i in held]
             theirs = belief_scores_of(beliefs, evidence, held)
         worse = theirs - mine
-        if worse.mean() > SURE * worse.std() / np.sqrt(len(held)):
+        if worse.mean() > worse.std() / np.sqrt(len(held)):
             return self
         return replace(self, likelihood=likelihood, summarized=summarized)
 
@@ -169,7 +168,9 @@ class PosteriorModel:
             sums = answer.expect(lambda theta: centre_parameters(theta, centre))
             means = self.regression.mean_of(np.atleast_2d(sums))
         scale = self.regression.shape.evidence.scale
-        found = Posterior.of(answer, lambda _: self.drawn(y, shape, DRAWS if len(y) <= FEW else RANKED))
+        found = Posterior.of(
+            answer, lambda _: self.drawn(y, shape, DRAWS if len(y) <= FEW else RANKED)
+        )
         own = means if self.likelihood is None else None
         return found.describe(names, own, scale, asked)
 
