@@ -96,7 +96,7 @@ def judge(path: Path, device: str, most: int) -> dict[str, Any]:
 def table(results: dict[str, Any]) -> str:
     """All results in Markdown, beside the published ones."""
     lines = [
-        "| task | simulations | C2ST | standard error | NPE | best published | fit | answer |",
+        "| task | simulations | C2ST | observations | NPE | best published | fit | answer |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name in tasks():
@@ -105,15 +105,17 @@ def table(results: dict[str, Any]) -> str:
             if found is None:
                 continue
             a = np.array(found["c2st"])
+            shown = f"{a.mean():.3f}"
+            if len(a) > 1:
+                shown += f" ± {a.std(ddof=1) / len(a) ** 0.5:.3f}"
             npe = best = "–"
             if name in PUBLISHED:
                 own, least, method = PUBLISHED[name]
                 npe, best = f"{own[k]:.3f}", f"{least[k]:.3f} ({method[k]})"
-            error = a.std(ddof=1) / len(a) ** 0.5 if len(a) > 1 else np.nan
-            fewer = "" if len(a) == 10 else f", {len(a)} observations"
+            fit, answer = (found[part] for part in ("fit", "answer"))
             lines.append(
-                f"| {name} | {n:,}{fewer} | {a.mean():.3f} | {error:.3f} | {npe} | {best} | "
-                f"{found['fit']:.1f} s | {found['answer']:.2f} s |"
+                f"| {name} | {n:,} | {shown} | {len(a)} | {npe} | {best} | "
+                f"{fit:.1f} s | {answer:.1f} s |"
             )
     return "\n".join(lines) + "\n"
 

@@ -46,6 +46,11 @@ class KernelABC(BaseEstimator):
     drawn from, the posterior is the conditional embedding (eq. 19); another prior asked for
     afterwards goes through kernel Bayes' rule, without new simulations.
 
+    Probabilities come from draws: of the prior times a likelihood that is learned from the
+    simulations, or of residuals around the mean of eq. 19. Simulations that are left out choose. A
+    likelihood needs a prior that is normal or of independent parameters, and kernels and λ that are
+    not given.
+
     Parameters
     ----------
     simulator : callable

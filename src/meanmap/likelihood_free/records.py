@@ -44,9 +44,10 @@ class Posterior(Predictive):
 
     An `Embedding`: the weights of eq. 19 or of kernel Bayes' rule on the parameters that were
     drawn, which expectations, norms and distances are of. What asks for probabilities (`quantile`,
-    `interval`, `std`, `density`, `sample`, the plot) is answered by draws with positive weights:
-    what the conditional mean leaves of parameters whose outputs were like the observation, put
-    around the mean of this posterior. They lie between the prior's draws, not only on them.
+    `interval`, `std`, `density`, `sample`, the plot) is answered by draws with positive weights: by
+    a learned likelihood (`by_likelihood`), which the mean is then of as well, or what the
+    conditional mean leaves of parameters whose outputs were like the observation, put around the
+    mean of this posterior. They lie between the prior's draws, not only on them.
 
     Examples
     --------
