@@ -134,13 +134,16 @@ def test_units_do_not_matter() -> None:
     """Parameters and outputs in other units: the same weights, answers in those units."""
     scale_x, scale_y = np.array([1e3, 1e-2]), np.array([1e-4, 50.0])
     source = gaussian_model(2)
-    plain = gaussian_fit(2, 300)
     C = source.C * np.outer(scale_x, scale_x)
-    other = KernelABC(
-        lambda theta, rng: source(theta / scale_x, rng) * scale_y,
-        lambda n, rng: source.prior.rvs(size=n, random_state=rng) * scale_x,
-        random_state=2,
-    ).fit(300)
+
+    def fitted(unit_x: Array, unit_y: Array) -> KernelABC:
+        return KernelABC(
+            lambda theta, rng: source(theta / unit_x, rng) * unit_y,
+            lambda n, rng: source.prior.rvs(size=n, random_state=rng) * unit_x,
+            random_state=2,
+        ).fit(300)
+
+    plain, other = fitted(np.ones(2), np.ones(2)), fitted(scale_x, scale_y)
     assert_allclose(np.cov(other.theta_.T), C, rtol=1, atol=1e6)
     y = np.array([1.0, 2.0])
     assert_allclose(other.posterior(y * scale_y).weights, plain.posterior(y).weights, atol=1e-7)

@@ -69,7 +69,7 @@ def test_the_effective_size_is_that_of_the_weights() -> None:
     assert one().effective_size == pytest.approx(w.sum() ** 2 / (w**2).sum())
     assert_allclose(several().effective_size, [p.effective_size for p in several()])
     assert 10 < one().effective_size < 500
-    assert f"rests on about {one().effective_size:.0f} of 500 simulations" in repr(one())
+    assert "by a likelihood learned from 500 simulations" in repr(one())
 
 
 @pytest.mark.parametrize("n", [3, 10])
@@ -136,7 +136,10 @@ def test_a_posterior_is_an_embedding() -> None:
     plain = model().model_.given([1.0, 1.0])
     assert isinstance(one(), Embedding)
     assert_array_equal(one().weights, plain.weights)
-    assert_allclose(one().mean(), plain.mean(), rtol=1e-10)
+    points, p = next(one().beliefs())
+    assert one().by_likelihood
+    assert_allclose(one().mean(), p @ points)
+    assert_allclose(one().mean(), plain.mean(), atol=0.5 * one().std().max())
     assert_array_equal(one().coordinates, plain.coordinates)
     assert float(one().distance(plain)) < 1e-7
     assert "Posterior" in repr(one())
@@ -199,6 +202,45 @@ def test_for_arviz() -> None:
         found = np.asarray(data["posterior"][name])
         assert found.shape == (1, 200)  # chains, draws
         assert_array_equal(found[0], draws[:, j])
+
+
+def test_arviz_has_the_prior_the_observation_and_new_simulations() -> None:
+    pytest.importorskip("arviz")
+    data = one().to_arviz(2000, rng=0)
+    assert_array_equal(np.asarray(data["observed_data"]["y"]), [1.0, 1.0])
+    prior = np.asarray(data["prior"]["mean"])
+    assert prior.shape == (1, 2000)
+    assert_allclose(prior.std(), 2.0, atol=0.2)  # six standard errors
+    simulated = np.asarray(data["posterior_predictive"]["y"])
+    assert simulated.shape == (1, 2000, 2)
+    # simulated with the posterior's draws, one each
+    drawn = np.asarray(data["posterior"]["mean"])[0]
+    assert np.corrcoef(drawn, simulated[0, :, 0])[0, 1] > 0.4
+    assert "posterior_predictive" not in one().to_arviz(50, predictive=False)
+
+
+def test_arviz_has_simulations_that_failed_as_nan() -> None:
+    pytest.importorskip("arviz")
+
+    def failing(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.where(theta > 1, np.nan, theta + rng.normal(size=theta.shape))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SimulationWarning)
+        posterior = KernelABC(failing, stats.norm(), random_state=0).fit(300).posterior([0.5])
+    data = posterior.to_arviz(200, rng=0)
+    drawn, simulated = (
+        np.asarray(data[g][v])[0] for g, v in (("posterior", "θ1"), ("posterior_predictive", "y"))
+    )
+    assert_array_equal(np.isnan(simulated[:, 0]), drawn > 1)
+
+
+def test_a_posterior_from_a_file_has_no_simulator_for_arviz() -> None:
+    pytest.importorskip("arviz")
+    again = pickle.loads(pickle.dumps(one()))
+    data = again.to_arviz(50, rng=0)
+    assert_array_equal(np.asarray(data["observed_data"]["y"]), [1.0, 1.0])
+    assert "prior" not in data and "posterior_predictive" not in data
 
 
 def test_without_arviz_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

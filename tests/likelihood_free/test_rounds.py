@@ -92,15 +92,11 @@ def distance_to_truth(posterior: Posterior) -> float:
     return float(abs(posterior.quantile(q) - truth).mean())
 
 
-def test_rounds_bring_the_posterior_nearer_to_the_truth() -> None:
-    y = [0.8, 0.5]
-    before, after = refined(0).posterior(y), refined(3).posterior(y)
-    assert_allclose(after.mean(), y, atol=0.05)
-    # measured: .196, .147
-    assert distance_to_truth(after) < 0.88 * distance_to_truth(before)
-    # better than as many simulations at large (.188)
-    spread = KernelABC(sharp, refined(0).prior, random_state=0).fit(1400).posterior(y)
-    assert distance_to_truth(after) < 0.9 * distance_to_truth(spread)
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_a_sharp_posterior_is_found_with_and_without_rounds(rounds: int) -> None:
+    found = refined(rounds).posterior([0.8, 0.5])
+    assert_allclose(found.mean(), [0.8, 0.5], atol=0.03)
+    assert distance_to_truth(found) < 0.02  # measured: .002 to .004
 
 
 def test_rounds_end_near_the_truth() -> None:
@@ -230,13 +226,13 @@ def test_others_are_answered_by_all_simulations() -> None:
     assert answered_by(model.posterior([0.8, 0.5])) in counts
 
 
-def test_boxes_shrink() -> None:
-    """Each round looks where the one before has found the posterior."""
+def test_boxes_are_where_the_posterior_is() -> None:
+    """Each round looks where the one before has found it."""
     boxes = refined(3)._simulations.boxes
     assert boxes[0] is None
     sizes = [float(np.prod(box[1] - box[0])) for box in boxes[1:] if box is not None]
-    # measured: .53, .39, .33
-    assert sizes[2] < sizes[0]
+    # measured: .21 to .24, of which the posterior's own 99.8% are .1
+    assert max(sizes) < 0.35
     for box in boxes[1:]:
         assert box is not None and (box[0] < [0.8, 0.5]).all() and (box[1] > [0.8, 0.5]).all()
 
@@ -390,7 +386,7 @@ def wiggly_path(seed: int) -> list[tuple[float, int, int]]:
 
 def test_a_round_resolves_what_the_prior_could_not() -> None:
     before, after = np.mean([[row[0] for row in wiggly_path(seed)[:2]] for seed in (1, 3)], axis=0)
-    assert after < 0.5 * before  # measured: .17, from 5.1 deviations
+    assert after < 0.5 * before  # measured: .06, from .56 deviations
 
 
 @pytest.mark.parametrize("seed", [1, 3])

@@ -70,6 +70,32 @@ def test_both_ways_give_the_same_kind_of_answers() -> None:
         assert_allclose(posterior.std(), 0.447, atol=0.1)
 
 
+def of_two(a: float, b: float) -> float:
+    return a + b
+
+
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        lambda theta, rng: of_two(*theta),
+        lambda theta, rng: [x + y for x, y in [theta]],
+    ],
+)
+def test_a_simulator_of_one_draw_is_told_from_one_of_all(simulator: Any) -> None:
+    prior = stats.multivariate_normal([0, 0])
+    with pytest.raises(ValueError, match=r"single draw.*pass vectorized=False"):
+        fitted(simulator, 100, prior)
+    assert fitted(simulator, 100, prior, vectorized=False).outputs_.shape == (100, 1)
+
+
+def test_a_simulator_that_fails_on_one_draw_too_has_its_own_error() -> None:
+    def broken(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        raise TypeError("no such model")
+
+    with pytest.raises(TypeError, match="no such model"):
+        fitted(broken)
+
+
 def test_one_by_one_every_draw_has_noise_of_its_own() -> None:
     model = fitted(noisy, 300, vectorized=False)
     noise = (model.outputs_ - model.theta_)[:, 0] / 0.5

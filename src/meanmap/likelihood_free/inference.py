@@ -16,7 +16,7 @@ from meanmap.embeddings import Embedding, embed
 from meanmap.frames import column_order, reorder_columns
 from meanmap.likelihood_free.posteriors import PosteriorModel
 from meanmap.likelihood_free.priors import Prior, in_box, prior_of
-from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
+from meanmap.likelihood_free.records import Calibration, Origin, Posterior, PredictiveCheck
 from meanmap.likelihood_free.simulation import (
     CALIBRATION,
     CHECK,
@@ -45,6 +45,11 @@ class KernelABC(BaseEstimator):
     observation (Fukumizu, Song and Gretton 2013, section 4.4). Where the prior is the one that was
     drawn from, the posterior is the conditional embedding (eq. 19); another prior asked for
     afterwards goes through kernel Bayes' rule, without new simulations.
+
+    Probabilities come from draws: of the prior times a likelihood that is learned from the
+    simulations, or of residuals around the mean of eq. 19. Simulations that are left out choose. A
+    likelihood needs a prior that is normal or of independent parameters, and kernels and λ that are
+    not given.
 
     Parameters
     ----------
@@ -250,6 +255,10 @@ class KernelABC(BaseEstimator):
         regularization = check_regularization(self.regularization)
         settings = ((low, high), self.kernel_x, self.kernel_y, regularization)
         learned = PosteriorModel.of(theta, outputs, weights, *settings)
+        # kernels and λ of one's own choosing are those of the regression on outputs
+        usual = self.kernel_x is None and self.kernel_y is None and regularization == "auto"
+        prior = done.prior.normal_map() if usual else None
+        learned = learned.try_likelihood(outputs, prior)
         regions = []
         for box, y in zip(done.boxes[1:], done.asked[1:], strict=True):
             assert box is not None
@@ -257,9 +266,8 @@ class KernelABC(BaseEstimator):
             if near.sum() < FEWEST or not np.ptp(outputs[near], axis=0).any():
                 continue
             share = weights[near] / weights[near].sum()
-            regions.append(
-                (box, y, PosteriorModel.of(theta[near], outputs[near], share, *settings))
-            )
+            region = PosteriorModel.of(theta[near], outputs[near], share, *settings)
+            regions.append((box, y, region.try_likelihood(outputs[near], prior, box)))
         # nothing is set before everything has worked
         self._learned, self._regions = learned, regions
         self._shape_of_output = done.shape
@@ -309,7 +317,7 @@ class KernelABC(BaseEstimator):
         else:
             found = self._answer(rows, single, y)
         self._warn_few(found, outside)
-        return found
+        return found.came_from(self._origin(rows, prior))
 
     def _answer(self, rows: np.ndarray, single: bool, asked: Any = None) -> Posterior:
         """The posterior under the prior that was drawn from, by the finest region that has it."""
@@ -320,6 +328,26 @@ class KernelABC(BaseEstimator):
                 if mine or found.share(*box) >= INSIDE:
                     found = region.posterior(rows, single, self.names_, asked)
         return found
+
+    def _origin(self, rows: np.ndarray, prior: Any) -> Origin:
+        """What goes with posteriors of observations (b, p)."""
+        shape = self._shape_of_output
+        assert shape is not None
+
+        def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+            if isinstance(prior, Embedding):
+                return to_numpy(prior.sample(n, rng)).reshape(n, -1)
+            return self._draws_of(self.prior if prior is None else prior, n, rng)
+
+        def simulate(draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+            self._given_again()
+            runs = self._runner().run(draws, Seeds(int(rng.integers(2**63))), (CHECK,), 0, shape)
+            found = np.full((len(draws), int(np.prod(shape))), np.nan)
+            found[runs.kept] = runs.outputs
+            return found.reshape(-1, *shape)
+
+        away = any(isinstance(part, LeftOut) for part in (self.simulator, self.summary, self.prior))
+        return Origin(rows.reshape(-1, *shape), *((None, None) if away else (draw, simulate)))
 
     def _warn_outside(self, rows: np.ndarray, single: bool) -> np.ndarray:
         """Which observations lie outside the simulations, with a warning if any does."""
@@ -338,7 +366,7 @@ class KernelABC(BaseEstimator):
         """Say where too few simulations speak for a posterior, unless none does."""
         sizes = np.atleast_1d(found.effective_size)
         few = (sizes < FEW) & ~outside
-        if not few.any():
+        if found.by_likelihood or not few.any():
             return
         least, n = max(float(sizes[few].min()), 1.0), len(self.theta_)
         which = f"the posterior rests on about {least:.2g} of {n} simulations"
@@ -381,7 +409,10 @@ class KernelABC(BaseEstimator):
 
     def _under(self, prior: Any, method: str, regularization: Any) -> PosteriorModel:
         """What another prior makes of the simulations; the last one is remembered."""
-        given = prior if isinstance(prior, Embedding) else self._draws_of(prior)
+        given: Any = prior
+        if not isinstance(prior, Embedding):
+            n = max(2000, len(self._learned.theta))
+            given = self._draws_of(prior, n, self._simulations.seeds.generator(OTHER))
         if isinstance(given, Embedding) and self._named:
             order = column_order(self.names_, given.kernel.names, "prior", "the first prior")
             if order is not None:
@@ -405,11 +436,10 @@ class KernelABC(BaseEstimator):
         self._other = (given, method, regularization, found)
         return found
 
-    def _draws_of(self, value: Any) -> np.ndarray:
-        """Draws of another prior, its parameters in the order of ours."""
+    def _draws_of(self, value: Any, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draws of a prior, its parameters in the order of ours."""
         prior: Prior = prior_of(value)
-        n = max(2000, len(self._learned.theta))
-        draws = prior.sample(n, self._simulations.seeds.generator(OTHER))
+        draws = prior.sample(n, rng)
         mine = self.names_
         if prior.names is not None and self._named:
             draws = reorder_columns(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.stats import multivariate_normal, norm
 
 from meanmap import checks
 from meanmap.arrays import is_array, to_numpy
@@ -16,7 +17,60 @@ Sampler = Callable[[int, np.random.Generator], Any]
 
 BLOCK = 1000  # draws that share a seed
 TRIES = 100  # times the wanted draws that are tried before a truncated prior is given up
+KNOTS = np.linspace(-6.0, 6.0, 4001)  # at which quantiles are kept
 MASS = 100_000  # draws that the mass of a box is estimated with, where it is not known exactly
+
+
+@dataclass(frozen=True, eq=False)
+class NormalMap:
+    """A prior as a function of independent standard normal numbers: θ = θ(z).
+
+    Either each parameter is a function of its own number, kept as quantiles, or all are linear.
+    """
+
+    quantiles: np.ndarray | None  # (knots, d)
+    whole: np.ndarray  # (d,), which parameters are whole numbers
+    mean: np.ndarray | None = None  # (d,)
+    factor: np.ndarray | None = None  # (d, d), L with LLᵀ the covariance
+
+    @property
+    def d(self) -> int:
+        """The number of parameters."""
+        return len(self.whole)
+
+    def draw(self, n: int, box: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+        """Normal numbers (n, d) whose parameters lie in a box [low, high]."""
+        if box is None:
+            return rng.normal(size=(n, self.d))
+        if self.quantiles is not None:
+            ends = [
+                np.interp(end, values, KNOTS)
+                for end, values in zip(box.T, self.quantiles.T, strict=True)
+            ]
+            low, high = norm.cdf(np.array(ends).T)
+            return np.asarray(norm.ppf(rng.uniform(low, high, size=(n, self.d))))
+        kept: list[np.ndarray] = []
+        for _ in range(TRIES):
+            z = rng.normal(size=(n, self.d))
+            kept.append(z[in_box(self.points(z), *box)])
+            if sum(map(len, kept)) >= n:
+                break
+        found = np.concatenate(kept)
+        if not len(found):
+            raise ValueError(empty_box_message("no draw lies"))
+        return found[rng.integers(len(found), size=n)] if len(found) < n else found[:n]
+
+    def points(self, z: np.ndarray) -> np.ndarray:
+        """Parameters (n, d) at normal numbers (n, d)."""
+        if self.quantiles is None:
+            assert self.mean is not None and self.factor is not None
+            return np.asarray(self.mean + z @ self.factor.T)
+        columns = []
+        for column, values, whole in zip(z.T, self.quantiles.T, self.whole, strict=True):
+            # whole numbers change at knots; others are linear between them
+            at = np.searchsorted(KNOTS[:-1], column) if whole else None
+            columns.append(np.interp(column, KNOTS, values) if at is None else values[at])
+        return np.column_stack(columns)
 
 
 @dataclass(frozen=True)
@@ -56,6 +110,10 @@ class Prior:
     def support(self) -> tuple[Any, Any]:
         """The ends of each parameter's range, infinite where they are not known."""
         return -np.inf, np.inf
+
+    def normal_map(self) -> NormalMap | None:
+        """The prior as a function of normal numbers; None if it is known by its draws alone."""
+        return None
 
     def rows(self, start: int, stop: int, seeds: Callable[[int], Any]) -> np.ndarray:
         """Draws number `start` to `stop` of an endless sequence, whatever was asked for before."""
@@ -110,6 +168,13 @@ class Independent(Prior):
         low, high = np.array([part.support() for part in self.parts], dtype=float).T
         return low, high
 
+    def normal_map(self) -> NormalMap | None:
+        at = norm.cdf(KNOTS)
+        table = np.column_stack([np.asarray(part.ppf(at), dtype=float) for part in self.parts])
+        if not np.isfinite(table).all():
+            return None
+        return NormalMap(table, (table == np.round(table)).all(axis=0))
+
     def within(self, low: np.ndarray, high: np.ndarray) -> Prior:
         ends = [levels(p, a, b) for p, a, b in zip(self.parts, low, high, strict=True)]
         if not all(end > start for start, end in ends):
@@ -127,6 +192,19 @@ class Independent(Prior):
     def mass(self, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> float:
         ends = [levels(p, a, b) for p, a, b in zip(self.parts, low, high, strict=True)]
         return float(np.prod([end - start for start, end in ends]))
+
+
+@dataclass(frozen=True)
+class NormalPrior(Prior):
+    """A normal distribution of several numbers."""
+
+    of: Any
+
+    def normal_map(self) -> NormalMap | None:
+        mean, covariance = np.atleast_1d(self.of.mean), np.atleast_2d(self.of.cov)
+        values, vectors = np.linalg.eigh(covariance)
+        factor = vectors * np.sqrt(np.maximum(values, 0.0))
+        return NormalMap(None, np.zeros(len(mean), dtype=bool), mean, factor)
 
 
 @dataclass(frozen=True)
@@ -178,6 +256,8 @@ def prior_of(value: Any) -> Prior:
     if hasattr(value, "rvs"):  # a frozen distribution of scipy.stats
         if has_quantiles(value):
             return Independent(Rvs(value), None, (value,))
+        if isinstance(value, type(multivariate_normal(0))):
+            return NormalPrior(Rvs(value), None, value)
         return Prior(Rvs(value), None)
     if hasattr(value, "to_numpy"):  # pandas, polars
         names = getattr(value, "columns", None)

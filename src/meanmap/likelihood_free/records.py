@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -12,9 +14,29 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, in_kind, is_array, to_numpy
 from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.ranges import TargetScale
+from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding
 from meanmap.likelihood_free.shapes import smooth_draws
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What posteriors were asked with, and what they can be compared with."""
+
+    _functions: ClassVar[tuple[str, ...]] = ("prior", "simulate")
+
+    observed: np.ndarray  # (b, ...), as the simulator gives outputs
+    prior: Callable[[int, np.random.Generator], np.ndarray] | None  # n draws (n, d)
+    simulate: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None  # NaN where it failed
+
+    def take(self, rows: Any) -> Origin:
+        """That of some of the posteriors."""
+        return replace(self, observed=self.observed[rows])
+
+    def without_functions(self) -> Origin:
+        """What can be pickled of it."""
+        return replace(self, prior=None, simulate=None)
 
 
 class Posterior(Predictive):
@@ -22,9 +44,10 @@ class Posterior(Predictive):
 
     An `Embedding`: the weights of eq. 19 or of kernel Bayes' rule on the parameters that were
     drawn, which expectations, norms and distances are of. What asks for probabilities (`quantile`,
-    `interval`, `std`, `density`, `sample`, the plot) is answered by draws with positive weights:
-    what the conditional mean leaves of parameters whose outputs were like the observation, put
-    around the mean of this posterior. They lie between the prior's draws, not only on them.
+    `interval`, `std`, `density`, `sample`, the plot) is answered by draws with positive weights: by
+    a learned likelihood (`by_likelihood`), which the mean is then of as well, or what the
+    conditional mean leaves of parameters whose outputs were like the observation, put around the
+    mean of this posterior. They lie between the prior's draws, not only on them.
 
     Examples
     --------
@@ -41,12 +64,17 @@ class Posterior(Predictive):
     """
 
     names: tuple[str, ...] = ()
-    _means: np.ndarray  # (b, d)
+    _means: np.ndarray | None  # (b, d); None if they are those of the points
     _scale: TargetScale
     _asked: Any = None  # an empty array of the kind that answers are in; None is NumPy's
+    _origin: Origin | None = None
 
     def describe(
-        self, names: tuple[str, ...], means: np.ndarray, scale: TargetScale, asked: Any = None
+        self,
+        names: tuple[str, ...],
+        means: np.ndarray | None,
+        scale: TargetScale,
+        asked: Any = None,
     ) -> Self:
         """The same with names, means (b, d) and a scale; answers in the kind of array `asked`."""
         foreign = is_array(asked) and not isinstance(asked, np.ndarray)
@@ -54,9 +82,27 @@ class Posterior(Predictive):
         self._asked = in_kind(np.empty(0), asked) if foreign else None
         return self
 
+    @cached_property
+    def shape(self) -> ShapeAt:
+        """The distributions as points with weights ≥ 0; the means may be those of the points."""
+        return self._shape(np.empty(0))
+
+    def came_from(self, origin: Origin | None) -> Self:
+        """The same, with the observation, the prior and the simulator behind it."""
+        self._origin = origin
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if self._origin is not None:
+            state["_origin"] = self._origin.without_functions()
+        return state
+
     def part(self, answer: Embedding, rows: Any = slice(None)) -> Posterior:
         found = Posterior.of(answer, lambda _: self.shape[rows])
-        return found.describe(self.names, self._means[rows], self._scale, self._asked)
+        means = None if self._means is None else self._means[rows]
+        found.describe(self.names, means, self._scale, self._asked)
+        return found.came_from(None if self._origin is None else self._origin.take(rows))
 
     def with_weights(self, weights: Any, coordinates: Any = None) -> Posterior:
         return self.part(super().with_weights(weights, coordinates))
@@ -79,14 +125,22 @@ class Posterior(Predictive):
 
         Far from all simulations, where there is nothing to normalise, it is that of the prior.
         """
+        if self._means is None:
+            return self._answer(np.stack([p @ points for points, p in self.beliefs()]))
         return self._answer(self._means)
 
     @property
+    def by_likelihood(self) -> bool:
+        """Whether draws, and the mean, are by a learned likelihood rather than by residuals."""
+        return self._means is None
+
+    @property
     def effective_size(self) -> Any:
-        """How many simulations the posterior rests on: (Σw)²/Σw², for a batch an array.
+        """How many simulations are like the observation: (Σw)²/Σw², for a batch an array.
 
         It is for the weights of eq. 19 what it is for the mean of so many independent draws: chance
-        moves the posterior mean by about `std()/√effective_size`.
+        moves a mean by these weights by about `std()/√effective_size`. A likelihood is learned from
+        all simulations.
         """
         weights = to_numpy(self.weights)
         total = np.maximum(weights.sum(axis=-1), 0.0)
@@ -136,20 +190,36 @@ class Posterior(Predictive):
             for name, m, s, a, b in rows
         }
 
-    def to_arviz(self, n: int = 1000, rng: Any = None) -> Any:
-        """n draws as ArviZ' InferenceData, one variable a parameter, one chain."""
+    def to_arviz(self, n: int = 1000, rng: Any = None, predictive: bool = True) -> Any:
+        """n draws as ArviZ' InferenceData, one variable a parameter, one chain.
+
+        Beside the group `posterior` there are `prior`, n draws of it; `observed_data`; and, unless
+        `predictive` is False, `posterior_predictive`: n new simulations, one with each draw of the
+        posterior, NaN where one failed. A posterior that was read from a file has neither its prior
+        nor its simulator: two groups remain.
+        """
         self._one("export")
         try:
             import arviz
         except ImportError as error:
             raise ImportError("to_arviz needs ArviZ: pip install arviz") from error
-        draws = {
-            name: column[None]
-            for name, column in zip(self.names, self._draws(n, rng)[0].T, strict=True)
-        }
+        random = checks.random_generator(rng)
+        draws = self._draws(n, random)[0]
+        groups = {"posterior": self._variables(draws)}
+        if self._origin is not None:
+            origin = self._origin
+            groups["observed_data"] = {"y": origin.observed[0]}
+            if callable(origin.prior):
+                groups["prior"] = self._variables(origin.prior(n, random))
+            if predictive and callable(origin.simulate):
+                groups["posterior_predictive"] = {"y": origin.simulate(draws, random)[None]}
         if int(arviz.__version__.split(".")[0]) < 1:  # then groups are named arguments
-            return arviz.from_dict(posterior=draws)
-        return arviz.from_dict({"posterior": draws})
+            return arviz.from_dict(**groups)
+        return arviz.from_dict(groups)
+
+    def _variables(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """Draws (n, d) by the parameters' names, one chain."""
+        return {name: column[None] for name, column in zip(self.names, draws.T, strict=True)}
 
     def plot(  # type: ignore[override]
         self, ax: Any = None, *, truth: Any = None, n: int = 2000, rng: Any = 0
@@ -170,8 +240,11 @@ class Posterior(Predictive):
         rows = [
             f"{name} {row['mean']:.3g} ± {row['std']:.2g}" for name, row in self.summary().items()
         ]
-        used = f"{self.effective_size:,.0f} of {self._weights.shape[-1]:,}"
-        return f"Posterior({', '.join(rows)}; rests on about {used} simulations)"
+        n = self._weights.shape[-1]
+        used = f"rests on about {self.effective_size:,.0f} of {n:,} simulations"
+        if self.by_likelihood:
+            used = f"by a likelihood learned from {n:,} simulations"
+        return f"Posterior({', '.join(rows)}; {used})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ of the prior's draws. How local κ is, held-out rows decide.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,7 +32,9 @@ from meanmap.conditional.shape import (
     ResidualShape,
     ShapeAt,
     log_sizes,
+    nearness,
     scales_of,
+    squared_distances,
 )
 from meanmap.kernels import Linear
 
@@ -117,6 +120,12 @@ class Regression:
         shape = self.shape.around(self.places(y), centres, scales_of(logs), trust)
         return self.mean_of(np.hstack([sums, mass])), shape
 
+    def centres(self, features: Any) -> np.ndarray:
+        """The posteriors' means (b, d) on the scale."""
+        d = len(self.centre)
+        sums = to_numpy(self.answer.of(features))[:, d : 2 * d + 1]
+        return mean_from_sums(sums, self.centre_u, LEAST)
+
     def mean_of(self, sums: np.ndarray) -> np.ndarray:
         """The mean of an embedding, from its sums over `centre_parameters(θ, centre)`."""
         scale = self.shape.evidence.scale
@@ -167,6 +176,54 @@ def drawn_scores(at: ResidualsAt, y: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
+def left_out_scores(shape: ResidualShape, held: np.ndarray) -> np.ndarray:
+    """The same scores (b,) of some rows of a shape, each by the others."""
+    evidence = shape.evidence
+    squares = squared_distances(evidence, evidence.x[held])
+    squares[np.arange(len(held)), held] = np.inf
+    weights = nearness(squares, evidence.weights, shape.share)
+    centres = evidence.scale.forward(evidence.y[held]) - evidence.errors[held]
+    at = shape.trusted(evidence.x[held], centres, shape.scales[held], weights)
+    return drawn_scores(at, evidence.y[held])
+
+
+def belief_scores_of(
+    beliefs: Sequence[tuple[np.ndarray, np.ndarray]], evidence: LeftOutRows, held: np.ndarray
+) -> np.ndarray:
+    """The same scores (b,) of points with weights, at some of the rows."""
+    unit = or_one(columns_spread(evidence.y, evidence.weights))
+    levels = (np.arange(DRAWS) + 0.5) / DRAWS
+    found = []
+    for (points, p), truth in zip(beliefs, evidence.y[held], strict=True):
+        F = np.cumsum(p)
+        draws = points[np.searchsorted(F[:-1], levels * F[-1])]
+        found.append(log_distance((draws - truth) / unit))
+    return np.array(found)
+
+
+@dataclass(frozen=True, eq=False)
+class BeliefsAt(ShapeAt):
+    """Points with weights, known for each of b queries."""
+
+    points: tuple[np.ndarray, ...]  # (m, d) each
+    weights: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, beliefs: Iterable[tuple[np.ndarray, np.ndarray]]) -> BeliefsAt:
+        points, weights = zip(*beliefs, strict=True)
+        return cls(points, weights)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __getitem__(self, rows: Any) -> BeliefsAt:
+        chosen = np.atleast_1d(np.arange(len(self))[rows])
+        return BeliefsAt.of(self.belief(int(i)) for i in chosen)
+
+    def belief(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.points[i], self.weights[i]
+
+
 DRAWN = Judge(drawn_scores, SHARES, HELD, JUDGED, SURE)
 
 
@@ -188,10 +245,13 @@ def smooth_draws(
 ) -> np.ndarray:
     """n draws (n, d) from points with weights.
 
-    A point that is drawn stands for its surroundings: it moves by about as much as its second
-    neighbour is away, so that repeated draws differ.
+    Equal weights: different points, as long as there are any. Else a point that is drawn stands for
+    its surroundings: it moves by about as much as its second neighbour is away, so that repeated
+    draws differ.
     """
     points, weights = belief
+    if n <= len(points) and np.ptp(weights) == 0:
+        return points[rng.permutation(len(points))[:n]]
     chosen = decoding.draw(weights[None, :], n, rng)[0]
     if len(points) <= NEIGHBOUR:
         return points[chosen]

@@ -59,8 +59,9 @@ class Runner:
     ) -> Batch:
         """Simulate draws number `first`, `first` + 1, …; `shape` is an output's, where known."""
         if self.vectorized:
-            rng = seeds.generator(*key, first)
-            outputs = self._rows(self.simulator(theta.copy(), rng), len(theta), shape)
+            outputs = self._rows(
+                self._together(theta, seeds, (*key, first), shape), len(theta), shape
+            )
             done(len(theta))
             flat = outputs.reshape(len(theta), -1)
             found = np.isfinite(flat).all(axis=1)
@@ -87,6 +88,22 @@ class Runner:
             kept.append(i)
         outputs = np.stack(rows) if rows else np.empty((0, 0))
         return Batch(theta, outputs, np.array(kept, dtype=int), shape, reason)
+
+    def _together(
+        self, theta: np.ndarray, seeds: Seeds, key: tuple[int, ...], shape: tuple[int, ...] | None
+    ) -> Any:
+        """What the simulator makes of all draws at once."""
+        try:
+            return self.simulator(theta.copy(), seeds.generator(*key))
+        except (TypeError, ValueError, IndexError) as error:
+            # one that takes a single draw fails in the first batch, with words of Python's
+            if shape is not None or _attempt(self, theta[0], seeds, key)[0] is None:
+                raise
+            raise ValueError(
+                f"simulator: called with all {len(theta)} draws at once, theta of shape "
+                f"{theta.shape}, it raised {type(error).__name__}: {str(error)[:100]}. It works on "
+                f"a single draw, theta of shape {theta.shape[1:]}: pass vectorized=False."
+            ) from error
 
     def _rows(self, raw: Any, n: int, shape: tuple[int, ...] | None) -> np.ndarray:
         """A batch of outputs, one row each."""
