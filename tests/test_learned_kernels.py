@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 from meanmap import ApproximationWarning, ConditionalEmbedding
 from meanmap.conditional.beliefs import LeftOutScores
-from meanmap.conditional.fitting import Pairs, fit_pairs, left_out_scores
+from meanmap.conditional.fitting import Pairs, fit_pairs, scale_scores
 from meanmap.conditional.learning import (
     LANDMARKS,
     LeaveOneOutLoss,
@@ -154,7 +154,7 @@ def test_scales_are_compared_by_the_answers_that_they_give() -> None:
         warnings.simplefilter("ignore", ApproximationWarning)
         operator = fit_pairs(pairs).operator
     expected = choose_shape(operator.evidence())[1]
-    scores = left_out_scores(search, place, y[:, None])
+    scores = scale_scores(search, place, y[:, None])
     assert_allclose(scores.values, expected.values, rtol=1e-9)
     assert_allclose(scores.mean, expected.mean, rtol=1e-9)
 

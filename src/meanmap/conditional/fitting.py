@@ -247,7 +247,7 @@ def learn_kernel(pairs: Pairs, y: Side, regularization: float | str) -> tuple[Pa
         search, place = searches[0], places[0]
         if len(places) > 1:
             found = list(zip(searches, places, strict=True))
-            mean, law = (left_out_scores(*each, values) for each in found)
+            mean, law = (scale_scores(*each, values) for each in found)
             narrow = search.scales_at(place).max() < NARROW * search.unit
             worse, error = law.excess(mean)
             if worse < (EQUAL * mean.mean if narrow else -min(error, BETTER * mean.mean)):
@@ -280,7 +280,7 @@ def mean_targets(pairs: Pairs, sample: RegressionSample) -> RegressionSample:
     return sample._replace(targets=z, norms=namespace(z).sum(z * z, axis=1))
 
 
-def left_out_scores(search: ScaleSearch, place: np.ndarray, y: np.ndarray) -> LeftOutScores:
+def scale_scores(search: ScaleSearch, place: np.ndarray, y: np.ndarray) -> LeftOutScores:
     """The ranked probability scores of rows that are left out, in a few coordinates."""
     x = search.scales.divided(search.scales_at(place))[:COMPARED]
     w, kernel = search.weights[:COMPARED], search.scales.unit
