@@ -112,10 +112,12 @@ def table(results: dict[str, Any]) -> str:
             if name in PUBLISHED:
                 own, least, method = PUBLISHED[name]
                 npe, best = f"{own[k]:.3f}", f"{least[k]:.3f} ({method[k]})"
-            fit, answer = (found[part] for part in ("fit", "answer"))
+            fit, answer = (
+                "–" if found.get(part) is None else f"{found[part]:.1f} s"
+                for part in ("fit", "answer")
+            )
             lines.append(
-                f"| {name} | {n:,} | {shown} | {len(a)} | {npe} | {best} | "
-                f"{fit:.1f} s | {answer:.1f} s |"
+                f"| {name} | {n:,} | {shown} | {len(a)} | {npe} | {best} | {fit} | {answer} |"
             )
     return "\n".join(lines) + "\n"
 
