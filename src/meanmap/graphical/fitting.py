@@ -136,8 +136,9 @@ class Learner:
                 if s in members and family in kernels:
                     tried.append(kernels[family].parts[members.index(s)])
             learned = [kernel for kernel in tried if kernel is not None]
-            if learned and s not in families and len(found[s].rows) >= MANY:
-                learned.append(found[s].kernel.rescaled(0.5))  # products need more detail
+            # products need more detail; between parents and families it makes beliefs too narrow
+            if learned and not families and len(found[s].rows) >= MANY:
+                learned.append(found[s].kernel.rescaled(0.5))
             if learned:
                 kernels[s] = narrowest_kernel(learned)
         return {s: replace(one, kernel=kernels.get(s, one.kernel)) for s, one in found.items()}
