@@ -405,7 +405,7 @@ def test_the_kernel_between_normals_of_any_shape() -> None:
 
 @pytest.mark.parametrize("d", [2, 6])
 def test_clusters_of_other_shapes_against_mixtures(d: int) -> None:
-    """Where a mixture is the truth it is no worse than one whose size BIC chose."""
+    """Where a mixture is the truth it is as good as one whose size BIC chose."""
     rng = np.random.default_rng(d)
     shapes = [np.linalg.cholesky(np.cov(rng.normal(size=(d, d + 3)))) for _ in range(3)]
     means = 3 * rng.normal(size=(3, d))

@@ -72,7 +72,7 @@ for i, ax in enumerate(panels):
     ax.plot(shown, filtered.mean[shown, i], color=BLUE, label="filtered")
     ax.plot(shown, smoothed.mean[shown, i], "--", color=GREEN, label="smoothed")
     ax.set(ylabel=("first", "second")[i] + " coordinate", ylim=(-2, 2))
-panels[0].set(title="shaded: nobody looks")
+panels[0].set(title="shaded: unobserved")
 panels[1].set(xlabel="step")
 labels = panels[0].get_legend_handles_labels()
 right.legend(*labels, loc="outside lower center", ncols=5, frameon=False, fontsize="small")

@@ -281,7 +281,7 @@ def track_part(rng: np.random.Generator) -> Part:
     path, seen = system.simulate(n + steps, rng)
     model = mm.KernelBayesFilter(progress=False).fit(path[:n], seen[:n])
     new, truth = seen[n:].copy(), path[n:]
-    new[30:36] = np.nan  # nobody looks
+    new[30:36] = np.nan  # unobserved
     filtered, smoothed_track = model.filter(new), model.smooth(new)
 
     def error(means: np.ndarray) -> float:
@@ -309,7 +309,7 @@ def track_part(rng: np.random.Generator) -> Part:
         ax.plot(time, filtered.mean[:, 0], color=BLUE, linewidth=WIDTH, label="filtered")
         ax.set(title="Where is it, seen or not?", xlabel="step", ylabel="x", ylim=(-2, 2.6))
         ax.legend(loc="upper center", ncols=3, **LEGEND)
-        note(ax, "nobody looks", (30, 0.02))
+        note(ax, "unobserved", (30, 0.02))
 
     return Part("TRACK   KernelBayesFilter().fit(states, observations)", lines, draw)
 

@@ -326,7 +326,7 @@ def check_bound(bound: float, slack: float) -> None:
 def matching_programme(
     psi: np.ndarray, mean: np.ndarray, ridge: float, bound: float, slack: float, level: float = 0.0
 ) -> WeightProgramme:
-    """The programme for equal rows; ε = ∞ is no constraint, for which 0 ≤ mean β ≤ B will do.
+    """The programme for equal rows; ε = ∞ means no constraint, for which 0 ≤ mean β ≤ B will do.
 
     A ridge about β₀ = -ν/ρ is one about 0 and a penalty ν mean β, under which the weight of a row
     is 0 unless the part of the embedding that is not matched yet is above ν there.

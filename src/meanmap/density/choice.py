@@ -132,7 +132,7 @@ def held_out_likelihoods(
 def outside_fold(
     sample: DistinctSample, index: np.ndarray | None, fold: int, centres: int
 ) -> np.ndarray:
-    """Which centres are no points of the fold; all of them if every one is."""
+    """Which centres are not points of the fold; all of them if every one is."""
     free = np.ones(centres, bool) if index is None else sample.folds[index] != fold
     return free if free.any() else ~free
 

@@ -361,7 +361,7 @@ class StateFilter(BaseEstimator):
                 kernel.check(prior, "initial", like, "the states")
 
     def _prior(self, model: Model, prior: Any = None) -> Any:
-        """The belief that somebody gave for the first step."""
+        """The belief that was given for the first step."""
         prior = self.initial if prior is None else prior
         if isinstance(prior, str):
             checks.option(prior, "initial", self._initials)

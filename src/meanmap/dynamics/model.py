@@ -86,7 +86,7 @@ class Model:
         return replace(track, stretch=self.stretch)
 
     def prior_belief(self, prior: Any) -> Any:
-        """A prior that somebody gave, an embedding or a sample of states."""
+        """A prior that was given, an embedding or a sample of states."""
         return self.sample.belief(prior)
 
     @property

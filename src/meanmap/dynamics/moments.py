@@ -139,7 +139,7 @@ class MomentModel(Model):
     # --- beliefs as others see them -----------------------------------------------------------
 
     def prior_belief(self, prior: Any) -> MomentBelief:
-        """The moments of a prior that somebody gave."""
+        """The moments of a prior that was given."""
         m = as_embedding(prior, self.sample.space).normalized()
         mean = np.asarray(to_numpy(m.mean()), dtype=np.float64).reshape(1, -1)
         points, p = next(iter(m.beliefs()))

@@ -1,4 +1,4 @@
-"""Where a belief goes while nobody looks: the transition in coordinates."""
+"""Where a belief goes between observations: the transition in coordinates."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from meanmap.rules import CONFLICT
 
 FACTORS = (0.5, 1.0)  # multiples of the median bandwidth
 SURE = 1e-3  # of a column's scale: the least deviation that a belief is judged with
-SWINGS = 0.01  # of the median variance: less is no variance
+SWINGS = 0.01  # of the median variance: less counts as none
 LEVEL = 0.9  # of the intervals that deviations are calibrated for
 MOST_STRETCHED = 10.0
 PIECES = 5  # that are left out one by one to calibrate: they leave more to learn from than halves

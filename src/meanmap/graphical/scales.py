@@ -1,4 +1,4 @@
-"""Kernels of variables nobody named a kernel for: scales are learned edge by edge.
+"""Kernels of variables for which none is named: scales are learned edge by edge.
 
 A message about a variable s is a function of x_s, the density of something beyond a neighbour t
 given x_s. How fast it changes depends on the edge: scales are those under which rows that are left

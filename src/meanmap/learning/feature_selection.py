@@ -255,7 +255,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
             return backward, scores, path
         size = pool_size(k, d)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it has coefficients for fewer is no news here
+            warnings.simplefilter("ignore")  # it has coefficients for fewer, which is expected here
             lasso_order = self._lasso(search, size)[0]
         pool = list(dict.fromkeys([*backward[:size].tolist(), *lasso_order[:size].tolist()]))
         total = judged_sets(len(pool), k, step)

@@ -169,7 +169,7 @@ class Basis:
 
     def prepare(self, kernel: Kernel, points: Points, weights: Array) -> Coordinates:
         """The feature map for a weighted sample; a residual that is NaN is measured later."""
-        raise TypeError(f"{type(self).__name__} is no basis; use spaces.PivotedCholesky().")
+        raise TypeError(f"{type(self).__name__} is not a basis; use spaces.PivotedCholesky().")
 
     def fit(self, kernel: Kernel, points: Points, weights: Array) -> tuple[Coordinates, Array]:
         """The feature map fitted to a weighted sample, and the sample's coordinates."""
