@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from meanmap import KernelBayesFilter, load, save
 from meanmap.dynamics.readings import NormalShape, normal_cloud
-from meanmap.dynamics.system import LearnedFunction, MomentBelief, SigmaPoints
+from meanmap.dynamics.system import LearnedFunction, MomentBelief, SigmaPoints, least_squares
 from meanmap.embeddings import embed
 from meanmap.experiments.systems import ROTATION
 from meanmap.kernels import Delta, Gaussian
@@ -226,6 +226,17 @@ def test_a_trend_goes_on_outside_the_data() -> None:
     assert growth[0] < 1.1
     assert growth[1] >= growth[0]
     assert_allclose(np.sqrt(found.noise), 0.1, rtol=0.2)
+
+
+def test_a_trend_by_hand() -> None:
+    """Columns that repeat each other share their coefficient; leverages are the projection's."""
+    rng = np.random.default_rng(0)
+    D, y = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))
+    D = np.hstack([D, D[:, :1]])
+    coefficients, leverages = least_squares(D, y)
+    assert_allclose(coefficients, np.linalg.lstsq(D, y, rcond=1e-12)[0], atol=1e-12)
+    Q = np.linalg.qr(D[:, :3])[0]
+    assert_allclose(leverages, np.diagonal(Q @ Q.T), atol=1e-12)
 
 
 def test_sigma_points_have_the_moments() -> None:

@@ -68,10 +68,8 @@ class LearnedFunction:
         x, y = x / units[0], y / units[1]
         trend, rest, own = None, y, np.zeros(len(x))
         if with_trend:
-            design = add_constant(x)
-            inverse = np.linalg.pinv(design)
-            trend, own = inverse @ y, np.einsum("ij,ji->i", design, inverse)
-            rest = y - design @ trend
+            trend, own = least_squares(add_constant(x), y)
+            rest = y - add_constant(x) @ trend
         model = ConditionalEmbedding(kernel_y=Linear())
         if like is not None:
             assert like.regularization is not None
@@ -101,6 +99,14 @@ def spread_or_one(columns: np.ndarray) -> np.ndarray:
     """The standard deviation of each column; 1 for what does not vary."""
     spread = columns.std(axis=0)
     return np.where(spread > 0, spread, 1.0)
+
+
+def least_squares(design: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (c, k) of least norm, and the leverage (n,) of each row."""
+    U, s, Vt = np.linalg.svd(design, full_matrices=False)
+    kept = s > len(design) * np.finfo(float).eps * s[0]
+    U, s, Vt = U[:, kept], s[kept], Vt[kept]
+    return Vt.T @ ((U.T @ y) / s[:, None]), (U * U).sum(axis=1)
 
 
 def add_constant(x: np.ndarray) -> np.ndarray:
