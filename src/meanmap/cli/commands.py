@@ -218,8 +218,8 @@ def select(
     ] = None,
     count: Annotated[str, typer.Option("--count", metavar="N", help="How many, or auto.")] = "auto",
     method: Annotated[
-        str, typer.Option("--method", help="backward, forward or lasso.")
-    ] = "backward",
+        str, typer.Option("--method", help="auto, backward, forward or lasso.")
+    ] = "auto",
     labels: Labels = None,
     files: FileOptions,
 ) -> Findings:

@@ -166,7 +166,7 @@ def select_columns(
     features: Sequence[str] | None = None,
     *,
     count: str = "auto",
-    method: str = "backward",
+    method: str = "auto",
     labels: Sequence[str] = (),
     seed: int = 0,
     progress: bool | None = None,
@@ -184,8 +184,6 @@ def select_columns(
         raise ValueError(f"{table.name} has no column beside the target {goal!r}.")
     rows = table.rows([*names, goal])
     rows.enough(5)
-    if method == "lasso" and count == "auto":
-        count = str(max(1, len(names) // 2))
     try:
         number = count if count == "auto" else int(count)
     except ValueError:
