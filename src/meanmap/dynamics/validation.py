@@ -164,7 +164,13 @@ class Contest:
         return stretch_of(*self._errors(rows[:, :q], rows[:, q:]))
 
     def stretch_of_track(self, track: Track) -> float:
-        """What the intervals of beliefs are to be stretched by to hold 90% of the true states."""
+        """What the intervals of beliefs are to be stretched by to hold 90% of the true states.
+
+        1 where the mass of a belief is not known, as under kernels without constants: such beliefs
+        have no intervals.
+        """
+        if not all((to_numpy(batch.mass) > CONFLICT).all() for batch in track.beliefs):
+            return 1.0
         shape = (len(self.steps.lengths), max(self.steps.lengths), -1)
         ends = (track.mean, *track.interval(LEVEL))
         mean, low, high = (
