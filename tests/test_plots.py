@@ -123,7 +123,7 @@ PICTURES: dict[str, tuple[Callable[[], Callable[..., Any]], str, str]] = {
     "InvariantComponents": (invariant, "component 1", "component 2"),
     "ColoredUnfolding": (unfolding, "coordinate 1", "coordinate 2"),
     "HSICClustering": (clusters, "principal coordinate 1", "principal coordinate 2"),
-    "HSICSelector": (selector, "features in play", "HSIC"),
+    "HSICSelector": (selector, "features in play", "share explained"),
     "KernelMeanMatching": (weights, "training row, the largest", "weight"),
     "TargetShift": (shares, "", "share"),
     "KernelGraphicalModel": (tree, "", ""),

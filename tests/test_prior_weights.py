@@ -126,9 +126,9 @@ def test_a_prior_that_mildly_conflicts_with_the_observation():
 
 def test_errors_fall_with_the_sample():
     few, many = (spread_error(n, 1.0, 0.2, [-1.0, 1.0, 3.0], "nonnegative") for n in (200, 4000))
-    assert many < few
-    # 0.131 and 0.050 before answers came from residuals
-    assert few < 0.05 and many < 0.04
+    assert many < 0.5 * few
+    # 0.131 and 0.050 before answers came from residuals; 0.089 and 0.011 now
+    assert few < 0.13 and many < 0.03
 
 
 def test_a_narrow_prior_is_followed_in_one_column_of_two():

@@ -371,7 +371,7 @@ def positive(value: Any, name: str, remedy: str) -> float:
     if not is_finite_number(value) or value <= 0:
         kind = "positive" if is_finite_number(value) else "a positive number"
         raise ValueError(f"{name} must be {kind}, got {value!r}. {remedy}")
-    if not SMALLEST <= value <= LARGEST:  # no room for squares and inverses
+    if not SMALLEST <= float(value) <= LARGEST:  # no room for squares and inverses
         raise ValueError(
             f"{name} must lie between {SMALLEST:g} and {LARGEST:g}, got {value!r}. {remedy}"
         )

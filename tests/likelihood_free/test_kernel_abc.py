@@ -161,8 +161,9 @@ def test_the_posterior_mean_gets_better_with_simulations() -> None:
         found = gaussian_fit(seed, n).posterior(y).mean()
         errors[n].append(((found - source.truth(y)[0]) ** 2).sum(axis=1).mean())
     means = [float(np.mean(values)) for values in errors.values()]
-    # measured: .095, .059, .021
-    assert means[0] > 1.3 * means[1] > 1.3 * 1.8 * means[2]
+    # .095, .059, .021 by residuals; by a likelihood 500 simulations do as well as 2,000 did
+    assert means[0] > 1.3 * means[1] > 1.3 * 1.3 * means[2]
+    assert means[1] < 0.03 and means[2] < 0.02
 
 
 @pytest.mark.parametrize("d", [1, 2])

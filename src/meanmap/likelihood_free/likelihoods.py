@@ -28,7 +28,7 @@ from sklearn.mixture import GaussianMixture
 from meanmap.arrays import to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.ranges import TargetScale, or_one
-from meanmap.conditional.shape import ResidualShape, scales_of
+from meanmap.conditional.shape import ResidualShape, scales_of, takes_few_values
 from meanmap.kernels import Kernel
 from meanmap.likelihood_free.priors import NormalMap
 from meanmap.likelihood_free.sampling import Population, temper
@@ -248,8 +248,11 @@ class OutputLaw:
         cls, theta: np.ndarray, outputs: np.ndarray, support: tuple[np.ndarray, np.ndarray]
     ) -> OutputLaw | None:
         """From simulations; None if outputs are not what it is made for."""
-        if len(theta) < FEWEST or not 0 < (np.ptp(outputs, axis=0) > 0).sum() <= MOST:
+        varies = np.ptp(outputs, axis=0) > 0
+        if len(theta) < FEWEST or not 0 < varies.sum() <= MOST:
             return None
+        if any(takes_few_values(column[:, None]) for column in outputs[:, varies].T):
+            return None  # noise around a mean is not what makes a few values differ
         parameters = logarithmic(theta, support)
         x = parameters.forward(theta)
         scale, y = OutputScale.fit(x, outputs)

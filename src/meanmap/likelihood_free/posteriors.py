@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
+from scipy.stats import binom
 
 from meanmap import checks
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.beliefs import belief_quantiles
 from meanmap.conditional.fitting import Pairs, fit_pairs
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.conditional.ranges import or_one
@@ -39,7 +41,8 @@ FACTORS = (0.25, 0.5, 1.0, 2.0)  # multiples of the median distance that a kerne
 LARGE = 10_000  # simulations from which landmarks stand for all of them
 LANDMARKS = 1000
 ROUGH = (1e-3, 200)  # tolerance and rank of the parameters' space, enough to compare kernels in
-HELD, PER_HELD = 48, 10  # simulations that choose between two answers, at most one of so many
+HELD, PER_HELD = 120, 8  # simulations that choose between two answers, at most one of so many
+LEVEL, CHANCE = 0.9, 0.01  # of intervals; of refusing posteriors that are right
 DRAWS, RANKED, JUDGED = 10_000, 500, 256  # of a posterior: one of few, each of many, for a score
 FEW = 20  # posteriors asked for together
 TOLERANCE = 1e-7  # of the kernel's trace: far below the noise of a thousand simulations
@@ -101,6 +104,8 @@ class PosteriorModel:
     ) -> PosteriorModel:
         """The same with a learned likelihood, unless its posteriors of left-out rows are worse.
 
+        They are too narrow if their 90% intervals hold fewer of these rows than chance would allow.
+
         Worse by more than a standard error: so few rows tell no more, and where they do not, a
         likelihood errs less (in ten normal parameters a score of 24 rows hardly sees a width that
         is a fifth too large).
@@ -124,6 +129,8 @@ class PosteriorModel:
             mine = left_out_scores(self.regression.shape, held)
             beliefs = [likelihood.belief(outputs[i], JUDGED) for i in held]
             theirs = belief_scores_of(beliefs, evidence, held)
+        if too_narrow(beliefs, evidence.y[held]):
+            return self
         worse = theirs - mine
         if worse.mean() > worse.std() / np.sqrt(len(held)):
             return self
@@ -247,3 +254,11 @@ def quiet() -> Iterator[None]:
         warnings.simplefilter("ignore", ConflictWarning)
         warnings.simplefilter("ignore", RegularizationWarning)
         yield
+
+
+def too_narrow(beliefs: Sequence[tuple[np.ndarray, np.ndarray]], truth: np.ndarray) -> bool:
+    """Whether intervals of some parameter hold fewer true ones (b, d) than chance would allow."""
+    ends = np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.stack([belief_quantiles(belief, ends) for belief in beliefs], axis=1)
+    inside = ((low <= truth) & (truth <= high)).sum(axis=0)
+    return bool((inside < binom.ppf(CHANCE / truth.shape[1], len(truth), LEVEL)).any())
