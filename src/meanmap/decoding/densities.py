@@ -207,6 +207,6 @@ def climb(z: np.ndarray, p: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, floa
 
 
 def density_bandwidths(bandwidth: Any, d: int) -> np.ndarray:
-    """A bandwidth as the caller gave it, a number or one a column, for each column."""
+    """A bandwidth as the caller gave it, a number or one per column, for each column."""
     remedy = "It is the standard deviation of the smoothing; None chooses it."
     return np.broadcast_to(bandwidth_numbers(bandwidth, d, remedy), d)

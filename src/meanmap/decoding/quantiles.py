@@ -76,7 +76,7 @@ def read_levels(q: Any) -> np.ndarray:
 
 
 def refuse_labels(points: Array, lack: str = "order and so no quantiles") -> None:
-    """Refuse points whose coordinates are no numbers."""
+    """Refuse points whose coordinates are not numbers."""
     if isinstance(points, np.ndarray) and points.dtype.kind not in "fiub":
         raise TypeError(
             f"labels of type {points.dtype} have no {lack}; use .mode(), or .expect(f) with a "

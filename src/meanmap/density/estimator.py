@@ -72,7 +72,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
         say.
     n_candidates : int
         At most how many centres. For `method="herding"` the number of components.
-    bandwidth : "auto", float or one a column
+    bandwidth : "auto", float or one per column
         The candidates' standard deviation. "auto" tries multiples of Silverman's rule.
     scales : sequence of float
         Every centre has a candidate of each of these multiples of the bandwidth: narrow ones for

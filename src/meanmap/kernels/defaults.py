@@ -25,7 +25,7 @@ def default_kernel(points: Any, name: str = "points", rule: str = SCALED) -> Ker
     Rows of numbers get a Gaussian with one bandwidth per column (by default "scaled median", which
     does not depend on the units of the columns), labels (strings, booleans) a delta
     kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product, a data frame
-    with columns that are no numbers the product of its columns' kernels.
+    with columns that are not numbers the product of its columns' kernels.
 
     Examples
     --------
