@@ -23,6 +23,7 @@ from meanmap.dynamics.system import (
     columns_of,
     gain_of,
     normal_log,
+    singular_parts,
     symmetric,
 )
 from meanmap.dynamics.track import Track
@@ -219,7 +220,8 @@ class Writer:
         unit = np.where(unit > 0, unit, 1.0)
         z = (states - middle) / unit
         columns = np.hstack([np.ones((n, 1)), z, z * z])
-        return cls(sample, prior.ratio.T / n, psi, middle, unit, columns, np.linalg.pinv(columns))
+        U, s, Vt = singular_parts(columns)
+        return cls(sample, prior.ratio.T / n, psi, middle, unit, columns, (Vt.T / s) @ U.T)
 
     def embed(self, belief: MomentBelief, points: SigmaPoints) -> Array:
         cloud = points.around(belief)

@@ -103,10 +103,15 @@ def spread_or_one(columns: np.ndarray) -> np.ndarray:
 
 def least_squares(design: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (c, k) of least norm, and the leverage (n,) of each row."""
-    U, s, Vt = np.linalg.svd(design, full_matrices=False)
-    kept = s > len(design) * np.finfo(float).eps * s[0]
-    U, s, Vt = U[:, kept], s[kept], Vt[kept]
+    U, s, Vt = singular_parts(design)
     return Vt.T @ ((U.T @ y) / s[:, None]), (U * U).sum(axis=1)
+
+
+def singular_parts(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """U, s and Vᵀ of columns, without what is rounding."""
+    U, s, Vt = np.linalg.svd(columns, full_matrices=False)
+    kept = s > len(columns) * np.finfo(float).eps * s[0]
+    return U[:, kept], s[kept], Vt[kept]
 
 
 def add_constant(x: np.ndarray) -> np.ndarray:
