@@ -1,6 +1,7 @@
 """How accurate filters and smoothers are, against those that are given the equations.
 
-`python benchmarks/filter_accuracy.py [--systems NAME …] [--methods NAME …] [--seeds 3] [--steps T]`
+`python benchmarks/filter_accuracy.py [--systems NAME …] [--methods NAME …] [--seeds 3] [--first 0]
+[--steps T]`
 
 Systems have additive Gaussian noise, x' = f(x) + N(0, Q) and o = h(x) + N(0, R). On linear ones the
 Kalman filter and smoother are exact; elsewhere 5,000 particles stand for the exact filter. A
@@ -177,7 +178,7 @@ def bearings() -> System:
 
 def xu_systems() -> dict[str, System]:
     """The easy and the difficult system of Xu et al. (2022)."""
-    from meanmap.experiments.systems import Rotation
+    from meanmap_experiments.systems import Rotation
 
     return {
         "xu easy": on_curve(Rotation(increment=0.3, swing=0.0)),
@@ -186,7 +187,7 @@ def xu_systems() -> dict[str, System]:
 
 
 def systems() -> dict[str, System]:
-    from meanmap.experiments.systems import OSCILLATION, ROTATION
+    from meanmap_experiments.systems import OSCILLATION, ROTATION
 
     eye = np.eye
     return {
@@ -511,6 +512,7 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=list(systems()), choices=list(known))
     parser.add_argument("--methods", nargs="+", default=["bayes", "additive"])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--steps", type=int, default=500)
     options = parser.parse_args()
     print(
@@ -520,7 +522,7 @@ def main() -> None:
     for name in options.systems:
         runs = [
             measure(known[name], options.methods, options.steps, seed)
-            for seed in range(options.seeds)
+            for seed in range(options.first, options.first + options.seeds)
         ]
         for method in options.methods:
             parts = [run[method] for run in runs]

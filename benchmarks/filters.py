@@ -43,7 +43,7 @@ WORK = f"KernelBayesFilter: a step on (b), T = {TRAINING}"
 
 def simulated(n: int, seed: int, runs: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """States and observations of (b)."""
-    from meanmap.experiments.systems import OSCILLATION
+    from meanmap_experiments.systems import OSCILLATION
 
     return OSCILLATION.simulate(n, seed, runs=runs)
 
@@ -254,7 +254,7 @@ class Oscillation:
 
 def oscillation() -> Oscillation:
     from meanmap import KernelBayesFilter
-    from meanmap.experiments.systems import OSCILLATION
+    from meanmap_experiments.systems import OSCILLATION
 
     say("the oscillation (b)")
     rng = np.random.default_rng(0)

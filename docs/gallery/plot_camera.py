@@ -4,15 +4,15 @@ Where a camera looks, from its pictures
 
 A camera turns about in a room, and takes pictures of 20 × 20 pixels. What we want is its rotation;
 what we have is 600 pictures whose rotations are known. It is the experiment of Song, Huang, Smola
-and Fukumizu (2009, section 7), rendered anew; ``meanmap reproduce camera`` does it in full.
+and Fukumizu (2009, section 7), rendered anew; ``make reproduce NAME=camera`` does it in full.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from meanmap import ConditionalEmbedding, KernelBayesFilter
-from meanmap.experiments.camera import load
 from meanmap.kernels import Chordal, Gaussian
+from meanmap_experiments.camera import load
 
 BLUE, ORANGE = "#0072b2", "#d55e00"
 rotations, clear = load()

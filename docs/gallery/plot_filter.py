@@ -11,8 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from meanmap import KernelBayesFilter
-from meanmap.experiments.peers import extended_kalman
-from meanmap.experiments.systems import OSCILLATION
+from meanmap_experiments.peers import extended_kalman
+from meanmap_experiments.systems import OSCILLATION
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 states, observations = OSCILLATION.simulate(500, rng=0)

@@ -15,9 +15,9 @@ import oracles as o
 from meanmap import AdditiveFilter, ConflictWarning, embed
 from meanmap.conditional.calculus import prior_weights
 from meanmap.dynamics import model
-from meanmap.experiments.systems import ROTATION, Circle
 from meanmap.kernels import Delta, Gaussian, Polynomial
 from meanmap.spaces import Explicit, PivotedCholesky
+from meanmap_experiments.systems import ROTATION, Circle
 from oracles import Array
 
 FINE = PivotedCholesky(tol=1e-14)
@@ -376,3 +376,12 @@ def test_no_divergence_on_observations_of_the_same_system(
         assert_allclose(weights.sum(axis=1), 1, atol=1e-6)
         largest = float(np.abs(track.mean).max())
         assert largest < 3 * np.abs(states).max(), (seed, largest)
+
+
+def test_predictions_have_mass_one_however_large_the_regularization() -> None:
+    rng = np.random.default_rng(0)
+    state = np.repeat([0.0, 5.0, 0.0], [40, 10, 40])[:, None] + 0.3 * rng.normal(size=(90, 1))
+    given = Gaussian(1.0), Gaussian(1.0)
+    model = AdditiveFilter(*given, regularization=0.3, validation=None).fit(state, state)
+    beliefs = model.predict(state[:42], 4).beliefs
+    assert_allclose(weights_of(beliefs).sum(axis=-1), 1, atol=1e-9)

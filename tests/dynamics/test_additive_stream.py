@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from libraries import NAMES, host, library
 from meanmap import AdditiveFilter, load, save
-from meanmap.experiments.systems import ROTATION
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import PivotedCholesky, Space
+from meanmap_experiments.systems import ROTATION
 from oracles import Array
 
 LENGTHS = (200, 150, 2, 300)

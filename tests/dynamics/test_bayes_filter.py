@@ -16,9 +16,9 @@ import oracles as o
 from meanmap import AdditiveFilter, ConflictWarning, Embedding, KernelBayesFilter, bayes_rule, embed
 from meanmap.conditional.calculus import prior_weights
 from meanmap.dynamics import model
-from meanmap.experiments.systems import ROTATION, Circle
 from meanmap.kernels import Delta, Gaussian, Kernel, Polynomial
 from meanmap.spaces import Explicit, PivotedCholesky
+from meanmap_experiments.systems import ROTATION, Circle
 from oracles import Array
 
 METHODS = ["squared", "importance", "reweighted"]

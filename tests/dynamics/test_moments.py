@@ -13,8 +13,8 @@ from meanmap import KernelBayesFilter, load, save
 from meanmap.dynamics.readings import NormalShape, normal_cloud
 from meanmap.dynamics.system import LearnedFunction, MomentBelief, SigmaPoints, least_squares
 from meanmap.embeddings import embed
-from meanmap.experiments.systems import ROTATION
 from meanmap.kernels import Delta, Gaussian
+from meanmap_experiments.systems import ROTATION
 
 A = 0.95 * np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]])
 NOISE = 0.5
@@ -279,3 +279,17 @@ def test_intervals_of_weights_are_calibrated() -> None:
     assert 0.85 < np.mean((low <= truth) & (truth <= high)) < 0.96
     assert_allclose(track.beliefs.std(), track.std, rtol=1e-6)
     assert_allclose(track.beliefs.quantile(0.05), low, atol=1e-9)
+
+
+def test_fifty_steps_of_noise_are_followed_along_a_line() -> None:
+    """Left-out errors of so few rows differ by chance: they once chose a function that swings."""
+    rng = np.random.default_rng(0)
+    state = np.zeros((250, 1))
+    state[0] = rng.normal()
+    for t in range(249):
+        state[t + 1] = 0.95 * state[t] + (1 - 0.95**2) ** 0.5 * rng.normal()
+    seen = state + rng.normal(size=state.shape)
+    system = KernelBayesFilter(method="moments", progress=False).fit(state[:50], seen[:50])
+    learned = system._model.system
+    assert learned.observation.trend is not None
+    assert learned.transition.trend is not None

@@ -15,7 +15,6 @@ from scipy.spatial.transform import Rotation
 from sklearn.exceptions import NotFittedError
 
 from meanmap import AdditiveFilter, ConflictWarning, KernelBayesFilter
-from meanmap.experiments.systems import ROTATION, Identities
 from meanmap.kernels import (
     Chordal,
     Delta,
@@ -26,6 +25,7 @@ from meanmap.kernels import (
     Trace,
     WeisfeilerLehman,
 )
+from meanmap_experiments.systems import ROTATION, Identities
 from oracles import Array
 
 STATES, OBSERVATIONS = ROTATION.simulate(160, rng=0)

@@ -18,8 +18,8 @@ import meanmap
 import oracles as o
 from meanmap import AdditiveFilter, ConflictWarning, Embedding, KernelBayesFilter
 from meanmap.dynamics import Track, model
-from meanmap.experiments.systems import ROTATION
 from meanmap.kernels import Chordal, Delta, Gaussian
+from meanmap_experiments.systems import ROTATION
 from oracles import Array
 
 STATES, OBSERVATIONS = ROTATION.simulate(150, rng=0)

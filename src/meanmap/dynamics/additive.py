@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, device, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, device, namespace, one_blas_thread, take
 from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.base import StateFilter, open_setting
 from meanmap.dynamics.model import Model
-from meanmap.dynamics.motion import STEADY, Belief, Motion
+from meanmap.dynamics.motion import Belief, Motion, determines_mass
+from meanmap.dynamics.passage import Passage
+from meanmap.dynamics.steady import SteadyOperators
 from meanmap.dynamics.tallies import SequenceSums, Tally, join_observation
 from meanmap.dynamics.training import Placed
 from meanmap.embeddings import FactoredWeights
+from meanmap.linalg import solve_ridge
 from meanmap.rules import CONFLICT
 
 LAMBDAS = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1]
+SOURCES = ["auto", "beliefs", "states"]
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,18 @@ class AdditiveModel(Model):
     centered: bool
     regularization: float
     steps: Array  # Σ v vᵀ of v = (ψ(s), ψ(o))
+    gain: Array | None = None  # of the smoother, where operators were learned for beliefs
 
     begins_before = True  # Algorithm 2: the first belief is about the state before
 
     @property
     def regularizations(self) -> tuple[float, float]:
         return self.regularization, self.regularization
+
+    @property
+    def spreads_alike(self) -> bool:
+        # E[s²] has products of past and observation, which a sum of the two does not know
+        return self.gain is not None
 
     def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:
         omega = join_observation(source, lifted, self.centered)
@@ -69,6 +80,37 @@ class AdditiveModel(Model):
     def _weights(self, vector: Array) -> FactoredWeights:
         return FactoredWeights(self.motion.scale, self.rows, vector)
 
+    @cached_property
+    def _writer(self) -> Array:
+        """`w ∘ Ψ (C_ss + λI)⁻¹`, the weights of coordinates on the training states."""
+        psi, n = self.sample.psi, self.sample.psi.shape[0]
+        return solve_ridge(psi.T @ psi / n, self.regularization, psi.T).T / n
+
+    def smooth(
+        self, passage: Any, lengths: tuple[int, ...], controls: Any, transfer: str | None
+    ) -> Any:
+        """`ν = μ + G (ν' - A μ)`, back through the filtered beliefs μ."""
+        if transfer is not None or self.gain is None:
+            return super().smooth(passage, lengths, controls, transfer)
+        out = Passage(self.sample, True, passage.length, None)
+        last, later = np.array(lengths) - 1, passage.belief(passage.length - 1)
+        with one_blas_thread():
+            out.add(later, None)
+            for t in range(passage.length - 2, -1, -1):
+                belief = passage.belief(t)
+                ahead = self.motion.push(self.motion.source(belief.coordinates, None))
+                change = (later.coordinates - ahead.coordinates) @ self.gain.T
+                weights = belief.dense() + change @ self._writer.T
+                if self.mass is not None:  # by division: weights of a regression may swing
+                    total = namespace(weights).sum(weights, axis=-1)[..., None]
+                    weights = weights / namespace(weights).where(total > CONFLICT, total, 1.0)
+                back = self.sample.bounded(Belief(belief.coordinates + change, weights))
+                later = belief.where(last <= t, back)
+                out.add(later, None)
+            out.flush()
+        out.reverse()
+        return out
+
 
 class AdditiveFilter(StateFilter):
     """Track a hidden state with two operators learned once: the additive kernel filter.
@@ -85,9 +127,17 @@ class AdditiveFilter(StateFilter):
         None chooses for the kind of points, and lets validation choose among multiples of the
         median for its bandwidth. With controls, the state's part of ω is the pair of state and
         control.
-    centered : bool
+    learn_from : "auto", "beliefs" or "states"
+        What the operators are learned for. The paper regresses the next state on the true state
+        before it; a filter applies the operators to beliefs, which are less sure, and then counts
+        on the past too much. "beliefs" regresses on what the filter will believe, whose moments
+        follow from those of the states: on a linear Gaussian system that is the stationary Kalman
+        filter, and smoothing that of Rauch, Tung and Striebel. "auto" is "beliefs" where settings
+        are validated and none is given, and the paper's "states" otherwise, or with controls.
+    centered : bool or None
         Centre the features and add the mean back (Theorem 9 has a centring matrix, but leaves the
-        mean out).
+        mean out). None does so where operators are learned for beliefs, which is not stable
+        otherwise.
     initial : "uniform", or a prior: Embedding or a sample of states
         The belief about the state before the first observation.
     regularization : float or "auto"
@@ -116,6 +166,7 @@ class AdditiveFilter(StateFilter):
     """
 
     _initials = ("uniform",)
+    _factors = (1.0, 2.0, 4.0, 8.0)  # wide kernels follow what is linear
     _stream: SequenceSums | None
 
     def __init__(
@@ -124,11 +175,12 @@ class AdditiveFilter(StateFilter):
         kernel_observation: Any = None,
         *,
         kernel_control: Any = None,
-        centered: bool = False,
+        learn_from: str = "auto",
+        centered: bool | None = None,
         initial: Any = "uniform",
         regularization: float | str = "auto",
         basis: Any = None,
-        validation: str | int | None = "half",
+        validation: str | int | None = "auto",
         grid: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         progress: bool | None = None,
@@ -136,6 +188,7 @@ class AdditiveFilter(StateFilter):
         self.kernel_state = kernel_state
         self.kernel_observation = kernel_observation
         self.kernel_control = kernel_control
+        self.learn_from = learn_from
         self.centered = centered
         self.initial = initial
         self.regularization = regularization
@@ -146,6 +199,7 @@ class AdditiveFilter(StateFilter):
         self.progress = progress
 
     def _settings(self) -> dict[str, list[Any]]:
+        checks.option(self.learn_from, "learn_from", SOURCES)
         return {"regularization": open_setting(self.regularization, "regularization", LAMBDAS)}
 
     # --- more sequences -----------------------------------------------------------------------
@@ -199,7 +253,8 @@ class AdditiveFilter(StateFilter):
             source = take(placed.sample.psi, first)
         xp, features = namespace(source), take(placed.phi, second)
         omega = xp.concat([source, features], axis=1)
-        omega = xp.concat([omega, xp.ones_like(omega[:, :1])], axis=1) if self.centered else omega
+        if stream.centered:
+            omega = xp.concat([omega, xp.ones_like(omega[:, :1])], axis=1)
         reference = stream.tally.reference
         tally = Tally.of(placed.steps, placed.sample, omega, second, reference)
         self._keep(stream.with_sequences(tally, before, take(placed.sample.atoms, second)))
@@ -211,9 +266,10 @@ class AdditiveFilter(StateFilter):
             raise TypeError(f"expected an AdditiveFilter, got {checks.describe(other)}.")
         for model in (self, other):
             check_is_fitted(model)
-        if bool(self.centered) != bool(other.centered):
+        mine, theirs = self._as_sums(), other._as_sums()
+        if mine.centered != theirs.centered:
             raise ValueError("one filter is centered and the other is not. Give both the same.")
-        self._keep(self._as_sums().merge(other._as_sums()))
+        self._keep(mine.merge(theirs))
         return self
 
     def _as_sums(self) -> SequenceSums:
@@ -226,7 +282,13 @@ class AdditiveFilter(StateFilter):
         spaces = sample.space, model.observations
         decoder = getattr(model.evidence, "decoder", None)
         return SequenceSums(
-            tally, motion.conditional, *spaces, motion.control, model.regularization, decoder
+            tally,
+            motion.conditional,
+            *spaces,
+            motion.control,
+            model.regularization,
+            decoder,
+            model.gain is not None,
         )
 
     def _keep(self, stream: SequenceSums) -> None:
@@ -246,14 +308,16 @@ class AdditiveFilter(StateFilter):
             found.inverse,
             found.rows,
             found.mass,
-            bool(self.centered),
+            stream.centered,
             stream.regularization,
             stream.tally.steps,
+            found.gain,
         )
 
     def _learned(self, placed: Placed, settings: dict[str, Any]) -> AdditiveModel:
         given = settings["regularization"]
-        sample, centered = placed.sample, bool(self.centered)
+        controlled = placed.controls is not None
+        sample, centered = placed.sample, self._centres(controlled)
         motion = Motion.learned(sample, *placed.pairs, given, centered, placed.controls)
         operator = motion.conditional.operator_
         w = operator.scale
@@ -266,11 +330,14 @@ class AdditiveFilter(StateFilter):
         found = regularized_inverse(rows, given, centered, nested=False)
         inverse, regularization = found.inverse, found.regularization
         omega = xp.concat([plain, xp.ones_like(plain[:, :1])], axis=1) if centered else plain
-        image = (w[:, None] * omega) @ inverse
+        weighted, gain = w[:, None] * omega, None
+        if self._for_beliefs(controlled):
+            moments = omega.T @ weighted, after.T @ weighted
+            steady = SteadyOperators.of(*moments, regularization, centered)
+            inverse, gain = steady.inverse, steady.gain
+        image = weighted @ inverse
         mass = xp.sum(image, axis=0)
-        # a bounded kernel on vectors knows constants, even where λ is so large that mass wavers
-        constants = sample.kernel.on_vectors and sample.kernel.bounded
-        steady = constants or np.std(to_numpy(omega @ mass)) < STEADY
+        known = determines_mass(sample.kernel, omega @ mass)
         return AdditiveModel(
             sample,
             motion,
@@ -279,11 +346,30 @@ class AdditiveFilter(StateFilter):
             after.T @ image,
             inverse,
             motion.beside_successors(omega),
-            mass if steady else None,
+            mass if known else None,
             centered,
             regularization,
             placed.steps,
+            gain,
         )
+
+    def _centres(self, controlled: bool) -> bool:
+        """Whether features are centred."""
+        return self._for_beliefs(controlled) if self.centered is None else bool(self.centered)
+
+    def _for_beliefs(self, controlled: bool) -> bool:
+        """Whether operators are learned for beliefs."""
+        if self.learn_from != "auto" or controlled:
+            if self.learn_from == "beliefs" and controlled:
+                raise ValueError(
+                    'learn_from="beliefs" takes no controls yet. Use learn_from="states".'
+                )
+            return self.learn_from == "beliefs"
+        if self.centered is not None and not self.centered:
+            return False
+        given = self.kernel_state, self.kernel_observation, self.basis, self.grid
+        unset = all(part is None for part in given) and self.regularization == "auto"
+        return unset and self.validation is not None
 
     def _fitted(self, model: Any) -> None:
         self.regularization_ = model.regularization

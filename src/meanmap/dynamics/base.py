@@ -35,6 +35,7 @@ from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, read_steps
 from meanmap.dynamics.validation import (
+    FACTORS,
     MOST,
     PIECES,
     Contest,
@@ -44,13 +45,15 @@ from meanmap.dynamics.validation import (
     kernel_candidates,
     number_of_folds,
     read_grid,
+    share_to_hold,
 )
 from meanmap.embeddings import Embedding
 from meanmap.kernels import Kernel
 
 ORIGINS = ("last", "every")
 TRANSFERS = ("two-step", "one-step")
-SMOOTHED = 600  # steps at most that tell whether smoothing helps
+SMOOTHED = 600  # steps of a part at most, that tell whether smoothing helps
+SMOOTHINGS = 2  # parts that tell it
 
 
 class StateFilter(BaseEstimator):
@@ -72,6 +75,7 @@ class StateFilter(BaseEstimator):
 
     _current: Model | None  # None after more sequences came: made anew when somebody asks
     _initials: ClassVar[tuple[str, ...]] = ("first", "uniform")
+    _factors: ClassVar[tuple[float, ...]] = FACTORS  # of the median bandwidth, that are tried
 
     # --- what a filter must say ---------------------------------------------------------------
 
@@ -99,9 +103,14 @@ class StateFilter(BaseEstimator):
         settings = self._settings()
         grid = read_grid(self.grid, ["state", "observation", *settings])
         self._check_initial(kernels[0], training.states.points)
-        candidates = (
-            kernel_candidates(self.kernel_state, kernels[0], grid.get("state")),
-            kernel_candidates(self.kernel_observation, kernels[1], grid.get("observation")),
+        candidates = tuple(
+            kernel_candidates(given, kernel, grid.get(name), self._factors)
+            for given, kernel, name in zip(
+                (self.kernel_state, self.kernel_observation),
+                kernels,
+                ("state", "observation"),
+                strict=True,
+            )
         )
         for name, values in grid.items():
             if name in settings:
@@ -151,7 +160,8 @@ class StateFilter(BaseEstimator):
         if isinstance(training.states.points, tuple):
             return model
         kernels, found = (model.sample.kernel, model.observations.kernel_), []
-        smooths = True
+        errors: list[Any] = []
+        share = share_to_hold(training)
         folds = max(number_of_folds(self.validation), PIECES)
         for train, test in training.some(MOST).folds(folds):
             placed = train.placed(*kernels, self._bases())
@@ -161,13 +171,15 @@ class StateFilter(BaseEstimator):
             part = self._learned(placed, chosen)
             passage = part.run(contest.steps, contest.controls, self._prior(part), True)
             found.append(
-                contest.stretch_of_track(passage.track("filtered", test.states.lengths, False))
+                contest.stretch_of_track(
+                    passage.track("filtered", test.states.lengths, False), share
+                )
             )
-            if len(found) == 1 and test.size <= SMOOTHED:
-                transfer = TRANSFERS[int(contest.controls is None)]
-                back = part.smooth(passage, contest.steps.lengths, contest.controls, transfer)
-                smooths = contest.squares(back.moments) <= contest.squares(passage.moments)
-        return replace(model, stretch=join_stretches(found), smooths=smooths)
+            if len(errors) < SMOOTHINGS and test.size <= SMOOTHED:
+                back = part.smooth(passage, contest.steps.lengths, contest.controls, None)
+                errors.append([contest.squares(p.moments) for p in (passage, back)])
+        filtered, smoothed = np.array(errors or [[0.0, 0.0]]).sum(axis=0)
+        return replace(model, stretch=join_stretches(found), smooths=bool(smoothed <= filtered))
 
     def _fitted(self, model: Any) -> None:
         """Set the attributes that tell what was chosen."""
@@ -240,7 +252,7 @@ class StateFilter(BaseEstimator):
             passage = model.run(
                 contest.steps, contest.controls, self._prior(model), False, contest.values
             )
-            errors.append(contest.error(passage.moments))
+            errors.append(contest.error(passage.moments, model.spreads_alike))
         return np.array(errors)
 
     # --- filtering ----------------------------------------------------------------------------
@@ -287,7 +299,6 @@ class StateFilter(BaseEstimator):
             )
         if transfer is None and not self._model.smooths:
             return self._model.finish(passage.track("smoothed", steps.lengths, steps.single))
-        transfer = transfer or ("one-step" if given is None else "two-step")
         smoothed = self._model.smooth(passage, steps.lengths, given, transfer)
         return self._model.finish(smoothed.track("smoothed", steps.lengths, steps.single))
 
@@ -342,9 +353,9 @@ class StateFilter(BaseEstimator):
     ) -> tuple[Steps, Passage, Points | None]:
         check_is_fitted(self)
         with one_blas_thread():
-            steps = read_steps(self._model.observations, observations)
+            steps = read_steps(self._model.observations, observations, self._model.lost)
         given = self._model.control_gate.read_sequences(controls, steps.lengths, ahead)
-        warn_of_far(steps.support)
+        warn_of_far(steps.support, self._model.lost)
         passage = self._model.run(steps, given, self._prior(self._model), keep)
         return steps, passage, given
 

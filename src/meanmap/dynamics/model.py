@@ -53,6 +53,16 @@ class Model:
     #: Whether the first belief is about the state before the first observation.
     begins_before = False
 
+    @property
+    def spreads_alike(self) -> bool:
+        """Whether beliefs are taken to be equally sure at all steps when settings are compared."""
+        return False
+
+    @property
+    def lost(self) -> float:
+        """The support below which an observation says nothing, and is passed over."""
+        return LOST
+
     # --- what a filter must say ---------------------------------------------------------------
 
     @property
@@ -259,9 +269,14 @@ class Model:
         return self.forecast(belief, count, controls, first)
 
     def smooth(
-        self, passage: Passage, lengths: tuple[int, ...], controls: Points | None, transfer: str
+        self,
+        passage: Passage,
+        lengths: tuple[int, ...],
+        controls: Points | None,
+        transfer: str | None,
     ) -> Passage:
         """Go back through filtered beliefs, from the last of each sequence to the first."""
+        transfer = transfer or ("one-step" if controls is None else "two-step")
         out = Passage(self.sample, True, passage.length, None)
         last = np.array(lengths) - 1
         size = float(namespace(self.sample.psi).sum(self.sample.psi**2)) / self.sample.psi.shape[0]
@@ -299,12 +314,12 @@ def take_step(controls: Points, t: int) -> Points:
     return each_part(controls, lambda part: part[:, t])
 
 
-def warn_of_far(support: np.ndarray) -> None:
+def warn_of_far(support: np.ndarray, least: float = LOST) -> None:
     """Say how many observations lie far from the training observations, and what was done."""
     far = support < FAR  # NaN, where nothing was seen, is not
     if not far.any():
         return
-    lost = int((support < LOST).sum())
+    lost = int((support < least).sum())
     ignored = f"; {lost} of them say nothing at all and were passed over" if lost else ""
     where = np.argwhere(far)[0]
     place = f"step {where[-1]}" + (f" of sequence {where[0]}" if len(support) > 1 else "")

@@ -112,7 +112,7 @@ class MomentModel(Model):
         return MomentPassage(self, found, True)
 
     def smooth(
-        self, passage: Any, lengths: tuple[int, ...], controls: Points | None, transfer: str
+        self, passage: Any, lengths: tuple[int, ...], controls: Points | None, transfer: str | None
     ) -> Any:
         """Rauch, Tung and Striebel's recursion, back through filtered beliefs."""
         last, found = np.array(lengths) - 1, []

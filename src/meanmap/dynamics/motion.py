@@ -259,7 +259,7 @@ class Motion:
         A kernel without constants, such as the trace kernel, gives weights of any total.
         """
         mass = self.conditional.operator_.mass
-        return mass if np.std(to_numpy(self.sources @ mass)) < STEADY else None
+        return mass if determines_mass(self.sample.kernel, self.sources @ mass) else None
 
     def source(self, m: Array, controls: Points | None) -> Array:
         """Beliefs (and controls) in the coordinates that the operator takes."""
@@ -313,3 +313,11 @@ class Motion:
         shape = (weights.shape[0], self.sample.psi.shape[0])
         out = xp.zeros(shape, dtype=weights.dtype, device=device(weights))
         return Belief(weights @ before, assign(out, (slice(None), self.first), weights))
+
+
+def determines_mass(kernel: Kernel, totals: Array) -> bool:
+    """Whether the weights of a conditional sum to one but for λ, given their sums on the sample.
+
+    A bounded kernel on vectors knows constants, even where λ is so large that sums waver.
+    """
+    return (kernel.on_vectors and kernel.bounded) or bool(np.std(to_numpy(totals)) < STEADY)

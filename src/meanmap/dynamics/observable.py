@@ -250,6 +250,7 @@ class SpectralModel:
     kept: Any = 1.0  # 0 for states that are not there, where several numbers of them are compared
 
     control_gate = ControlGate(refusal="a SpectralFilter knows no controls.")
+    lost = LOST
 
     @property
     def observations(self) -> Space:

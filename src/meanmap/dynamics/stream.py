@@ -26,6 +26,9 @@ class LiveModel(Protocol):
     @property
     def control_gate(self) -> ControlGate: ...
 
+    @property
+    def lost(self) -> float: ...
+
     def seen_at(self, steps: Steps, t: int) -> Any:
         """The observations of step t, as `step` takes them."""
 
@@ -96,9 +99,9 @@ class Stream:
                     f"observation: expected one, got {count(points)} rows. A stream takes them one "
                     "by one; .filter takes a sequence."
                 )
-        steps = steps_of(space, [(points, np.array([points is not None]))], True)
+        steps = steps_of(space, [(points, np.array([points is not None]))], True, model.lost)
         given = model.control_gate.read_one(control, self._belief is None)
-        warn_of_far(steps.support)
+        warn_of_far(steps.support, model.lost)
         features = steps.features[:, 0]
         belief, predicted = model.step(
             self._belief, self._prior, model.seen_at(steps, 0), steps.seen[:, 0], given

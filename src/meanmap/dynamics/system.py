@@ -28,6 +28,7 @@ SPREAD = 3.0  # points lie √3 deviations out: their fourth moment is then that
 SHARPEST = 1e-9  # of the variance of all states, that a belief's is at least
 LOST_TRACK = 10.0  # log density ratio by which observations tell that a belief is wrong
 SIMILAR = 0.02  # of squared errors, that a function with a trend may lose to one without
+DOUBT = 2.0  # standard errors, that it may lose besides
 WIDE = 2.0  # times the variance of all training states: more than a belief can have
 MANY = 64  # columns of observations, above which a covariance is not learned
 
@@ -56,14 +57,18 @@ class LearnedFunction:
         """
         if like is not None:
             return cls._fitted(x, y, like.trend is not None, like.operator)[0]
-        (straight, error), (plain, own) = (cls._fitted(x, y, trend) for trend in (True, False))
-        return straight if error <= own + SIMILAR * y.shape[1] else plain
+        (straight, left), (plain, own) = (cls._fitted(x, y, trend) for trend in (True, False))
+        # the logarithm of the ratio of squared errors, summed over columns, and its standard error
+        sizes = left.mean(axis=0), own.mean(axis=0)
+        worse = float(np.log(sizes[0] / sizes[1]).sum())
+        chance = (left / sizes[0] - own / sizes[1]).sum(axis=1).std() / len(x) ** 0.5
+        return straight if worse <= SIMILAR * y.shape[1] + DOUBT * chance else plain
 
     @classmethod
     def _fitted(
         cls, x: np.ndarray, y: np.ndarray, with_trend: bool, like: ConditionalOperator | None = None
-    ) -> tuple[LearnedFunction, float]:
-        """The function, and the sum of the logarithms of the columns' squared errors, left out."""
+    ) -> tuple[LearnedFunction, np.ndarray]:
+        """The function, and the squared errors (n, k) of left-out rows."""
         units = spread_or_one(x), spread_or_one(y)
         x, y = x / units[0], y / units[1]
         trend, rest, own = None, y, np.zeros(len(x))
@@ -81,8 +86,8 @@ class LearnedFunction:
         left_out = v / np.maximum(1 - v, 1e-3)  # each row by the others
         usual = float(np.mean(1 + left_out))
         noise = errors.T @ errors / len(x) + SHARPEST * np.eye(y.shape[1])
-        score = float(np.log(np.diagonal(noise)).sum())
-        return cls(operator, trend, units, noise * np.outer(units[1], units[1]), usual), score
+        found = cls(operator, trend, units, noise * np.outer(units[1], units[1]), usual)
+        return found, errors**2 + SHARPEST
 
     def at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (m, k), and what the noise's covariance is multiplied with (m,)."""

@@ -14,6 +14,7 @@ from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.quantiles import middle
 from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence
 from meanmap.dynamics.motion import STEADY, Belief, Control, Motion, Sample
+from meanmap.dynamics.steady import SteadyOperators
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
 from meanmap.streams.sums import require_same_space, value_columns
@@ -197,6 +198,7 @@ class AdditiveParts:
     inverse: Array
     rows: Array
     mass: Array | None
+    gain: Array | None
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,12 @@ class SequenceSums:
     control: Control | None
     regularization: float
     decoder: Decoder | None  # of observations that are vectors
+    for_beliefs: bool = False  # whether operators are learned for beliefs
+
+    @property
+    def centered(self) -> bool:
+        """Whether ω has a constant."""
+        return bool(self.conditional.centered)
 
     def with_sequences(self, tally: Tally, before: Points, after: Points) -> SequenceSums:
         """With sums over more sequences, and their transitions."""
@@ -242,11 +250,7 @@ class SequenceSums:
         sample = Sample(self.states, atoms, psi, marginal)
         squares, cross = tally.squares / tally.moves, tally.cross / tally.moves
         mean, rows = cross[0], balance.weights(cross)
-        inverse = (
-            centred_ridge(squares, mean, self.regularization)
-            if self.conditional.centered
-            else ridge(squares, self.regularization)
-        )
+        inverse, gain = self._operators(squares, cross[-r:], mean)
         return AdditiveParts(
             sample,
             self._motion(sample, count(after), rows, squares, mean),
@@ -255,13 +259,22 @@ class SequenceSums:
             inverse,
             rows,
             steady_mass(mean @ inverse, squares, mean),
+            gain,
         )
+
+    def _operators(self, squares: Array, cross: Array, mean: Array) -> tuple[Array, Array | None]:
+        """The inverse that operators are made of, and the gain of the smoother."""
+        lam, centered = self.regularization, self.centered
+        if self.for_beliefs:
+            steady = SteadyOperators.of(squares, cross, lam, centered)
+            return steady.inverse, steady.gain
+        return (centred_ridge(squares, mean, lam) if centered else ridge(squares, lam)), None
 
     def _motion(
         self, sample: Sample, moves: int, rows: Array, squares: Array, mean: Array
     ) -> StreamedMotion:
         """The transition on a sample whose first atoms are successors of its last ones."""
-        features, centered = self.observations.rank_, bool(self.conditional.centered)
+        features, centered = self.observations.rank_, self.centered
         part = source_part(source_part(squares, features, centered).T, features, centered)
         average = source_part(mean[None, :], features, centered)[0]
         return StreamedMotion(

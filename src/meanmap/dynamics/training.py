@@ -76,12 +76,15 @@ class Training:
             rows = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, share).astype(int))]
         return self.part([row[: max(2, most // len(rows))] for row in rows])
 
-    def folds(self, count: int) -> list[tuple[Training, Training]]:
+    def folds(self, count: int, piece: int | None = None) -> list[tuple[Training, Training]]:
         """Ways to learn from a part and test on the rest; 2 are halves (Fukumizu et al. 2013, 5.3).
 
-        Several sequences are dealt out in turn; a single one is cut.
+        Several sequences are dealt out in turn; a single one is cut, into pieces of so many steps
+        if that is given.
         """
         rows = self.stretches()
+        if piece is not None:
+            rows = [p for row in rows for p in np.array_split(row, max(1, len(row) // piece))]
         if len(rows) < count:
             rows = [part for row in rows for part in np.array_split(row, count)]
             rows = [part for part in rows if len(part)]
@@ -197,10 +200,16 @@ class Placed:
         return None if given is None else (given[0].points, given[1])
 
 
-def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single: bool) -> Steps:
+def steps_of(
+    space: Space,
+    parts: list[tuple[Points | None, np.ndarray]],
+    single: bool,
+    lost: float = LOST,
+) -> Steps:
     """Observations in coordinates, padded to one length; `parts` are what was seen, and when.
 
-    An observation far from all training observations says nothing, and counts as not seen.
+    An observation far from all training observations, of a support below `lost`, says nothing, and
+    counts as not seen.
     """
     lengths = tuple(len(seen) for _, seen in parts)
     b, length = len(parts), max(lengths)
@@ -225,11 +234,11 @@ def steps_of(space: Space, parts: list[tuple[Points | None, np.ndarray]], single
             rows = vector_rows(everything)
             values = np.zeros((b, length, rows.shape[1]))
             values[seen] = rows
-    seen &= ~(support < LOST)
+    seen &= ~(support < lost)
     return Steps(xp.reshape(features, (b, length, -1)), seen, support, lengths, single, values)
 
 
-def read_steps(space: Space, observations: Any) -> Steps:
+def read_steps(space: Space, observations: Any, lost: float = LOST) -> Steps:
     """What a user passed to be filtered, through the gate and in coordinates."""
     kernel, like = space.kernel_, space.example_
     raw, single = list_sequences(observations, kernel, "observations", like)
@@ -248,7 +257,7 @@ def read_steps(space: Space, observations: Any) -> Steps:
             "observations: every step is missing, so there is nothing to filter. From a prior "
             "alone a stream predicts: start(prior).predict(steps)."
         )
-    return steps_of(space, parts, single)
+    return steps_of(space, parts, single, lost)
 
 
 def comparison_values(train: Training, test: Training, kernel: Kernel) -> tuple[Array, Array]:

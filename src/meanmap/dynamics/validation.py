@@ -28,6 +28,8 @@ SWINGS = 0.01  # of the median variance: less counts as none
 LEVEL = 0.9  # of the intervals that deviations are calibrated for
 MOST_STRETCHED = 10.0
 PIECES = 5  # that are left out one by one to calibrate: they leave more to learn from than halves
+SHORT = 400  # steps of a single recording, below which halves of it have little in common
+PIECE, LONG = 10, 50  # steps of the pieces that are left out, of a short recording and a long one
 CHANCE = 0.05  # of the logarithm of a stretch, with a few hundred steps
 LEAST = 20  # steps below which a half has nothing to say
 MOST = 4000  # steps that candidates are compared on: more of them would tell little more
@@ -39,9 +41,10 @@ class Validation:
 
     Of numbers the error is the continuous ranked probability score of the belief, taken as a normal
     distribution whose deviation is calibrated, averaged over columns on scales of their own; of
-    rotations it is the squared error of the one nearest to the mean, and of other states that of
-    the mean in a fixed reference kernel. `moments` is the
-    error of the method "moments", where it was tried.
+    rotations it is the distance of the one nearest to the mean, and of other states the squared
+    error of the mean in a fixed reference kernel. `moments` is the error of the method "moments",
+    and `regression` that of the state's conditional given its observation alone, where they were
+    tried.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Validation:
     candidates: list[dict[str, Any]]
     errors: np.ndarray
     moments: float | None = None
+    regression: float | None = None
 
     @property
     def best(self) -> dict[str, Any]:
@@ -78,9 +82,10 @@ class Validation:
 
     def __repr__(self) -> str:
         chosen = ", ".join(f"{name}={_short(value)}" for name, value in self.best.items())
-        rival = "" if self.moments is None else f"; by moments {self.moments:.4g}"
+        rivals = {"by moments": self.moments, "by regression": self.regression}
+        others = "".join(f"; {k} {v:.4g}" for k, v in rivals.items() if v is not None)
         count = len(self.errors)
-        return f"Validation({count} candidates; {chosen}: error {self.least:.4g}{rival})"
+        return f"Validation({count} candidates; {chosen}: error {self.least:.4g}{others})"
 
 
 def _short(value: Any) -> str:
@@ -133,8 +138,11 @@ class Contest:
         bounded = kernel.on_vectors and kernel.bounded
         return cls(steps, controls, values, host, scale, middle, side, bounded)
 
-    def error(self, found: Array | None) -> float:
-        """The error of expectations (b, steps, q) of `values`."""
+    def error(self, found: Array | None, alike: bool = False) -> float:
+        """The error of expectations (b, steps, q) of `values`.
+
+        Deviations that are `alike` at all steps are those of the errors.
+        """
         assert found is not None
         rows = self._inside(to_numpy(found).astype(np.float64))
         if self.middle is None:
@@ -144,8 +152,12 @@ class Contest:
         away = rows[:, 1 : q + 1] / mass
         if self.side:  # entries of a matrix say little of the spread of rotations
             off = self._errors(away + self.middle, np.ones_like(away))[0] * self.scale
-            return float((off**2).sum(axis=1).mean())
-        return self.score(away + self.middle, rows[:, q + 1 :] / mass - away * away)
+            return float(np.sqrt((off**2).sum(axis=1)).mean())
+        variances = rows[:, q + 1 :] / mass - away * away
+        if alike:
+            squares = (away + self.middle - self.truth) ** 2
+            variances = np.broadcast_to(squares.mean(axis=0), away.shape)
+        return self.score(away + self.middle, variances)
 
     def _inside(self, found: np.ndarray) -> np.ndarray:
         """The steps of all sequences, one after another."""
@@ -157,14 +169,17 @@ class Contest:
         off, deviations = self._errors(means, variances)
         return ranked_score(off, deviations * stretch_of(off, deviations))
 
-    def stretch(self, moments: np.ndarray) -> float:
-        """What deviations have to be multiplied with, of means and variances (b, steps, 2q)."""
+    def stretch(self, moments: np.ndarray, share: float) -> float:
+        """What deviations have to be multiplied with, of means and variances (b, steps, 2q).
+
+        90% intervals then hold so large a share of the true states.
+        """
         rows = self._inside(moments)
         q = rows.shape[1] // 2
-        return stretch_of(*self._errors(rows[:, :q], rows[:, q:]))
+        return stretch_of(*self._errors(rows[:, :q], rows[:, q:]), share)
 
-    def stretch_of_track(self, track: Track) -> float:
-        """What the intervals of beliefs are to be stretched by to hold 90% of the true states.
+    def stretch_of_track(self, track: Track, share: float) -> float:
+        """What 90% intervals of beliefs are to be stretched by to hold such a share of true states.
 
         1 where the mass of a belief is not known, as under kernels without constants: such beliefs
         have no intervals.
@@ -181,7 +196,7 @@ class Contest:
         needed = np.maximum(
             above / np.maximum(high - mean, least), below / np.maximum(mean - low, least)
         )
-        return bounded_stretch(float(np.quantile(needed, LEVEL)))
+        return bounded_stretch(float(np.quantile(needed, share)))
 
     def squares(self, moments: Any) -> float:
         """The mean squared error of means and variances (b, steps, 2q)."""
@@ -207,13 +222,23 @@ class Contest:
         return (means - self.truth) / self.scale, deviations / self.scale
 
 
-def stretch_of(errors: np.ndarray, deviations: np.ndarray) -> float:
-    """The multiple of the deviations with which 90% of errors are where normal ones would be.
+def stretch_of(errors: np.ndarray, deviations: np.ndarray, share: float = LEVEL) -> float:
+    """The multiple of the deviations with which such a share of errors is inside of 90% intervals.
 
     One for all columns: errors next to each other in time are alike, so that they tell little.
     """
-    found = float(np.quantile(abs(errors) / deviations, LEVEL)) / ndtri((1 + LEVEL) / 2)
+    found = float(np.quantile(abs(errors) / deviations, share)) / ndtri((1 + LEVEL) / 2)
     return bounded_stretch(found)
+
+
+def share_to_hold(training: Training) -> float:
+    """The share of left-out states that intervals have to hold, to hold 90% of those to come.
+
+    Errors of one sequence are alike, so that k sequences are k cases: as in conformal prediction,
+    k + 1 of them have to be reckoned with. Of a single one nothing of the kind is known.
+    """
+    k = len(training.states.lengths)
+    return LEVEL if k == 1 else min(LEVEL * (1 + 1 / k), (1 + LEVEL) / 2)
 
 
 def bounded_stretch(found: float) -> float:
@@ -234,14 +259,16 @@ def ranked_score(errors: np.ndarray, deviations: np.ndarray) -> float:
     return float((deviations * (z * (2 * ndtr(z) - 1) + 2 * density - np.pi**-0.5)).mean())
 
 
-def kernel_candidates(given: Any, default: Kernel, factors: Any) -> list[Kernel]:
+def kernel_candidates(
+    given: Any, default: Kernel, factors: Any, usual: tuple[float, ...] = FACTORS
+) -> list[Kernel]:
     """The kernels to try: the one given, or the default at multiples of the median distance."""
     if given is not None:
         return [default]
     kernels: list[Kernel] = []
-    multiples = factors if factors is not None else FACTORS
+    multiples = factors if factors is not None else usual
     if default.domain == "matrices":  # a mean matrix says little of where a rotation is
-        multiples = factors if factors is not None else (0.25, *FACTORS)
+        multiples = factors if factors is not None else (0.25, *usual)
         kernels = [Chordal(f"{f!s}*median") for f in multiples if not isinstance(f, Kernel)]
     for factor in multiples:
         if isinstance(factor, Kernel):
@@ -272,11 +299,11 @@ def choose_settings(
     names: tuple[str, ...] = ("kernel_state", "kernel_observation"),
 ) -> Validation | None:
     """The search that `validation` asks for; None where there is nothing to choose, or no way."""
-    folds = number_of_folds(validation)
     choices = [len(part) for part in (*kernels, *settings.values())]
-    if not folds or max(choices) == 1 or training.size < LEAST:
+    if validation is None or max(choices) == 1 or training.size < LEAST:
         return None
-    found = search_settings(training, kernels, settings, trial, n_jobs, progress, names, folds)
+    parts = training_folds(validation, training)
+    found = search_settings(parts, kernels, settings, trial, n_jobs, progress, names)
     if np.isfinite(found.least):
         return found
     warn(
@@ -287,21 +314,19 @@ def choose_settings(
 
 
 def search_settings(
-    training: Training,
+    parts: list[tuple[Training, Training]],
     kernels: tuple[list[Kernel], ...],
     settings: dict[str, list[Any]],
     trial: Callable[..., np.ndarray],
     n_jobs: int | None,
     progress: bool | None,
     names: tuple[str, ...],
-    folds: int,
 ) -> Validation:
     """Try every candidate on every fold.
 
     `trial(train, test, *kernels, settings)` returns one error for each combination of the settings,
     in the order of `itertools.product`; `names` are those of the kernels.
     """
-    parts = training.some(MOST).folds(folds)
     jobs = [(train, test, *chosen) for chosen in product(*kernels) for train, test in parts]
     errors = []
     with progress_bar(len(jobs), "validation", progress, "fit") as done:
@@ -309,7 +334,7 @@ def search_settings(
         for result in Parallel(n_jobs=n_jobs, return_as="generator")(tries):
             errors.append(result)
             done(1)
-    combined = np.stack(errors).reshape(-1, folds, errors[0].size).mean(axis=1).ravel()
+    combined = np.stack(errors).reshape(-1, len(parts), errors[0].size).mean(axis=1).ravel()
     combined = np.where(np.isfinite(combined), combined, np.inf)
     candidates = [
         dict(zip(names, chosen, strict=True)) | dict(zip(settings, values, strict=True))
@@ -334,6 +359,20 @@ def number_of_folds(validation: Any) -> int:
     if validation is None:
         return 0
     if isinstance(validation, str):
-        checks.option(validation, "validation", ["half"])
+        checks.option(validation, "validation", ["auto", "half"])
         return 2
-    return checks.whole(validation, "validation", 2, 'Use "half", a number of folds, or None.')
+    return checks.whole(
+        validation, "validation", 2, 'Use "auto", "half", a number of folds, or None.'
+    )
+
+
+def training_folds(validation: Any, training: Training) -> list[tuple[Training, Training]]:
+    """What to learn from and what to test on, for every part that is left out in turn.
+
+    The halves of a short recording may show different places, so that neither says anything of
+    what was learned from the other: "auto" leaves out short pieces of it, spread over all of it.
+    """
+    some = training.some(MOST)
+    if validation == "auto" and len(training.states.lengths) == 1:
+        return some.folds(PIECES, PIECE) if training.size < SHORT else some.folds(2, LONG)
+    return some.folds(number_of_folds(validation))
