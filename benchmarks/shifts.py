@@ -183,8 +183,8 @@ def biased_rows(environments: Environments, folder: Path) -> list[Row]:
     from sklearn.svm import SVC
 
     from meanmap import KernelMeanMatching
-    from meanmap.experiments.shifted_samples import BIASES, breast_cancer_split
     from meanmap.kernels import Gaussian
+    from meanmap_experiments.shifted_samples import BIASES, breast_cancer_split
 
     say("breast cancer")
     splits, plain, ours = [], [], ([], [])
@@ -226,8 +226,8 @@ def biased_rows(environments: Environments, folder: Path) -> list[Row]:
 def digits_rows(environments: Environments, folder: Path) -> list[Row]:
     """Digits in other proportions."""
     from meanmap import TargetShift
-    from meanmap.experiments.shifted_samples import SHIFTS, digits_split
     from meanmap.kernels import Gaussian
+    from meanmap_experiments.shifted_samples import SHIFTS, digits_split
 
     say("digits")
     labels, shares, plain, ours = [], [], [], ([], [])

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal, norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -26,6 +27,12 @@ from meanmap.adaptation.alignment import (
     starts,
     stratified_rows,
     upright,
+)
+from meanmap.adaptation.plausibility import (
+    freedom,
+    likeliest_kernels,
+    penalized_likelihood,
+    row_log_likelihoods,
 )
 from meanmap.kernels import Delta, Gaussian, Laplace, NGrams
 from oracles import class_weights_by_grid, location_scale_objective
@@ -133,6 +140,32 @@ def test_parts_of_rows_hold_each_group_in_its_share() -> None:
     assert len(stratified_rows(groups, 1000, np.random.default_rng(0))) == 1000
 
 
+def test_an_alignment_of_one_drift_moves_all_rows_alike() -> None:
+    problem = replace(small_problem(1e-3), reach=1)
+    G, H = np.array([[0.3, -0.2]]), np.array([[0.5, 0.1]])
+    parameters = np.stack([G, H]).ravel()
+    mean = problem.Z.mean(axis=0)
+    assert_allclose(problem.moved(parameters), mean + (problem.Z - mean) * (1 + G) + H)
+    measured = approx_fprime(parameters, lambda p: problem.value(p)[0], 1e-6)
+    assert_allclose(problem.value(parameters)[1], measured, atol=2e-6)
+
+
+def test_likelihoods_are_those_of_normal_kernels() -> None:
+    problem = small_problem(None)
+    y = problem.F[:, 2].astype(int)
+    parameters = np.zeros(12)
+    total = 0.01 * multivariate_normal([0, 0], 4 * np.eye(2)).pdf(problem.T) * 2 * np.pi
+    for c in (0, 1):
+        centres, h = likeliest_kernels(problem.Z[y == c])
+        assert_allclose(centres.var(axis=0) + h**2, problem.Z[y == c].var(axis=0))
+        for z in centres:
+            total += 0.99 / 25 * norm(z, h).pdf(problem.T).prod(axis=1) * 2 * np.pi
+    assert_allclose(row_log_likelihoods(problem, parameters, y), np.log(total), rtol=1e-10)
+    assert_allclose(freedom(problem.F, 0.0), 2)  # of three features one is the sum of the others
+    cost = 2 * 2 * 2 * (1 + 20 / 25) / 2 * np.log(20)
+    assert_allclose(penalized_likelihood(problem, parameters, y), np.log(total).sum() - cost)
+
+
 # --- what is recovered ----------------------------------------------------------------------------
 
 
@@ -170,6 +203,27 @@ def test_without_target_shift_weights_are_one() -> None:
     assert (model.weights_ == 1).all()
     assert_allclose(model.proportions_, model.proportions_train_)
     assert np.linalg.norm(model.scale_ - SCALES) < 0.2 * np.linalg.norm(SCALES)
+
+
+def test_whether_proportions_changed_is_found_out() -> None:
+    """One drift of all rows, with the proportions of training and with others."""
+    for seed, shares, differ in ((3, (0.4, 0.3, 0.3), False), (4, (0.1, 0.3, 0.6), True)):
+        X, y, _, _ = three_classes(400, 2, seed)
+        rng = np.random.default_rng(seed)
+        u = rng.choice(3, 400, p=shares)
+        T = (MEANS[u] + SPREADS[u] * rng.normal(size=(400, 2))) * [0.7, 1.3] + [1.0, -0.5]
+        model = LocationScaleShift(n_init=2, random_state=0).fit(X, y, X_test=T)
+        assert model.one_drift_
+        assert model.target_shift_ == differ
+        assert_allclose(model.scale_, np.tile([0.7, 1.3], (3, 1)), rtol=0.12)
+        assert_allclose(model.proportions_, shares, atol=0.08)
+
+
+def test_drifts_by_class_are_told_from_one_drift() -> None:
+    X, y, T, _ = three_classes(400, 400, 6)
+    model = LocationScaleShift(n_init=2, random_state=0).fit(X, y, X_test=T)
+    assert not model.one_drift_
+    assert model.target_shift_
 
 
 def test_nothing_happens_where_nothing_has_shifted() -> None:

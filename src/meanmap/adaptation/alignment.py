@@ -42,20 +42,24 @@ class Alignment:
     ridge: float | None  # ρ; None for β = 1
     most: float  # the largest β
     shrinkage: float = 0.0  # of the regression on the features
+    reach: int | None = None  # leading features that w and b are functions of; None for all
     A: np.ndarray = field(init=False)  # (r, n)
+    moves: np.ndarray = field(init=False)  # (n, q) the features of w and b
+    projection: np.ndarray = field(init=False)  # (q, n) the regression on these
     centres: np.ndarray = field(init=False)  # (n, d)
 
     def __post_init__(self) -> None:
-        # A = (FᵀF/n + λI)⁻¹Fᵀ/n, the regression of anything on the features; for classes the means
-        C = self.F.T @ self.F / len(self.F)
-        s, V = nonzero_spectrum(C)  # features may depend on each other
-        A = (V / (s + self.shrinkage)) @ (V.T @ self.F.T) / len(self.F)
+        moves = self.F[:, : self.reach]
+        A = feature_regression(self.F, self.shrinkage)
+        B = A if moves.shape == self.F.shape else feature_regression(moves, self.shrinkage)
         object.__setattr__(self, "A", A)
-        object.__setattr__(self, "centres", self.F @ (A @ self.Z))
+        object.__setattr__(self, "moves", moves)
+        object.__setattr__(self, "projection", B)
+        object.__setattr__(self, "centres", moves @ (B @ self.Z))
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        return 2, self.F.shape[1], self.Z.shape[1]
+        return 2, self.moves.shape[1], self.Z.shape[1]
 
     @property
     def size(self) -> tuple[int, int]:
@@ -64,7 +68,7 @@ class Alignment:
     def moved(self, parameters: np.ndarray) -> np.ndarray:
         """z' of the training rows."""
         G, H = parameters.reshape(self.shape)
-        return self.Z + (self.Z - self.centres) * (self.F @ G) + self.F @ H
+        return self.Z + (self.Z - self.centres) * (self.moves @ G) + self.moves @ H
 
     def programme(
         self, K: np.ndarray, towards: np.ndarray, F: np.ndarray
@@ -106,7 +110,8 @@ class Alignment:
         inner = K @ (alpha[:, None] * Z) - pulled[:, None] * Z
         outer = C @ self.T / len(self.T) - towards[:, None] * Z
         slope = 2 * alpha[:, None] * (inner - outer) / self.bandwidth**2
-        gradient = np.stack([self.F.T @ (slope * (self.Z - self.centres)), self.F.T @ slope])
+        M = self.moves
+        gradient = np.stack([M.T @ (slope * (self.Z - self.centres)), M.T @ slope])
         return value, gradient.ravel() + 2 * self.penalty * parameters
 
     def gram(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -139,6 +144,12 @@ class Alignment:
     def part(self, rows: np.ndarray, test: np.ndarray) -> Alignment:
         """The same problem on some of the rows."""
         return replace(self, Z=self.Z[rows], F=self.F[rows], T=self.T[test])
+
+
+def feature_regression(F: np.ndarray, shrinkage: float) -> np.ndarray:
+    """A = (FᵀF/n + λI)⁻¹Fᵀ/n, the regression of anything on features; for classes the means."""
+    s, V = nonzero_spectrum(F.T @ F / len(F))  # features may depend on each other
+    return (V / (s + shrinkage)) @ (V.T @ F.T) / len(F)
 
 
 def nonzero_spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -178,17 +189,11 @@ def descend(problem: Alignment, start: np.ndarray, max_iter: int) -> Descent:
     )
 
 
-def anneal(problem: Alignment, start: np.ndarray, max_iter: int, hold: bool = False) -> Descent:
-    """A minimum that is followed from wide kernels, which see far, to that of the problem.
-
-    With `hold` β stays 1 until the last stage: while it is free a class can give its rows to
-    another one, and then never comes back to them.
-    """
+def anneal(problem: Alignment, start: np.ndarray, max_iter: int) -> Descent:
+    """A minimum that is followed from wide kernels, which see far, to that of the problem."""
     steps = 0
-    for factor in (*WIDTHS, 1.0) if hold else WIDTHS:
+    for factor in WIDTHS:
         wider = replace(problem, bandwidth=factor * problem.bandwidth)
-        if hold:
-            wider = replace(wider, ridge=None)
         found = descend(wider, start, max_iter)
         start, steps = upright(problem, found.parameters), steps + found.steps
     found = descend(problem, start, max_iter)
@@ -201,10 +206,10 @@ def upright(problem: Alignment, parameters: np.ndarray) -> np.ndarray:
     To a symmetric distribution a scale of -w is as good as w, and a search can end in it.
     """
     G, H = parameters.reshape(problem.shape)
-    w = 1 + problem.F @ G
+    w = 1 + problem.moves @ G
     if (w >= 0).all():
         return parameters
-    there = np.stack([problem.A @ (np.abs(w) - 1), H]).ravel()
+    there = np.stack([problem.projection @ (np.abs(w) - 1), H]).ravel()
     noise = 1 / len(problem.Z) + 1 / len(problem.T)
     return there if problem.value(there)[0] <= problem.value(parameters)[0] + noise else parameters
 
@@ -216,7 +221,8 @@ def moments_start(problem: Alignment) -> np.ndarray:
     gain = positive_ratio(T.std(axis=0), deviation, 1.0)
     there = (Z - Z.mean(axis=0)) * gain + T.mean(axis=0)
     rest = there - Z - (Z - problem.centres) * (gain - 1)
-    return np.stack([problem.A @ np.tile(gain - 1, (len(Z), 1)), problem.A @ rest]).ravel()
+    P = problem.projection
+    return np.stack([P @ np.tile(gain - 1, (len(Z), 1)), P @ rest]).ravel()
 
 
 def starts(problem: Alignment, number: int, rng: np.random.Generator) -> list[np.ndarray]:

@@ -47,6 +47,17 @@ class Ridges:
 
 
 @dataclass(frozen=True, eq=False)
+class MixtureFit:
+    """The weights that were found, and what they were found with."""
+
+    found: WeightSolution
+    test: np.ndarray  # features of the test rows
+    ridges: Ridges
+    bound: float
+    predictor: TargetPredictor | None  # behind the features, if they are predictions
+
+
+@dataclass(frozen=True, eq=False)
 class Mixture(ABC):
     """Images of P(x|y) for values of y, their weights in training, and each row's value."""
 
@@ -60,32 +71,13 @@ class Mixture(ABC):
         """Whether the targets have a mean: numbers, or classes with their proportions."""
         return True
 
-    def draws(
-        self,
-        number: int,
-        found: WeightSolution,
-        test: np.ndarray,
-        ridges: Ridges,
-        bound: float,
-        rng: np.random.Generator,
-        predictor: TargetPredictor | None,
-    ) -> np.ndarray:
+    def draws(self, number: int, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
         """What intervals rest on: answers of samples drawn again."""
-        answers = [
-            self.resampled(found, test, ridges, bound, rng, predictor) for _ in range(number)
-        ]
-        return self.corrected(found, np.array(answers))
+        answers = [self.resampled(fit, rng) for _ in range(number)]
+        return self.corrected(fit.found, np.array(answers))
 
     @abstractmethod
-    def resampled(
-        self,
-        found: WeightSolution,
-        test: np.ndarray,
-        ridges: Ridges,
-        bound: float,
-        rng: np.random.Generator,
-        predictor: TargetPredictor | None = None,
-    ) -> np.ndarray:
+    def resampled(self, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
         """The answer from samples drawn again."""
 
     def corrected(self, found: WeightSolution, draws: np.ndarray) -> np.ndarray:
@@ -136,22 +128,15 @@ class Classes(Mixture):
         within = class_means(rows**2, self.row, self.w).sum(axis=1)
         return float((test @ H.T).var(axis=0).sum() / len(test) + p**2 / (n * self.w) @ within)
 
-    def resampled(
-        self,
-        found: WeightSolution,
-        test: np.ndarray,
-        ridges: Ridges,
-        bound: float,
-        rng: np.random.Generator,
-        predictor: TargetPredictor | None = None,
-    ) -> np.ndarray:
+    def resampled(self, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
         """Proportions from both samples drawn again, training rows within their classes."""
         drawn = np.empty(len(self.row), dtype=int)
         for value in range(len(self.classes)):
             members = np.flatnonzero(self.row == value)
             drawn[members] = rng.choice(members, len(members))
         again = replace(self, images=class_means(self.features[drawn], self.row, self.w))
-        return self.w * again.solved(drawn_mean(test, rng), ridges.best(), bound).beta
+        mean = drawn_mean(fit.test, rng)
+        return self.w * again.solved(mean, fit.ridges.best(), fit.bound).beta
 
     def elsewhere(self, found: WeightSolution, y: Points, ridge: float, bound: float) -> np.ndarray:
         values = to_numpy(y)
@@ -200,29 +185,22 @@ class Numbers(Mixture):
         """β itself: ρ has been chosen by what noise allows."""
         return found
 
-    def resampled(
-        self,
-        found: WeightSolution,
-        test: np.ndarray,
-        ridges: Ridges,
-        bound: float,
-        rng: np.random.Generator,
-        predictor: TargetPredictor | None = None,
-    ) -> np.ndarray:
+    def resampled(self, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
         """The mean of y that is found where the weights are the truth.
 
         Test rows are drawn from the training rows by the weights β, so that the mean of y among
         them is known, and training rows with replacement; regressions and ρ are found anew. So the
         draws show what the ridge takes from the shift as well as the noise of both samples.
         """
-        n = len(self.w)
-        p = self.w * found.beta
+        n, predictor = len(self.w), fit.predictor
+        p = self.w * fit.found.beta
         w = rng.multinomial(n, self.w) / n
         fits = predictor is not None and predictor.cost <= REFITTED
         features = predictor.answers(w) if predictor is not None and fits else self.features
-        mean = rng.multinomial(len(test), p / p.sum()) @ features / len(test)
+        mean = rng.multinomial(len(fit.test), p / p.sum()) @ features / len(fit.test)
         images = regression(self.coordinates, features, w, self.model.regularization_)[0]
-        again = replace(self, w=w, images=images).solved(mean, ridges.drawn(rng), bound)
+        ridge = fit.ridges.drawn(rng)
+        again = replace(self, w=w, images=images).solved(mean, ridge, fit.bound)
         return np.asarray((w * again.beta) @ to_numpy(self.targets).reshape(n, -1))
 
     def corrected(self, found: WeightSolution, draws: np.ndarray) -> np.ndarray:

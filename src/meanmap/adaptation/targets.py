@@ -21,6 +21,7 @@ from meanmap.adaptation.matching import (
 from meanmap.adaptation.mixtures import (
     Classes,
     Mixture,
+    MixtureFit,
     Ridges,
     TargetPredictor,
     predict_targets,
@@ -151,9 +152,8 @@ class TargetShift(BaseEstimator):
         ridge, mean = ridges.best(), Z[n:].mean(axis=0)
         plain = mixture.solved(mean, ridge, bound)
         found = mixture.shrunk(plain, Z[n:], ridge)
-        drawn = mixture.draws(
-            draws if mixture.has_mean else 0, found, Z[n:], ridges, bound, rng, predictor
-        )
+        fit = MixtureFit(found, Z[n:], ridges, bound, predictor)
+        drawn = mixture.draws(draws if mixture.has_mean else 0, fit, rng)
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_x_, self.kernel_y_ = space.kernel_, kernel_y

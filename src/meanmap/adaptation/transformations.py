@@ -28,6 +28,7 @@ from meanmap.adaptation.matching import (
     require_test_rows,
 )
 from meanmap.adaptation.mixtures import classes_of
+from meanmap.adaptation.plausibility import penalized_likelihood
 from meanmap.adaptation.programme import default_bound
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
@@ -44,6 +45,7 @@ SHARE = 0.1  # λ of "auto", in units of the noise of both samples, 1/n + 1/m; a
 CLASSES_RIDGE, RIDGE = 1e-6, 1e-4  # ρ of β: one number a class, or a function
 RANK = 30  # features of numbers y at most
 RARE = 0.02  # a share of the test rows that is too small to tell a scale from
+Rows = tuple[np.ndarray, np.ndarray]  # of the training and of the test sample
 FAR, UNLIKELY = 0.5, 4.0  # what is left of a distance, and in units of noise, that is too much
 
 
@@ -54,8 +56,9 @@ class LocationScaleShift(BaseEstimator):
     multiplied and moved, X_test = X ⊙ W(y) + B(y). W and B minimise the distance of embeddings
     ‖μ[X ⊙ W + B] - μ_test‖² + λ(‖W - 1‖² + ‖B‖²) (Zhang, Schölkopf, Muandet and Wang 2013,
     section 4); with `target_shift` together with weights β(y), as P(y) may differ too (section 5).
-    No target of the test rows is needed. For classes W and B have a row each, for numbers they are
-    smooth functions of y. A model trained on `X_new_`, y and `weights_` fits the test rows.
+    No target of the test rows is needed. W and B are the same for all y, or for classes have a row
+    each, and for numbers are smooth functions of y. Which it is, and whether P(y) differs, is found
+    out by the likelihood of the test rows. A model trained on `X_new_`, y and `weights_` fits them.
 
     Parameters
     ----------
@@ -65,8 +68,10 @@ class LocationScaleShift(BaseEstimator):
     kernel_y : Kernel, callable or None
         None is `Delta()` if y looks like classes to scikit-learn (text, booleans, few whole
         numbers), else as for numbers.
-    target_shift : bool
-        Whether P(y) may differ too.
+    target_shift : "auto" or bool
+        Whether P(y) differs too. "auto" finds out: P(y) is kept unless other proportions make the
+        test rows likelier by more than their freedom does (Schwarz 1978). With a `regularization`
+        of your own nothing is compared: W and B depend on y, and "auto" is True.
     regularization : "auto" or float
         λ, in units of the kernel. "auto" is (1/n + 1/m)/10 for n training and m test rows, divided
         by the number of columns for classes.
@@ -85,7 +90,9 @@ class LocationScaleShift(BaseEstimator):
     ----------
     scale_, location_ : W and B, a row a class; for other y a row a training row
     X_new_ : X ⊙ W + B, the training rows as the test would have them
-    weights_ : β(yᵢ), one on average; ones without `target_shift`
+    weights_ : β(yᵢ), one on average; ones where P(y) is kept
+    target_shift_ : whether P(y) was found, or said, to differ
+    one_drift_ : whether W and B are the same for all y
     classes_, proportions_, proportions_train_ : for classes, P_test(y) and P_train(y)
     effective_size_ : (Σβ)²/Σβ²
     distance_, distance_before_ : to the test rows' embedding, and with nothing changed
@@ -117,7 +124,7 @@ class LocationScaleShift(BaseEstimator):
         kernel_x: Any = None,
         kernel_y: Any = None,
         *,
-        target_shift: bool = True,
+        target_shift: bool | str = "auto",
         regularization: float | str = "auto",
         n_init: int = 3,
         max_iter: int = 200,
@@ -161,15 +168,15 @@ class LocationScaleShift(BaseEstimator):
             T[looked],
             kernel_x.bandwidth * np.ones(Z.shape[1]),
             penalty,
-            self._ridge(classes is not None),
+            RIDGE if classes is None else CLASSES_RIDGE,
             most,
             shrinkage,
         )
-        found = self._search(problem, groups[seen], rng)
+        problem, found = self._choose(problem, groups[seen], rng)
 
         validate_data(self, X=X, reset=True, skip_check_array=True)
         self.kernel_x_, self.kernel_y_, self._space = kernel_x, space.kernel_, space
-        self._flat, self._units, self._gamma = flat, units, problem.A @ problem.Z
+        self._flat, self._units, self._gamma = flat, units, problem.projection @ problem.Z
         self._parameters = found.parameters.reshape(problem.shape)
         self._keep_search(problem, found)
         weights = problem.weights_at(found.parameters, F)
@@ -201,8 +208,10 @@ class LocationScaleShift(BaseEstimator):
         self.proportions_ = np.bincount(groups, weights) / len(groups)
 
     def _check_parameters(self) -> None:
-        if not isinstance(self.target_shift, bool | np.bool_):
-            raise ValueError(f"target_shift must be True or False, got {self.target_shift!r}.")
+        if self.target_shift != "auto" and not isinstance(self.target_shift, bool | np.bool_):
+            raise ValueError(
+                f'target_shift must be True or False, or "auto", got {self.target_shift!r}.'
+            )
         for name, least in (("n_init", 1), ("max_iter", 1), ("max_samples", 2)):
             checks.whole(getattr(self, name), name, least, f"Use {least} or more.")
         checks.number_or_auto(self.regularization, "regularization", checks.not_negative, "1e-4")
@@ -212,24 +221,50 @@ class LocationScaleShift(BaseEstimator):
             return SHARE * (1 / n + 1 / m) / (columns if classes else 1)
         return float(self.regularization)
 
-    def _ridge(self, classes: bool) -> float | None:
-        if not self.target_shift:
-            return None
-        return CLASSES_RIDGE if classes else RIDGE
-
-    def _search(self, problem: Alignment, groups: np.ndarray, rng: np.random.Generator) -> Descent:
-        """The best of several searches on a part of the rows, and on from there with all."""
-        part = problem.part(
+    def _choose(
+        self, problem: Alignment, groups: np.ndarray, rng: np.random.Generator
+    ) -> tuple[Alignment, Descent]:
+        """The model under which the test rows are likeliest for its freedom, and its search."""
+        some = (
             stratified_rows(groups, EXPLORED, rng),
             stratified_rows(np.zeros(len(problem.T)), EXPLORED, rng),
         )
-        ends = [anneal(part, at, self.max_iter) for at in starts(problem, self.n_init, rng)]
+        chosen = isinstance(self.regularization, str)
+        drifts = (True, False) if chosen else (False,)
+        shifts: tuple[bool, ...] = (False, True) if chosen else (True,)
+        if self.target_shift != "auto":
+            shifts = (bool(self.target_shift),)
+        found: list[tuple[bool, bool, Alignment, Descent]] = []
+        for one in drifts:
+            free = replace(problem, reach=1 if one else None)
+            first = starts(free, self.n_init, rng)
+            kept = self._ends(replace(free, ridge=None), some, first)
+            for shift in shifts:
+                model = free if shift else replace(free, ridge=None)
+                found.append((one, shift, model, self._search(model, some, first, kept)))
+        scores = [penalized_likelihood(model, end.parameters, groups) for *_, model, end in found]
+        self.one_drift_, self.target_shift_, model, end = found[int(np.argmax(scores))]
+        return model, end
+
+    def _ends(self, problem: Alignment, some: Rows, first: list[np.ndarray]) -> list[Descent]:
+        """Where searches on a part of the rows end."""
+        part = problem.part(*some)
+        return [anneal(part, at, self.max_iter) for at in first]
+
+    def _search(
+        self, problem: Alignment, some: Rows, first: list[np.ndarray], kept: list[Descent]
+    ) -> Descent:
+        """The best of several searches on a part of the rows, and on from there with all."""
+        ends = kept
         if problem.ridge is not None:
-            first = starts(problem, min(self.n_init, 2), rng)
-            ends += [anneal(part, at, self.max_iter, hold=True) for at in first]
+            # while β is free a class can give its rows to another one, and then never comes back to
+            # them: so searches start where those with β = 1 ended as well
+            part = problem.part(*some)
+            ends = [descend(part, end.parameters, self.max_iter) for end in kept[:2]]
+            ends += self._ends(problem, some, first)
         best = min(ends, key=lambda end: problem.value(end.parameters)[0])
         found, start = best, upright(problem, best.parameters)
-        if start is not best.parameters or part.size != problem.size:
+        if start is not best.parameters or problem.part(*some).size != problem.size:
             found = descend(problem, start, self.max_iter)
             turned = upright(problem, found.parameters)
             if turned is not found.parameters:
@@ -240,6 +275,7 @@ class LocationScaleShift(BaseEstimator):
     def _line(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W and B in the units of X for rows with features F."""
         G, H = self._parameters
+        F = F[:, : len(G)]
         mean, deviation = self._units
         scale = 1 + F @ G
         # z' = c + (z - c)w + b for z = (x - mean)/deviation
