@@ -14,16 +14,19 @@ from scipy import stats
 
 import meanmap
 from meanmap import ConditionalEmbedding, KernelABC, SimulationWarning
+from meanmap.likelihood_free import posteriors
 from meanmap.likelihood_free.likelihoods import (
     Correlation,
+    LikelihoodPosterior,
     NoiseMixture,
     OutputLaw,
     OutputScale,
     expansion_of,
 )
-from meanmap.likelihood_free.posteriors import too_narrow
+from meanmap.likelihood_free.posteriors import PosteriorModel, too_narrow
 from meanmap.likelihood_free.priors import prior_of
 from meanmap.likelihood_free.sampling import Population, temper
+from meanmap.likelihood_free.screening import dependent_columns
 
 PRIORS: dict[str, Any] = {
     "normal": stats.norm(1.0, 2.0),
@@ -252,6 +255,78 @@ def test_many_outputs_are_summarised_first() -> None:
     exact = 0.5 / np.sqrt(40 + 0.25)
     assert_allclose(posterior.mean(), y.sum() / (40 + 0.25), atol=3 * exact)
     assert 0.7 < posterior.std()[0] / exact < 2.0
+
+
+def test_outputs_that_are_noise_are_left_out() -> None:
+    """Two numbers that matter among sixty: the posterior is that of the two."""
+    told = [7, 31]
+
+    def simulator(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        found = rng.standard_t(2, size=(len(theta), 60))
+        found[:, told] = theta + 0.2 * rng.normal(size=(len(theta), 2))
+        return found
+
+    model = KernelABC(simulator, stats.norm(), random_state=0, progress=False).fit(500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SimulationWarning)  # few outputs are alike in 60 columns
+        posterior = model.posterior(simulator(np.array([[1.0]]), np.random.default_rng(1))[0])
+    y = simulator(np.array([[1.0]]), np.random.default_rng(1))[0, told]
+    exact = 0.2 / np.sqrt(2 + 0.04)
+    assert_allclose(posterior.mean(), y.sum() / (2 + 0.04), atol=exact)
+    assert_allclose(posterior.std(), exact, rtol=0.25)
+
+
+def test_a_count_that_is_nearly_always_zero_does_no_harm() -> None:
+    """One simulation in five hundred has another value: a likelihood is learned of the rest."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(1000, 1))
+    rare = (rng.random((1000, 1)) < 0.002).astype(float)
+    assert 0 < rare.sum() < 10
+    support = np.array([-np.inf]), np.array([np.inf])
+    law = OutputLaw.of(theta, np.hstack([rare, theta + rng.normal(size=(1000, 1))]), support)
+    assert law is not None
+    assert_array_equal(law.outputs.kept, [1])
+
+
+@pytest.mark.parametrize("n", [300, 4000])
+def test_columns_that_depend_on_parameters(n: int) -> None:
+    """By their means, their spreads, or a curve; others are noise, with heavy tails in part."""
+    rng = np.random.default_rng(0)
+    theta = rng.uniform(-1, 1, size=(n, 3))
+    outputs = rng.standard_t(1, size=(n, 40))
+    outputs[:, 0] = theta[:, 0] + 0.5 * rng.normal(size=n)
+    outputs[:, 5] = np.exp(2 * theta[:, 1]) * rng.normal(size=n)
+    outputs[:, 39] = 1e6 * np.cos(3 * theta[:, 2]) + 3e5 * rng.normal(size=n)
+    assert_array_equal(dependent_columns(theta, outputs), [0, 5, 39])
+
+
+def test_a_power_of_the_likelihood_widens_a_posterior() -> None:
+    """Of normal noise of deviation 0.1: σ² grows by one over the power."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(500, 1))
+    support = np.array([-np.inf]), np.array([np.inf])
+    law = OutputLaw.of(theta, theta + 0.1 * rng.normal(size=(500, 1)), support)
+    prior = prior_of(stats.norm()).normal_map()
+    assert law is not None and prior is not None
+    for power in (1.0, 0.25):
+        points, p = LikelihoodPosterior(law, prior, None, power).belief(np.array([0.3]), 2000)
+        deviation = np.sqrt(p @ (points[:, 0] - p @ points[:, 0]) ** 2)
+        assert_allclose(deviation, 0.1 / np.sqrt(power + 0.01), rtol=0.15)
+
+
+@pytest.mark.parametrize(("refused", "power"), [(0, 1.0), (2, 0.5), (4, None)])
+def test_a_likelihood_that_is_too_sure_is_taken_with_a_power(
+    refused: int, power: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first power whose posteriors are not too narrow; residuals if there is none."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(200, 1))
+    outputs, ends = square(theta, rng), (np.array([-np.inf]), np.array([np.inf]))
+    model = PosteriorModel.of(theta, outputs, np.full(200, 1 / 200), ends, None, None, "auto")
+    answers = iter([True] * refused + [False])
+    monkeypatch.setattr(posteriors, "too_narrow", lambda *_: next(answers))
+    found = model.try_likelihood(outputs, prior_of(stats.norm()).normal_map()).likelihood
+    assert (found.power if found is not None else None) == power
 
 
 def test_answers_survive_pickle_and_files(tmp_path: Any) -> None:

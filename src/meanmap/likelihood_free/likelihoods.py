@@ -22,24 +22,20 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.spatial import cKDTree
-from scipy.special import logsumexp
-from sklearn.mixture import GaussianMixture
 
 from meanmap.arrays import to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.conditional.noise import NoiseMixture
 from meanmap.conditional.ranges import TargetScale, or_one
 from meanmap.conditional.shape import ResidualShape, scales_of, takes_few_values
 from meanmap.kernels import Kernel
 from meanmap.likelihood_free.priors import NormalMap
 from meanmap.likelihood_free.sampling import Population, temper
+from meanmap.likelihood_free.screening import dependent_columns
 from meanmap.spaces import PivotedCholesky, Space
 
 FEWEST = 100  # simulations that a likelihood is learned from
-MOST = 30  # outputs that one is learned of
-PARTS = (1, 2, 3, 4, 6, 9, 13, 19)  # of the mixture that the noise is
-FLOOR = 1e-4  # of the noise's variance, added to that of every part
-GAIN = 2e-3  # of a left-out score, that more parts must gain
-HELD = 0.2  # of the residuals, which choose their number
+MOST, SCREENED = 30, 1000  # outputs that one is learned of, and that these are chosen from
 CLEARLY = 0.1  # of a log density, that another scale of an output must gain
 COUNT = 0.5  # added to counts before the root is taken
 BASIS = (PivotedCholesky(1e-8, 1000), None)  # of parameters, and of what is regressed on them
@@ -80,7 +76,7 @@ class Expansion:
 class OutputScale:
     """Outputs as they are, or their logarithms, or their roots, column by column."""
 
-    kept: np.ndarray  # the columns that vary
+    kept: np.ndarray  # the columns that are of use
     logs: np.ndarray  # (p,), which of these
     roots: np.ndarray
     middle: np.ndarray  # (p,), of the outputs on their scales
@@ -97,7 +93,7 @@ class OutputScale:
     @classmethod
     def of(cls, theta: np.ndarray, outputs: np.ndarray) -> OutputScale:
         """The scale on which nearest neighbours differ least, for a normal difference."""
-        kept = np.flatnonzero(np.ptp(outputs, axis=0) > 0)
+        kept = useful_columns(theta, outputs)
         p = len(kept)
         z = (theta - theta.mean(axis=0)) / or_one(theta.std(axis=0))
         near = cKDTree(z).query(z, k=2)[1][:, 1]
@@ -133,44 +129,6 @@ def log_spread(values: np.ndarray, near: np.ndarray) -> float:
 def log_mean(values: np.ndarray) -> float:
     """What a change of scale with the slope 1/values adds to minus the log density."""
     return float(np.log(values).mean())
-
-
-@dataclass(frozen=True, eq=False)
-class NoiseMixture:
-    """A mixture of normal distributions."""
-
-    logs: np.ndarray  # (k,), logarithms of the parts' weights
-    means: np.ndarray  # (k, p)
-    factors: np.ndarray  # (k, p, p), F with FFᵀ the inverse covariance
-
-    @classmethod
-    def of(cls, noise: np.ndarray) -> NoiseMixture:
-        """With as many parts as left-out rows ask for."""
-        n, p = noise.shape
-        order = np.random.default_rng(0).permutation(n)
-        held, rest = np.split(noise[order], [int(HELD * n)])
-        best, parts = -np.inf, 1
-        for k in PARTS:
-            if k > parts * 2 + 1 or k * (p + 1) * (p + 2) / 2 > len(rest) / 2:
-                break
-            score = normal_mixture(rest, k).score(held)
-            if score > best + GAIN:
-                best, parts = score, k
-        found = normal_mixture(noise, parts)
-        return cls(np.log(found.weights_), found.means_, found.precisions_cholesky_)
-
-    def log_density(self, e: np.ndarray) -> np.ndarray:
-        """At points (n, p)."""
-        p = e.shape[1]
-        parts = [
-            log - 0.5 * (((e - m) @ F) ** 2).sum(axis=1) + np.log(np.diagonal(F)).sum()
-            for log, m, F in zip(self.logs, self.means, self.factors, strict=True)
-        ]
-        return logsumexp(np.stack(parts), axis=0) - 0.5 * p * np.log(2 * np.pi)
-
-
-def normal_mixture(noise: np.ndarray, parts: int) -> GaussianMixture:
-    return GaussianMixture(parts, reg_covar=FLOOR, random_state=0).fit(noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,14 +206,15 @@ class OutputLaw:
         cls, theta: np.ndarray, outputs: np.ndarray, support: tuple[np.ndarray, np.ndarray]
     ) -> OutputLaw | None:
         """From simulations; None if outputs are not what it is made for."""
-        varies = np.ptp(outputs, axis=0) > 0
-        if len(theta) < FEWEST or not 0 < varies.sum() <= MOST:
+        if len(theta) < FEWEST:
             return None
-        if any(takes_few_values(column[:, None]) for column in outputs[:, varies].T):
-            return None  # noise around a mean is not what makes a few values differ
         parameters = logarithmic(theta, support)
         x = parameters.forward(theta)
         scale, y = OutputScale.fit(x, outputs)
+        if not 0 < len(scale.kept) <= MOST:
+            return None
+        if any(takes_few_values(column[:, None]) for column in outputs[:, scale.kept].T):
+            return None  # noise around a mean is not what makes a few values differ
         model = ConditionalEmbedding(basis=BASIS).fit(x, y)
         operator = model.operator_
         shape = operator.shape
@@ -289,6 +248,22 @@ class OutputLaw:
         return np.maximum(self.noise.log_density(noise) - sizes, LEAST)
 
 
+def useful_columns(theta: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """The outputs that vary; if they are many or of few values, those that the parameters change.
+
+    A count that is nearly always zero, whatever the parameters, says nothing.
+    """
+    kept = np.flatnonzero(np.ptp(outputs, axis=0) > 0)
+    looked = np.array([takes_few_values(column[:, None]) for column in outputs[:, kept].T], bool)
+    if len(kept) > MOST:
+        looked[:] = True
+    if len(kept) > SCREENED or not looked.any():
+        return kept
+    among = np.flatnonzero(looked)
+    looked[among[dependent_columns(theta, outputs[:, kept[among]])]] = False
+    return kept[~looked]
+
+
 def logarithmic(theta: np.ndarray, support: tuple[np.ndarray, np.ndarray]) -> TargetScale:
     """Parameters with one end on a logarithmic scale, others as they are."""
     low, high = support
@@ -304,6 +279,7 @@ class LikelihoodPosterior:
     law: OutputLaw
     prior: NormalMap
     box: np.ndarray | None  # [low, high], the parameters that the law is learned for
+    power: float = 1.0  # of the likelihood: less, where the law is less certain than it looks
 
     @cached_property
     def pool(self) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
@@ -316,7 +292,7 @@ class LikelihoodPosterior:
         """The posterior of an observation (p,): points (m, d), about n of them, and weights."""
         z, theta, moments = self.pool
         y = self.law.outputs.forward(y[None])[0]
-        logs = self.law.log_density(y, moments)
+        logs = self.power * self.law.log_density(y, moments)
         p = np.exp(logs - logs.max())
         p /= p.sum()
         if 1 / (p @ p) >= SHARE * n and n < POOL / 4:
@@ -325,7 +301,7 @@ class LikelihoodPosterior:
 
         def log_likelihood(z: np.ndarray) -> np.ndarray:
             theta = self.prior.points(z)
-            found = self.law.log_density(y, self.law.moments(theta))
+            found = self.power * self.law.log_density(y, self.law.moments(theta))
             if self.box is not None:
                 inside = ((theta >= self.box[0]) & (theta <= self.box[1])).all(axis=1)
                 found = np.where(inside, found, LEAST)

@@ -42,6 +42,7 @@ LARGE = 10_000  # simulations from which landmarks stand for all of them
 LANDMARKS = 1000
 ROUGH = (1e-3, 200)  # tolerance and rank of the parameters' space, enough to compare kernels in
 HELD, PER_HELD = 120, 8  # simulations that choose between two answers, at most one of so many
+POWERS = (1.0, 0.7, 0.5, 0.35)  # of a likelihood, the first whose posteriors are wide enough
 LEVEL, CHANCE = 0.9, 0.01  # of intervals; of refusing posteriors that are right
 DRAWS, RANKED, JUDGED = 10_000, 500, 256  # of a posterior: one of few, each of many, for a score
 FEW = 20  # posteriors asked for together
@@ -104,7 +105,8 @@ class PosteriorModel:
     ) -> PosteriorModel:
         """The same with a learned likelihood, unless its posteriors of left-out rows are worse.
 
-        They are too narrow if their 90% intervals hold fewer of these rows than chance would allow.
+        They are too narrow if their 90% intervals hold fewer of these rows than chance would allow;
+        then a power of the likelihood is taken, which makes them wider.
 
         Worse by more than a standard error: so few rows tell no more, and where they do not, a
         likelihood errs less (in ten normal parameters a score of 24 rows hardly sees a width that
@@ -117,21 +119,24 @@ class PosteriorModel:
         if prior is None or not len(held):
             return self
         rest, evidence = np.setdiff1d(np.arange(n), held), self.regression.shape.evidence
-        summarized = outputs.shape[1] > MOST
-        if summarized:
-            # of many outputs, what each row's others would say of its parameters
-            outputs = evidence.scale.forward(evidence.y) - evidence.errors
         with quiet():
             law = OutputLaw.of(self.theta[rest], outputs[rest], self.support)
+            summarized = law is None and outputs.shape[1] > MOST
+            if summarized:
+                # of many outputs, what each row's others would say of its parameters
+                outputs = evidence.scale.forward(evidence.y) - evidence.errors
+                law = OutputLaw.of(self.theta[rest], outputs[rest], self.support)
             if law is None:
                 return self
-            likelihood = LikelihoodPosterior(law, prior, box)
+            for power in POWERS:
+                likelihood = LikelihoodPosterior(law, prior, box, power)
+                beliefs = [likelihood.belief(outputs[i], JUDGED) for i in held]
+                if not too_narrow(beliefs, evidence.y[held]):
+                    break
+            else:
+                return self
             mine = left_out_scores(self.regression.shape, held)
-            beliefs = [likelihood.belief(outputs[i], JUDGED) for i in held]
-            theirs = belief_scores_of(beliefs, evidence, held)
-        if too_narrow(beliefs, evidence.y[held]):
-            return self
-        worse = theirs - mine
+            worse = belief_scores_of(beliefs, evidence, held) - mine
         if worse.mean() > worse.std() / np.sqrt(len(held)):
             return self
         return replace(self, likelihood=likelihood, summarized=summarized)
