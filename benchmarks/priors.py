@@ -64,14 +64,17 @@ CASES = (
     Case("marginal", (0.0,), 2.0, (-2.0, 0.0, 2.0)),
     Case("moderate", (1.0,), 1.0, (-1.0, 1.0, 3.0)),
     Case("two modes", (-2.0, 2.0), 0.5, (-1.0, 0.0, 1.0)),
+    Case("broad, d = 2", (0.0,), 2.0, (-2.0, 0.0, 2.0), 2),
     Case("narrow, d = 2", (1.0,), 0.4, (-1.0, 1.0, 3.0), 2),
     Case("moderate, d = 2", (1.0,), 1.0, (-1.0, 1.0, 3.0), 2),
+    Case("two modes, d = 2", (-2.0, 2.0), 0.5, (-1.0, 0.0, 1.0), 2),
     Case("mild conflict, d = 2", (-2.0,), 0.5, (1.0,), 2),
     Case("moderate, d = 4", (1.0,), 1.0, (-1.0, 1.0, 3.0), 4),
     Case("two modes, d = 4", (-1.0, 1.0), 0.7, (-1.0, 0.0, 1.0), 4),
     Case("broad, d = 5", (0.0,), 2.0, (-2.0, 0.0, 2.0), 5),
     Case("narrow, d = 5", (1.0,), 0.4, (-1.0, 1.0, 3.0), 5),
     Case("two modes, d = 5", (-1.0, 1.0), 0.5, (-1.0, 0.0, 1.0), 5),
+    Case("mild conflict, d = 5", (-1.0,), 0.5, (1.0,), 5),
 )
 
 
@@ -107,6 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[300, 1000, 3000, 10_000])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--methods", nargs="+", default=["default", "nonnegative", "importance"])
     parser.add_argument("--cases", nargs="+", default=[case.name for case in CASES])
     options = parser.parse_args()
@@ -115,7 +119,8 @@ def main() -> None:
             continue
         for method in options.methods:
             for n in options.sizes:
-                found = [figures(case, n, seed, method) for seed in range(options.seeds)]
+                seeds = range(options.first, options.first + options.seeds)
+                found = [figures(case, n, seed, method) for seed in seeds]
                 mean, std, ratio, covered, seconds = np.mean(found, axis=0)
                 print(
                     f"{case.name:21} {method:11} n = {n:6}: mean {mean:5.2f}, std {std:5.2f}, "

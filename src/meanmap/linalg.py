@@ -283,6 +283,6 @@ def with_constant(H: Array, mu: Array) -> Array:
     restored.
     """
     xp = namespace(H)
-    g = (H @ mu)[:, None]
+    right, below = (H @ mu)[:, None], (mu @ H)[None, :]
     corner = xp.reshape(1 + mu @ H @ mu, (1, 1))
-    return xp.concat([xp.concat([H, -g], axis=1), xp.concat([-g.T, corner], axis=1)])
+    return xp.concat([xp.concat([H, -right], axis=1), xp.concat([-below, corner], axis=1)])

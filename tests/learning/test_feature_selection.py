@@ -40,6 +40,7 @@ from meanmap.learning.regressions import LeftOutErrors
 from meanmap.learning.subsets import Subsets, hsic_matrix, powers_needed
 from meanmap.learning.targets import Target, label_target, number_target, scale_columns, target_of
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
+from meanmap_experiments.selecting import PROBLEMS
 
 matplotlib.use("Agg")
 QUIET = {"progress": False, "random_state": 0}
@@ -445,6 +446,17 @@ def test_weak_columns_are_found_too(seed: int) -> None:
     assert (found.scores_[:5] > found.scores_[5:].max()).all()
     assert found.path_.dependence[-1] > 0.5
     assert not HSICSelector(5, method="backward", **QUIET).fit(X, y).support_[:5].all()
+
+
+@pytest.mark.parametrize("seed", [500, 505])
+def test_a_column_lost_in_noise_is_found_beside_the_others(seed: int) -> None:
+    """Friedman's third column, which neither search ranks near the top with 200 rows."""
+    X, y, k = PROBLEMS["Friedman"](200, np.random.default_rng((seed, 200)))
+    found = HSICSelector(k, random_state=seed, progress=False).fit(X, y)
+    assert_array_equal(found.get_support(indices=True), range(k))
+    assert found.scores_[:k].min() > 0
+    lasso = HSICSelector(k, method="lasso", random_state=seed, progress=False).fit(X, y)
+    assert not lasso.support_[:k].all()
 
 
 def test_auto_agrees_with_a_regression() -> None:

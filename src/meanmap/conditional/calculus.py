@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from meanmap.conditional.estimator import ConditionalEmbedding
 
 SIMULATED = "simulated"  # a method of Bayes' rule
-FEW = 0.5  # of the training pairs, in effect: with fewer left, pairs are simulated
+FEW = 0.6  # of the training pairs, in effect: with fewer left, pairs are simulated
 HALF = 0.5  # of its mass: a posterior that has less is completed by the prior
 UNLIKELY = 0.03  # an observation with less evidence than this is unlikely under the prior
 CANCELLED = 0.9  # κ below which weights cancel for an observation that is unlikely
@@ -176,7 +176,7 @@ def bayes_rule(
     method : "simulated", "nonnegative", "importance", "squared", "reweighted" or None
         "simulated" draws a y of P(Y|x) for each of the prior's atoms, and fits P(X|Y) to these
         pairs, y being numbers; priors may be as narrow as one likes. The others weigh the training
-        pairs. None takes "nonnegative" as long as that leaves half of them, in effect, and the
+        pairs. None takes "nonnegative" as long as that leaves 60% of them, in effect, and the
         prior has more than a few atoms, else "simulated".
         "squared" is `C_ZW (C_WW² + δI)⁻¹ C_WW` of Fukumizu, Song and Gretton (2013, eq. 12), with
         `C_ZW = Ψ_Xᵀ diag(u) Ψ_Y` and `C_WW = Ψ_Yᵀ diag(u) Ψ_Y`. "importance" (Xu et al. 2022) clips

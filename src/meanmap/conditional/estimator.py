@@ -408,14 +408,18 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         return self._reversal
 
     def reverse_kernels(self) -> tuple[tuple[Kernel, Kernel], tuple[Any, Any]]:
-        """Kernels and bases on Y and X for P(X|Y): those given, else learned and by the median."""
+        """Kernels and bases on Y and X for P(X|Y): those given, else learned and by the median.
+
+        The kernel on Y keeps its form, as in `reversal`: only its scales are learned.
+        """
         x, y = self.sides()
         basis_x, basis_y = self.basis if isinstance(self.basis, tuple) else (self.basis, self.basis)
         kernel_x, kernel_y = self.kernel_x_, self.kernel_y_
         if self._learned:
             kernel_x = median_kernel(kernel_x, x.points, self.weights_)
         if self.kernel_y is None and not isinstance(basis_y, Space):
-            kernel_y = as_kernel(LEARNED, y.points, "y")
+            learned = as_kernel(LEARNED, y.points, "y")
+            kernel_y = kernel_y.replace(bandwidth=LEARNED) if kernel_y.radial else learned
         return (kernel_y, kernel_x), (basis_y, basis_x)
 
     def posterior_regularization(self, method: str, rule: str | None = None) -> float:

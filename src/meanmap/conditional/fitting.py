@@ -7,7 +7,7 @@ and does the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -216,7 +216,8 @@ def learn_kernel(pairs: Pairs, y: Side, regularization: float | str) -> tuple[Pa
     """The pairs with scales of the kernel on x by leave-one-out, and whether these were learned.
 
     Of numbers y, scales are learned from the mean and from the distribution, and the answers of
-    both compared by the ranked probability score of rows that are left out. Coordinates of x are as
+    both compared by the ranked probability score of rows that are left out. Where the smoothness
+    is open, a rougher kernel must make the mean likelier. Coordinates of x are as
     fine as λ asks for, unless there is a basis. Few rows leave the scales at the median distance.
     """
     n = count(pairs.x)
@@ -230,7 +231,7 @@ def learn_kernel(pairs: Pairs, y: Side, regularization: float | str) -> tuple[Pa
     rows, w = distinct_rows(scales.columns, values, w)
     if len(rows) < FEWEST:
         return pairs._replace(kernel_x=median_kernel(pairs.kernel_x, some.x, some.w)), False
-    scales, values = replace(scales, columns=scales.columns[rows]), values[rows]
+    scales, values = scales.take(rows), values[rows]
     given = None if isinstance(regularization, str) else regularization
     kinds: list[tuple[Any, np.ndarray]]
     if pairs.numbers:
@@ -243,10 +244,10 @@ def learn_kernel(pairs: Pairs, y: Side, regularization: float | str) -> tuple[Pa
     with one_blas_thread():
         unit = median_distance(scales.columns[:ROWS], w[:ROWS])
         searches = [ScaleSearch(kind, scales, T, w, unit, given) for kind, T in kinds]
-        places = [search.run() for search in searches]
-        search, place = searches[0], places[0]
-        if len(places) > 1:
-            found = list(zip(searches, places, strict=True))
+        found = [(search, search.run()) for search in searches]
+        search, place = found[0]
+        if len(found) > 1:
+            search, place = found[0] = search.run_rougher(place)
             mean, law = (scale_scores(*each, values) for each in found)
             narrow = search.scales_at(place).max() < NARROW * search.unit
             worse, error = law.excess(mean)
@@ -258,7 +259,7 @@ def learn_kernel(pairs: Pairs, y: Side, regularization: float | str) -> tuple[Pa
         1e-10 if len(rows) < ROWS else float(np.clip(FINE * np.exp(round(place[-1])), 1e-10, 1e-4))
     )
     basis = PivotedCholesky(tol) if pairs.bases[0] is None else pairs.bases[0]
-    kernel = scales.kernel(search.scales_at(place))
+    kernel = search.scales.kernel(search.scales_at(place))
     return pairs._replace(kernel_x=kernel, bases=(basis, pairs.bases[1])), True
 
 

@@ -52,6 +52,8 @@ STEP = 0.01  # of the logarithm of a scale: finer differences are chance
 LAMBDA = (-16.1, 2.0)  # logarithms of λ
 SETTLED = 1e-4  # of the logarithm of an error, that a step must gain
 STEPS = 60
+FIRST_STEPS, MORE_STEPS = 5, 15  # of a rougher kernel, and more where it comes near
+LIKELIER = 2.0  # logarithm of the likelihood ratio that a rougher kernel must have
 CLIP = 30.0  # median deviations, at which y is clipped as a target
 COORDINATES = 30  # of targets in the energy kernel
 JITTER = 1e-8  # added to the landmarks' kernel matrix, whose determinant is needed
@@ -385,6 +387,20 @@ class ScaleSearch:
             lower, single = self.descend(loss, start)
             best = single if n / 2 * (error - lower) > size - 1 else best
         return best
+
+    def run_rougher(self, place: np.ndarray) -> tuple[ScaleSearch, np.ndarray]:
+        """This search and its place, or those of a kernel that is less smooth and likelier."""
+        rough = self.scales.rougher
+        if rough is None or not self.targets.any():
+            return self, place
+        rival, anchor = replace(self, scales=rough), float(np.median(place[:-1]))
+        n = min(len(self.weights), ROWS)
+        bar = self.loss(ROWS, LANDMARKS, anchor).value(place) - 2 * LIKELIER / n
+        loss = rival.loss(ROWS, LANDMARKS, anchor)
+        lower, at = rival.descend(loss, place, FIRST_STEPS)
+        if n / 2 * (lower - bar) < 2 * LIKELIER:
+            lower, at = rival.descend(loss, at, MORE_STEPS)
+        return (rival, at) if lower < bar else (self, place)
 
     def refine(self, place: np.ndarray) -> np.ndarray:
         """A few more steps on more rows, where there are more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -218,6 +218,12 @@ class OpenScales:
     groups: np.ndarray  # (c,), which scale each column has
     unit: Any  # the radial kernel that compares columns over their scales
     kernel: Callable[[np.ndarray], Any]  # the kernel with the scales of all groups
+    rougher: OpenScales | None = None  # a less smooth kernel, where the smoothness is open as well
+
+    def take(self, rows: np.ndarray) -> OpenScales:
+        """Some of the rows."""
+        rougher = None if self.rougher is None else self.rougher.take(rows)
+        return replace(self, columns=self.columns[rows], rougher=rougher)
 
     def divided(self, scales: np.ndarray) -> np.ndarray:
         """The columns over the scales of their groups."""

@@ -16,7 +16,7 @@ from meanmap.kernels.domains.columns import Columns, all_numbers
 from meanmap.kernels.domains.custom import Function, ScikitLearn, is_scikit_learn
 from meanmap.kernels.domains.matrices import Trace
 from meanmap.kernels.protocol import Kernel
-from meanmap.kernels.vectors import Gaussian
+from meanmap.kernels.vectors import Gaussian, Matern
 
 
 def default_kernel(points: Any, name: str = "points", rule: str = SCALED) -> Kernel:
@@ -56,13 +56,14 @@ def default_kernel(points: Any, name: str = "points", rule: str = SCALED) -> Ker
         return Delta()
     if array.ndim == 1:
         checks.vectors(array, name)  # an error that says how to reshape it
-    return Gaussian(rule)
+    return Matern(LEARNED, LEARNED) if rule == LEARNED else Gaussian(rule)
 
 
 def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
     """A kernel from what a user passed: None, ours or scikit-learn's, a function, a tuple.
 
-    "median" is the default, and "loo" the default with scales that a conditional learns.
+    "median" is the default, and "loo" the default with scales and smoothness that a conditional
+    learns.
 
     Examples
     --------

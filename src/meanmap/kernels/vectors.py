@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, apply, asarray, matmul_into, namespace
-from meanmap.kernels.bandwidths import resolve_bandwidth
+from meanmap.kernels.bandwidths import LEARNED, OpenScales, resolve_bandwidth
 from meanmap.kernels.features import FeatureMap, Flat, Monomials
 from meanmap.kernels.protocol import Comparison, SteinComparison
 from meanmap.kernels.radial import Radial, Rough, VectorKernel, invert_distance
@@ -91,7 +92,9 @@ class Laplace(Rough):
 class Matern(Rough):
     """The Matérn kernel of smoothness ν = 1/2, 3/2 or 5/2: bounded, characteristic, universal.
 
-    With ν = 1/2 it is the Laplace kernel; as ν grows it approaches the Gaussian.
+    With ν = 1/2 it is the Laplace kernel; as ν grows it approaches the Gaussian. `Matern("loo",
+    "loo")` lets a `ConditionalEmbedding` learn the smoothness too: it becomes a Gaussian, or a
+    Matérn kernel with ν = 3/2 where that predicts left-out rows better.
 
     Examples
     --------
@@ -103,19 +106,29 @@ class Matern(Rough):
 
     characteristic = universal = "R^d"
 
-    def __init__(self, nu: float = 1.5, bandwidth: Any = "median") -> None:
+    def __init__(self, nu: Any = 1.5, bandwidth: Any = "median") -> None:
         self.nu = nu
         self.bandwidth = bandwidth
 
+    def open_scales(self, points: Points, weights: Array | None) -> OpenScales:
+        if self.nu != LEARNED:
+            return super().open_scales(points, weights)
+        rough = self.replace(nu=1.5).open_scales(points, weights)
+        smooth = Gaussian(LEARNED).with_names(self.names)
+        return replace(smooth.open_scales(points, weights), rougher=rough)
+
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
         if not isinstance(self.nu, Real) or self.nu not in (0.5, 1.5, 2.5):
-            raise ValueError(f"nu must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
+            raise ValueError(
+                f"nu must be 0.5, 1.5 or 2.5; got {self.nu!r}. A ConditionalEmbedding learns it if "
+                'both nu and bandwidth of the kernel on X are "loo".'
+            )
         return super().resolve(points, weights).replace(nu=float(self.nu))
 
     @property
     def fused_profile(self) -> str | None:  # type: ignore[override]
         """The name of the profile for `meanmap.fused`."""
-        return {0.5: "laplace", 1.5: "matern-3/2", 2.5: "matern-5/2"}[self.nu]
+        return {0.5: "laplace", 1.5: "matern-3/2", 2.5: "matern-5/2"}.get(self.nu)
 
     @property
     def spectral_freedom(self) -> float:  # type: ignore[override]

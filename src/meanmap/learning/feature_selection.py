@@ -22,6 +22,7 @@ from meanmap.learning.regressions import (
     ROWS,
     LeftOutErrors,
     best_number,
+    exchange,
     judged_sets,
     pool_size,
     refine,
@@ -76,9 +77,10 @@ class HSICSelector(SelectorMixin, BaseEstimator):
     method : {"auto", "backward", "forward", "lasso"}
         "auto" takes the best of "backward" and of "lasso", and leaves features out one by one by
         the error, for rows left out, of the conditional embedding of y given the others (Chen,
-        Stern, Wainwright and Jordan 2017). "backward" starts with all features and sees what
-        they say together (XOR); "forward" starts with none, and is quicker for few of many; "lasso"
-        judges them one by one and leaves out what repeats another.
+        Stern, Wainwright and Jordan 2017); then the others are tried beside those that are left.
+        "backward" starts with all features and sees what they say together (XOR); "forward" starts
+        with none, and is quicker for few of many; "lasso" judges them one by one and leaves out
+        what repeats another.
     step : float or int
         Features removed (or added) at a time: a share of those in play, at least one, or a number.
     estimator : {"U", "V"}
@@ -263,8 +265,13 @@ class HSICSelector(SelectorMixin, BaseEstimator):
             order, scores, path = refine(search.errors, pool, k, step, done)
         if k is not None and search.errors.best(backward[:k].tolist())[0] < 1 - path.dependence[-1]:
             order = np.array(list(dict.fromkeys([*backward[:k].tolist(), *order.tolist()])))
-        rest = [j for j in backward.tolist() if j not in set(pool)]
-        return np.array([*order.tolist(), *rest], dtype=int), scores, path
+        at = int(np.argmax(path.dependence)) if k is None else len(path.dependence) - 1
+        chosen = order[: path.n_features[at]].tolist()
+        S, scores, error = exchange(search.errors, chosen, backward.tolist(), scores)
+        dependence = path.dependence.copy()
+        dependence[at] = max(1 - error, dependence[at])
+        every = dict.fromkeys([*S, *order.tolist(), *backward.tolist()])
+        return np.array(list(every), dtype=int), scores, replace(path, dependence=dependence)
 
     def _number(self, errors: LeftOutErrors, order: np.ndarray, path: SelectionPath) -> int:
         """How many features predict the target best."""

@@ -29,6 +29,8 @@ LANDMARKS = 120
 COORDINATES = 20  # of the target, at most
 FACTORS = (1.5, 3.0, 6.0)  # times the bandwidth of HSIC: regressions want wider kernels
 MORE = 4  # columns beyond those asked for that each search sends in, at least
+EXCHANGES = 4  # rounds in which columns outside are tried beside those chosen, at most
+TRIED = 300  # columns that are tried in each, the best ones by dependence
 EXPLAINED = "share explained"
 
 
@@ -111,6 +113,30 @@ def refine(
     )
     S = sorted(S, key=lambda j: -scores[j])
     return np.array([*S, *out[::-1]], dtype=int), scores, path
+
+
+def exchange(
+    errors: LeftOutErrors, chosen: Sequence[int], others: Sequence[int], scores: np.ndarray
+) -> tuple[list[int], np.ndarray, float]:
+    """As many columns with a lower error, some of them from others; scores, and the error.
+
+    A column whose dependence is lost in noise by itself may stand out beside those that explain
+    most of the target. So each of the others is tried as one more, and elimination goes on with the
+    best of them, as long as that helps.
+    """
+    S = list(chosen)
+    error, which = errors.best(S)
+    for _ in range(EXCHANGES):
+        outside = [j for j in others if j not in set(S)][:TRIED]
+        found = [errors.at([*S, j], which) for j in outside]
+        joined = [*S, *(outside[i] for i in np.argsort(found, kind="stable")[:MORE])]
+        order, gained, path = refine(errors, joined, len(S), lambda left: 1, lambda sets: None)
+        if not 1 - path.dependence[-1] < error:
+            break
+        S = order[: len(S)].tolist()
+        scores = np.where(gained != 0, gained, scores)
+        error, which = errors.best(S)
+    return S, scores, error
 
 
 def judged_sets(pool: int, k: int | None, step: Callable[[int], int]) -> int:

@@ -23,6 +23,8 @@ import numpy as np
 import scipy.linalg
 from scipy.optimize import minimize
 
+from meanmap.linalg import Spectrum
+
 SMALL = 25  # up to this size an interior-point method is fast
 CHUNK = 250  # steps between two looks at the certificate
 PROJECTIONS = 200  # of a matrix, to keep distances
@@ -132,13 +134,13 @@ class UnfoldingProgramme:
 
         A programme without an interior leaves an interior-point method a few digits short.
         """
-        inverse = scipy.linalg.pinv(M)
+        inverse = Spectrum.of(M.T @ M).inverse(0)  # edges may repeat each other
         for _ in range(PROJECTIONS):
             K = V @ V.T
             off = self.squares - M @ K[upper]
             if abs(off).max() <= tol / 10:
                 break
-            K[upper] += inverse @ off
+            K[upper] += inverse @ (M.T @ off)
             K.T[upper] = K[upper]
             V = _nearest_factor(K)
         return V

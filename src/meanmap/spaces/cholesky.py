@@ -3,6 +3,7 @@
 With pivots P and the Cholesky factor L of their Gram matrix, ψ(x) = L⁻¹ k(P, x): the projection of
 k(x, ·) on the span of the pivots, written in an orthonormal basis. The pivots are drawn in blocks,
 so that almost all the work is matrix products, and only the columns pivoted on are ever computed.
+A small sample is factorised whole by LAPACK, the largest residual first.
 
 Pivots are drawn in proportion to what is not yet explained (randomly pivoted Cholesky, Chen,
 Epperly, Tropp and Webber 2023), from a fixed seed. To reach a tolerance this needs as many as
@@ -56,6 +57,9 @@ CANDIDATES = 128, 256  # points among which a block of pivots is drawn, at first
 ROUNDING = 1e-12  # of the trace: what a landmark must add to be worth a coordinate
 
 DELAYED = 1e-11  # what rounding may cost, of the kernel's size, where a solve is put off
+
+SMALL = 256  # points whose whole Gram matrix costs less than a block of pivots
+FINER = 0.1  # of the tolerance, which costs nothing there: answers depend less on the pivots
 
 LENIENCE = 8  # how much likelier a pivot is kept than in single draws
 
@@ -273,16 +277,30 @@ def fit_pivots(
 ) -> tuple[Pivots, Array]:
     """Coordinates on pivots drawn from a weighted sample, and the sample's own.
 
-    The pivots are drawn with `rng`; None is a fixed seed.
+    The pivots are drawn with `rng`; None is a fixed seed, and for a small sample the largest
+    residuals.
     """
+    w = to_numpy(weights).astype(np.float64)
+    if rng is None and count(points) <= min(max_rank, SMALL):
+        return factorize_gram(kernel, points, w, tol)
+    return draw_pivots(kernel, points, w, tol, max_rank, rng or np.random.default_rng(0))
+
+
+def draw_pivots(
+    kernel: Kernel,
+    points: Points,
+    w: np.ndarray,
+    tol: float,
+    max_rank: int,
+    rng: np.random.Generator,
+) -> tuple[Pivots, Array]:
+    """The same by blocks of pivots, drawn in proportion to what is left to explain."""
     n, like = count(points), float_like(points)
     xp = namespace(like)
     compare = kernel.against(points)
-    w = to_numpy(weights).astype(np.float64)
     residual = to_numpy(kernel.squared_norms(points)).astype(np.float64).copy()
     total, largest = float(w @ residual), float(residual.max(initial=0.0))
     floor = 8 * epsilon(like) * largest  # below this a residual is rounding
-    rng = np.random.default_rng(0) if rng is None else rng
     rows = xp.zeros((min(max_rank, 64), n), dtype=like.dtype, device=device(like))
     pivots = np.empty(0, dtype=int)
     width = CANDIDATES[0]
@@ -320,6 +338,28 @@ def fit_pivots(
         rows.resize((len(pivots), n), refcheck=False)  # gives back what was not needed
     rows = rows[: len(pivots)]
     left = float(w @ residual) / total if total > 0 else 0.0
+    return Pivots(kernel, take(points, pivots), pivot_factor(rows, pivots), left), rows.T
+
+
+def factorize_gram(
+    kernel: Kernel, points: Points, w: np.ndarray, tol: float
+) -> tuple[Pivots, Array]:
+    """The same for a small sample, from its whole Gram matrix."""
+    like = float_like(points)
+    gram = to_numpy(kernel.gram_matrix(points, points)).astype(np.float64)
+    residual = gram.diagonal().copy()
+    total, floor = float(w @ residual), 8 * epsilon(like) * float(residual.max(initial=0.0))
+    L, order, rank, _ = scipy.linalg.lapack.dpstrf(gram, tol=floor, lower=True)
+    order, L = order - 1, np.tril(L[:, :rank])
+    explained = np.cumsum(np.append(0.0, w[order] @ (L * L)))
+    enough = np.flatnonzero(total - explained <= FINER * tol * total)
+    rank = int(enough[0]) if len(enough) else rank
+    rows, pivots = np.zeros((rank, len(w))), order[:rank]
+    rows[:, order] = L[:, :rank].T
+    residual = np.maximum(residual - (rows * rows).sum(axis=0), 0.0)
+    residual[pivots] = 0.0
+    left = float(w @ residual) / total if total > 0 else 0.0
+    rows = asarray(rows, like)
     return Pivots(kernel, take(points, pivots), pivot_factor(rows, pivots), left), rows.T
 
 
