@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= 2
 SEED   ?= $(shell date +%s)
+NAME   ?=
 ARGS   ?=
 
 PY     := $(VENV)/bin/python
@@ -15,13 +16,16 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(PY) -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all test-min test-wheel fuzz lint format docs bench calibrate clean distclean
+.PHONY: help venv demo reproduce test test-all test-min test-wheel fuzz lint format docs bench calibrate clean distclean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */	/' | expand -t 12
 
 demo: $(STAMPS)/plot  ## embed, compare, condition, apply Bayes' rule: one screen and a picture
 	$(PY) -m meanmap.demo $(ARGS)
+
+reproduce: $(STAMPS)/experiments  ## experiments of the papers, NAME="rotation circle"; without NAME, a list of them
+	@$(PY) -m meanmap_experiments $(NAME) $(ARGS)
 
 test: $(STAMPS)/test  ## tests and the examples of the documentation, without the slow ones
 	$(PYTEST) -m "not slow" $(ARGS)
@@ -40,10 +44,10 @@ test-wheel:  ## build wheel and source archive, install the wheel in an empty en
 	rm -rf build/wheel && $(PYTHON) -m venv build/wheel/builder && $(PYTHON) -m venv build/wheel/empty
 	build/wheel/builder/bin/python -m pip install --quiet build
 	build/wheel/builder/bin/python -m build --outdir build/wheel/dist .
-	build/wheel/empty/bin/python -m pip install --quiet "$$(ls build/wheel/dist/*.whl)[test]"
+	build/wheel/empty/bin/python -m pip install --quiet "$$(ls build/wheel/dist/*.whl)[test]" ./experiments
 	build/wheel/empty/bin/python -m pip check
-	cp -r tests docs README.md CHANGELOG.md CONTRIBUTING.md pyproject.toml build/wheel/
-	cd build/wheel && $(ONE_THREAD) MPLBACKEND=Agg empty/bin/python -m pytest -n $(JOBS) -m "not slow" tests --ignore=tests/test_links.py $(ARGS)
+	cp -r tests docs experiments README.md CHANGELOG.md CONTRIBUTING.md pyproject.toml build/wheel/
+	cd build/wheel && $(ONE_THREAD) MPLBACKEND=Agg empty/bin/python -m pytest -n $(JOBS) -m "not slow" tests experiments/tests --ignore=tests/test_links.py $(ARGS)
 
 
 lint: $(STAMPS)/lint  ## ruff, mypy, the contract of one-way imports, and the rules of tests/house.py
@@ -71,7 +75,7 @@ venv: $(STAMPS)/venv  ## an empty environment
 clean:  ## remove what builds and tests leave behind
 	rm -rf build dist docs/_build docs/auto_gallery docs/auto_tutorials docs/sg_execution_times.rst
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src experiments tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## remove the environment as well
 	rm -rf $(VENV) .venv-min
@@ -83,11 +87,18 @@ $(STAMPS)/venv:
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-.venv-min/.stamp: pyproject.toml tests/oldest.py
+.venv-min/.stamp: pyproject.toml experiments/pyproject.toml tests/oldest.py
 	$(PYTHON) -m venv .venv-min
 	$(PYTHON) tests/oldest.py > .venv-min/oldest.txt
-	.venv-min/bin/python -m pip install --quiet --constraint .venv-min/oldest.txt --editable ".[test]"
+	.venv-min/bin/python -m pip install --quiet --constraint .venv-min/oldest.txt --editable ".[test]" --editable ./experiments
 	@touch $@
+
+# The experiments, which tests, documentation and benchmarks use as well.
+$(STAMPS)/experiments: pyproject.toml experiments/pyproject.toml | $(STAMPS)/venv
+	$(PY) -m pip install --quiet --editable . --editable ./experiments
+	@touch $@
+
+$(STAMPS)/test $(STAMPS)/docs $(STAMPS)/bench: $(STAMPS)/experiments
 
 # One rule for every extra: .venv/.stamps/test installs this checkout with [test].
 $(STAMPS)/%: pyproject.toml | $(STAMPS)/venv

@@ -1,8 +1,8 @@
 """Depth from one picture by kernel belief propagation and by bins, each half by the other.
 
-A shorter run than `meanmap reproduce depth`: the pictures of each half are predicted by what those
-of the other teach, with powers and λ that do best on a third of these. Errors of log-depth, their
-differences from those of bins picture by picture, and seconds of inference on one thread.
+A shorter run than `make reproduce NAME=depth`: the pictures of each half are predicted by what
+those of the other teach, with powers and λ that do best on a third of these. Errors of log-depth,
+their differences from those of bins picture by picture, and seconds of inference on one thread.
 
     python benchmarks/depth_halves.py [--size full] [--pictures 72]
 """
@@ -14,9 +14,9 @@ from itertools import product
 
 import numpy as np
 
-from meanmap.experiments.depth import SIZES, ensure
-from meanmap.experiments.depth.methods import DISCRETE, REWEIGHTING, Lesson, Setting
-from meanmap.experiments.depth.prediction import FULL, error, halves
+from meanmap_experiments.depth import SIZES, ensure
+from meanmap_experiments.depth.methods import DISCRETE, REWEIGHTING, Lesson, Setting
+from meanmap_experiments.depth.prediction import FULL, error, halves
 
 EDGES, LOOKS, TRUSTS = (0.03, 0.1), (0.1, 0.5), (0.2, 1.0)
 VALIDATED = 4  # pictures

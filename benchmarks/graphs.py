@@ -31,9 +31,9 @@ import networkx as nx
 import numpy as np
 
 from meanmap import BeliefPropagation, KernelGraphicalModel
-from meanmap.experiments import dimension, loopy
-from meanmap.experiments.fields import Bins
-from meanmap.experiments.lattices import SPAN, Lattice, Sightings
+from meanmap_experiments import dimension, loopy
+from meanmap_experiments.fields import Bins
+from meanmap_experiments.lattices import SPAN, Lattice, Sightings
 
 Row = tuple[str, float]
 TESTS = 100  # queries of a seed
@@ -212,7 +212,7 @@ def lattice(rng: np.random.Generator, n: int) -> Iterator[Row]:
 
 
 def depth(rng: np.random.Generator, n: int) -> Iterator[Row]:
-    from meanmap.experiments.depth.methods import DISCRETE, KERNEL, TREES, Lesson, Setting
+    from meanmap_experiments.depth.methods import DISCRETE, KERNEL, TREES, Lesson, Setting
 
     # the pictures are the same for all seeds: each predicts others of them
     tests = rng.permutation(24)[:4]

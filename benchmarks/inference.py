@@ -19,7 +19,7 @@ D = 6
 
 
 def gaussian_model(seed: int) -> Any:
-    from meanmap.experiments.bayes import LinearGaussian
+    from meanmap_experiments.bayes import LinearGaussian
 
     return LinearGaussian.drawn(D, np.random.default_rng(seed))
 

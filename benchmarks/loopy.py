@@ -4,7 +4,7 @@ Rows of the grid have templates of their own, across and down, with 300 samples 
 our formulas message by message: products of what came in, at the sample, times the template's
 operator. The other takes Song, Fukumizu and Gretton's (2013) eq. 30 as it is printed, with Gram
 matrices and a Cholesky factor kept for each template. Particle belief propagation is the one of
-`meanmap.experiments`, vectorised over the messages of a template.
+`meanmap_experiments`, vectorised over the messages of a template.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ def iteration_rows() -> list[Row]:
 
 def particle_row() -> Row:
     """Ten iterations on a picture, evidence and all, to depths."""
-    from meanmap.experiments import depth
-    from meanmap.experiments.depth.methods import KERNEL, PARTICLES, Lesson, Setting
+    from meanmap_experiments import depth
+    from meanmap_experiments.depth.methods import KERNEL, PARTICLES, Lesson, Setting
 
     try:
         depth.ensure("full")

@@ -1,4 +1,4 @@
-"""The oldest versions that pyproject.toml allows, as constraints: `python tests/oldest.py`."""
+"""The oldest versions that both pyproject.toml allow, as constraints: `python tests/oldest.py`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 EXTRAS = ("test", "plot", "cli")
 
 
-def oldest(project: dict) -> list[str]:
-    """`name==1.2.*` for every `name>=1.2` of the package and the extras that tests use."""
+def oldest(project: dict, experiments: dict) -> list[str]:
+    """`name==1.2.*` for every `name>=1.2` of both packages and the extras that tests use."""
     extras = project["optional-dependencies"]
     needed = [*project["dependencies"], *(one for extra in EXTRAS for one in extras[extra])]
     found = {}
-    for one in needed:
+    for one in [*needed, *experiments["dependencies"]]:
         match = re.match(r"([\w-]+)(?:\[.*\])?>=([\w.]+)", one)
         if match:
             found[match[1]] = match[2]
@@ -22,5 +22,6 @@ def oldest(project: dict) -> list[str]:
 
 
 if __name__ == "__main__":
-    with open(Path(__file__).parent.parent / "pyproject.toml", "rb") as file:
-        print("\n".join(oldest(tomllib.load(file)["project"])))
+    root = Path(__file__).parent.parent
+    texts = [(root / part / "pyproject.toml").read_text() for part in ("", "experiments")]
+    print("\n".join(oldest(*(tomllib.loads(text)["project"] for text in texts))))

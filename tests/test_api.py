@@ -19,7 +19,6 @@ MODULES = (
     "meanmap.conditional",
     "meanmap.density",
     "meanmap.dynamics",
-    "meanmap.experiments",
     "meanmap.graphical",
     "meanmap.kernels",
     "meanmap.learning",

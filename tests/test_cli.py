@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import builtins
-import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import meanmap
-from meanmap import cli, experiments
-from meanmap.experiments import Figure, Outcome, Table
+from meanmap import cli
+from meanmap.cli import working
 
 
 @pytest.fixture
@@ -23,30 +21,8 @@ def typer() -> Any:
     return pytest.importorskip("typer", reason="pip install 'meanmap[cli]'")
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Experiments that end at once, and how they were called."""
-    made: list[Any] = []
-
-    def run(name: str, **given: Any) -> Outcome:
-        made.append((name, given))
-        table = Table("Errors", ("filter", "error"), [("kernel", Figure(0.1, 0.004, 3))])
-        return Outcome(name, f"The {name}", "A paper", {}, (table,), ("It holds.",))
-
-    monkeypatch.setattr(experiments, "run", run)
-    return made
-
-
 def one_line(text: str) -> bool:
     return text.startswith("meanmap: ") and text.count("\n") == 1 and "Traceback" not in text
-
-
-def test_without_a_name_it_lists(typer: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.call(["reproduce"]) == 0
-    out = capsys.readouterr().out
-    assert all(name in out for name in experiments.names())
-    assert cli.call(["reproduce", "--json"]) == 0
-    assert list(json.loads(capsys.readouterr().out)) == list(experiments.names())
 
 
 def test_version(typer: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,91 +30,40 @@ def test_version(typer: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"meanmap {meanmap.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["reproduce", "--help"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["select", "--help"]])
 def test_help(typer: Any, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.call(arguments) == 0
-    assert "reproduce" in capsys.readouterr().out
-
-
-def test_reproduce(typer: Any, calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.call(["reproduce", "circle", "series", "--quick", "--seed", "3", "--jobs", "2"]) == 0
-    given = {"quick": True, "seed": 3, "n_jobs": 2}
-    assert calls == [("circle", given), ("series", given)]
     out = capsys.readouterr().out
-    assert "The circle" in out
-    assert "0.1000 ± 0.0040" in out
-    assert out.index("The circle") < out.index("The series")
-
-
-def test_all(typer: Any, calls: list[Any]) -> None:
-    assert cli.call(["reproduce", "all"]) == 0
-    assert [name for name, _ in calls] == list(experiments.names())
-
-
-def test_of_all_those_that_lack_a_package_are_left_out(
-    typer: Any,
-    calls: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> None:
-    there = experiments.run
-
-    def run(name: str, **options: Any) -> Any:
-        if name == "genetics":
-            raise ImportError("genetics needs msprime: pip install msprime")
-        return there(name, **options)
-
-    monkeypatch.setattr(experiments, "run", run)
-    assert cli.call(["reproduce", "all", "--report", str(tmp_path / "page.html")]) == 0
-    assert "genetics is left out: genetics needs msprime" in capsys.readouterr().err
-    page = (tmp_path / "page.html").read_text()
-    assert "Not run: genetics. genetics needs msprime" in page and "The circle" in page
-    # asked for by name it is an error
-    assert cli.call(["reproduce", "genetics"]) == 1
-    assert one_line(capsys.readouterr().err)
-
-
-def test_json_is_all_there_is(
-    typer: Any, calls: list[Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.call(["reproduce", "circle", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["name"] == "circle"
-    assert found["tables"][0]["rows"][0][1]["mean"] == 0.1
+    assert "select" in out and "reproduce" not in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["reproduce", "identites"], "Did you mean 'identities'?"),
-        (["reproduce", "circle", "xyzzy"], "There are: rotation"),
-        (["reproduce", "--bogus"], "--bogus"),
-        (["reproduce", "circle", "--seed", "x"], "--seed"),
-        (["reproduce", "circle", "--seed", "-1"], "--seed"),
-        (["reproduce", "circle", "--jobs", "0"], "--jobs"),
+        (["demo", "--bogus"], "--bogus"),
+        (["select", "@machine", "--target", "failed", "--seed", "x"], "--seed"),
+        (["select", "@machine", "--target", "failed", "--seed", "-1"], "--seed"),
         (["nonsense"], "nonsense"),
+        # gone, whatever else is typed
+        (["reproduce"], "make reproduce NAME="),
+        (["reproduce", "circle", "--quick"], "make reproduce NAME="),
+        (["reproduce", "--help"], "make reproduce NAME="),
     ],
 )
 def test_bad_usage_is_one_line_and_1(
-    typer: Any,
-    calls: list[Any],
-    arguments: list[str],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
+    typer: Any, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.call(arguments) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert one_line(err)
     assert said in err
-    assert calls == []  # a wrong name ends it before anything has run
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        ImportError("needs statsmodels:\n pip install 'meanmap[experiments]'"),
+        ImportError("needs matplotlib:\n pip install 'meanmap[plot]'"),
         KeyboardInterrupt(),
         OSError("no space"),
     ],
@@ -149,11 +74,11 @@ def test_failures_are_one_line_and_1(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def run(*_: Any, **__: Any) -> Outcome:
+    def answers() -> Any:
         raise error
 
-    monkeypatch.setattr(experiments, "run", run)
-    assert cli.call(["reproduce", "series"]) == 1
+    monkeypatch.setattr(working, "demo_answers", answers)
+    assert cli.call(["demo"]) == 1
     assert one_line(capsys.readouterr().err)
 
 
@@ -169,7 +94,7 @@ def test_without_typer_it_says_how_to_install(
 
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(SystemExit) as end:
-        cli.main(["reproduce"])
+        cli.main(["demo"])
     assert end.value.code == 1
     err = capsys.readouterr().err
     assert one_line(err)
@@ -178,7 +103,7 @@ def test_without_typer_it_says_how_to_install(
 
 def test_as_a_module(typer: Any) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "meanmap.cli", "reproduce", "rotatoin", "--quick"],
+        [sys.executable, "-m", "meanmap.cli", "selct", "@machine"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -187,4 +112,4 @@ def test_as_a_module(typer: Any) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert one_line(done.stderr)
-    assert "'rotation'" in done.stderr
+    assert "selct" in done.stderr

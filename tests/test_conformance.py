@@ -23,7 +23,6 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-import oracles as o
 from kernels.cases import KERNELS, public_kernels
 from libraries import NAMES, Library, host, library
 from meanmap import ConditionalEmbedding, embed, load, save
@@ -31,6 +30,22 @@ from meanmap.arrays import asarray, namespace
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.spaces import Basis, Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
+from oracles.conditional import (
+    centred_conditional_weights,
+    conditional_weights,
+    leave_one_out_error,
+)
+from oracles.embeddings import pair_norm, rkhs_relative_error
+from oracles.rules import (
+    bayes_importance,
+    bayes_nonnegative,
+    bayes_reweighted,
+    bayes_squared_a,
+    bayes_squared_b,
+    chain_rule_a_weights,
+    sum_rule_weights,
+)
+from oracles.statistics import mmd_squared
 
 N, M, Q = 16, 9, 4  # sample, atoms of the prior, queries (the last Q points of the sample)
 LAMBDA, DELTA = 1e-2, 1e-2
@@ -163,7 +178,7 @@ class Problem:
         assert belongs(weights, self.library), f"{type(weights)} in {self.library}"
         estimate = np.atleast_2d(host(weights))
         for row, column in zip(estimate, truth.reshape(len(gram), -1).T, strict=True):
-            assert o.rkhs_relative_error(row, column, gram) < TOL
+            assert rkhs_relative_error(row, column, gram) < TOL
 
 
 @cache
@@ -245,7 +260,7 @@ def test_embed(problem: Problem) -> None:
     problem.check(e.norm(), np.sqrt(w @ K @ w), rtol=1e-9)
     problem.check(e.inner(problem.prior), w @ K_prior @ alpha, rtol=1e-9)
     K_aa = problem.kernel(problem.host_points[1])
-    truth = o.mmd_squared(K, K_aa, K_prior, w, alpha)
+    truth = mmd_squared(K, K_aa, K_prior, w, alpha)
     problem.check(e.distance(problem.prior) ** 2, truth, rtol=1e-8, atol=1e-14)
     problem.check(e.mass, 1.0, rtol=1e-12)
 
@@ -294,7 +309,7 @@ def test_conditional(problem: Problem) -> None:
     K, _, G = problem.grams
     Y, model = problem.host_points[2], problem.fitted
     at = problem.queries(problem.X)
-    truth = o.conditional_weights(K, K[:, -Q:], LAMBDA, problem.w)
+    truth = conditional_weights(K, K[:, -Q:], LAMBDA, problem.w)
     given = model.given(at)
     assert len(given) == Q
     problem.check_weights(given.weights, truth, G)
@@ -314,7 +329,7 @@ def test_conditional(problem: Problem) -> None:
 def test_centred_conditional(problem: Problem) -> None:
     K, _, G = problem.grams
     at = problem.queries(problem.X)
-    truth = o.centred_conditional_weights(K, K[:, -Q:], LAMBDA, problem.w)
+    truth = centred_conditional_weights(K, K[:, -Q:], LAMBDA, problem.w)
     model = problem.model(centered=True)
     problem.check_weights(model.weights(at), truth, G)
     problem.check(model.given(at).mass, np.ones(Q))
@@ -327,7 +342,7 @@ def test_automatic_regularisation_has_the_least_leave_one_out_error(problem: Pro
     grid, errors = model.leave_one_out_.grid, model.leave_one_out_.errors
     assert model.regularization_ == grid[np.argmin(errors)]
     for i in range(int(np.searchsorted(grid, 1e-4)), len(grid), 6):
-        assert errors[i] == pytest.approx(o.leave_one_out_error(K, G, grid[i], problem.w), rel=1e-6)
+        assert errors[i] == pytest.approx(leave_one_out_error(K, G, grid[i], problem.w), rel=1e-6)
 
 
 @pytest.mark.parametrize("of", NAMES)
@@ -354,27 +369,27 @@ def test_single_precision_chooses_as_double_does(of: str, centered: bool) -> Non
 def test_push_and_joint(problem: Problem) -> None:
     K, K_prior, G = problem.grams
     model, prior, alpha = problem.fitted, problem.prior, problem.alpha
-    u = o.sum_rule_weights(K, K_prior, alpha, LAMBDA, problem.w)
+    u = sum_rule_weights(K, K_prior, alpha, LAMBDA, problem.w)
     problem.check_weights(model.push(prior).weights, u, G)
     psi_x = host(model.space_x_.transform(problem.X))
     psi_y = host(model.space_y_.transform(problem.Y))
     b = model.joint(prior)
     problem.check(b.operator(), (psi_x.T * u) @ psi_y, rtol=1e-5, atol=1e-7)
-    problem.check(b.norm(), o.pair_norm(np.diag(u), K, G))
+    problem.check(b.norm(), pair_norm(np.diag(u), K, G))
     assert belongs(b.atoms, problem.library)
-    M_a = o.chain_rule_a_weights(K, K_prior, alpha, LAMBDA, problem.w)  # (y, x) pairs
+    M_a = chain_rule_a_weights(K, K_prior, alpha, LAMBDA, problem.w)  # (y, x) pairs
     psi_prior = host(model.space_x_.transform(prior.atoms))
     a = model.joint(prior, form="a")
     problem.check(a.operator(), psi_prior.T @ M_a.T @ psi_y, rtol=1e-5, atol=1e-7)
     K_atoms = problem.kernel(problem.host_points[1])
-    problem.check(a.norm(), o.pair_norm(M_a, G, K_atoms))
+    problem.check(a.norm(), pair_norm(M_a, G, K_atoms))
 
 
 BAYES = {
-    "nonnegative": o.bayes_nonnegative,
-    "importance": o.bayes_importance,
-    "squared": o.bayes_squared_b,
-    "reweighted": o.bayes_reweighted,
+    "nonnegative": bayes_nonnegative,
+    "importance": bayes_importance,
+    "squared": bayes_squared_b,
+    "reweighted": bayes_reweighted,
 }
 
 
@@ -406,7 +421,7 @@ def len_of(x: Any) -> Any:
 def test_posterior_on_the_atoms_of_the_prior(problem: Problem) -> None:
     K, K_prior, G = problem.grams
     arguments = K, G, K_prior, problem.alpha, G[:, -Q:], LAMBDA, DELTA
-    truth = o.bayes_squared_a(*arguments, w=problem.w)
+    truth = bayes_squared_a(*arguments, w=problem.w)
     posterior = problem.fitted.posterior(
         problem.prior, method="squared", regularization=DELTA, form="a"
     )
@@ -429,7 +444,7 @@ def test_conditional_of_these_points(problem: Problem) -> None:
     ).fit(problem.Y, problem.X, sample_weight=problem.w)
     assert model.kernel_y_ == problem.kernel
     at = problem.queries(problem.Y)
-    truth = o.conditional_weights(G, G[:, -Q:], LAMBDA, problem.w)
+    truth = conditional_weights(G, G[:, -Q:], LAMBDA, problem.w)
     problem.check_weights(model.weights(at), truth, K)
     problem.check(model.given(at)(problem.X), truth.T @ K)
 

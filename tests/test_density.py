@@ -21,7 +21,6 @@ from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import oracles
 from meanmap import ConditionalEmbedding, EmbeddingDensity, embed, load, save
 from meanmap.density import fits
 from meanmap.density.candidates import NormalCandidates, RoundFrame, expected_kernel
@@ -39,6 +38,7 @@ from meanmap.density.programme import (
     warn_if_unsolved,
 )
 from meanmap.kernels import Delta, Gaussian, Laplace
+from oracles.density import density_programme, gaussian_embedding_by_quadrature
 
 matplotlib.use("Agg")
 
@@ -58,7 +58,7 @@ def test_embeddings_of_gaussians_are_exact(h: float, sigma: float) -> None:
     found = expected_kernel(centres, h * h, at, np.array([sigma]))
     for i, c in enumerate(centres[:, 0]):
         for j, x in enumerate(at[:, 0]):
-            truth = oracles.gaussian_embedding_by_quadrature(c, h, x, sigma)
+            truth = gaussian_embedding_by_quadrature(c, h, x, sigma)
             assert found[i, j] == pytest.approx(truth, abs=1e-10)
 
 
@@ -72,7 +72,7 @@ def test_inner_products_of_candidates() -> None:
         # u ~ pⱼ against v ~ pₖ is u - v + m ~ N(mⱼ, hⱼ² + hₖ²) against m = mₖ, a column at a time
         h = np.hypot(deviations[j], deviations[k])
         parts = [
-            oracles.gaussian_embedding_by_quadrature(means[j, i], h, means[k, i], sigma[i])
+            gaussian_embedding_by_quadrature(means[j, i], h, means[k, i], sigma[i])
             for i in range(2)
         ]
         assert Q[j, k] == pytest.approx(parts[0] * parts[1], abs=1e-10)
@@ -128,7 +128,7 @@ def test_the_programme_is_that_of_a_slow_solver(kind: str, share: float) -> None
     near, far = reach(match), match.distance(chosen.base())
     epsilon = near + share * (far - near)
     found = solve_constrained(match, chosen, epsilon)
-    truth = oracles.density_programme(Q, b, square, epsilon, None if kind == "quadratic" else logs)
+    truth = density_programme(Q, b, square, epsilon, None if kind == "quadratic" else logs)
     assert_allclose(found.proportions, truth, atol=2e-4)
     assert match.distance(found.proportions) == pytest.approx(epsilon, abs=1e-8)
     assert found.trouble == ""
@@ -395,9 +395,7 @@ def test_the_kernel_between_normals_of_any_shape() -> None:
     A, B = (turn @ np.diag(v) @ turn.T for v in (first, second))
     found = normal_kernel(turn @ mean, A, turn @ other, B, np.full(2, sigma))
     parts = [
-        oracles.gaussian_embedding_by_quadrature(
-            mean[i], (first[i] + second[i]) ** 0.5, other[i], sigma
-        )
+        gaussian_embedding_by_quadrature(mean[i], (first[i] + second[i]) ** 0.5, other[i], sigma)
         for i in range(2)
     ]
     assert found[0] == pytest.approx(parts[0] * parts[1], abs=1e-10)

@@ -12,7 +12,6 @@ import pytest
 from matplotlib.axes import Axes
 from numpy.testing import assert_allclose, assert_array_equal
 
-import oracles as o
 from meanmap import (
     ApproximationWarning,
     ConditionalEmbedding,
@@ -32,6 +31,18 @@ from meanmap.kernels import (
     Trace,
 )
 from meanmap.spaces import Explicit, PivotedCholesky, Space
+from oracles.embeddings import (
+    decoding_objective,
+    fixed_point,
+    fixed_point_step,
+    inner_product,
+    joint_norm,
+    monotone_variance,
+    pair_norm,
+)
+from oracles.kernels import gaussian
+from oracles.operators import operator_joint
+from oracles.statistics import hsic, mmd_squared
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -106,7 +117,7 @@ def test_a_different_basis_is_no_obstacle(X: np.ndarray) -> None:
     kernel = Polynomial(2)
     A = embed(X[:25], kernel=kernel, basis=Explicit())
     B = embed(X[25:], kernel=kernel, basis=PivotedCholesky())
-    truth = np.sqrt(o.mmd_squared(*grams(kernel, X[:25], X[25:])))
+    truth = np.sqrt(mmd_squared(*grams(kernel, X[:25], X[25:])))
     assert A.distance(B) == pytest.approx(truth, rel=1e-9)
     assert B.distance(A) == pytest.approx(truth, rel=1e-9)
 
@@ -125,9 +136,9 @@ def test_inner_norm_and_distance_are_the_dense_ones(
     A, B = X[:15], X[15:]
     P, Q = embed(A, kernel=kernel, weights=w[:15]), embed(B, kernel=kernel, weights=w[15:])
     K_aa, K_bb, K_ab = grams(kernel, A, B)
-    assert P.inner(Q) == pytest.approx(o.inner_product(w[:15], K_ab, w[15:]), rel=1e-9)
-    assert P.norm() ** 2 == pytest.approx(o.inner_product(w[:15], K_aa, w[:15]), rel=1e-9)
-    truth = o.mmd_squared(K_aa, K_bb, K_ab, w[:15], w[15:])
+    assert P.inner(Q) == pytest.approx(inner_product(w[:15], K_ab, w[15:]), rel=1e-9)
+    assert P.norm() ** 2 == pytest.approx(inner_product(w[:15], K_aa, w[:15]), rel=1e-9)
+    truth = mmd_squared(K_aa, K_bb, K_ab, w[:15], w[15:])
     assert P.distance(Q) ** 2 == pytest.approx(truth, rel=1e-8)
     assert P.expect(Q) == pytest.approx(P.inner(Q), rel=1e-12)
 
@@ -142,7 +153,7 @@ def test_a_distance_between_equal_embeddings_is_zero(X: np.ndarray) -> None:
 def test_evaluation_of_points_and_of_one_point(X: np.ndarray, w: np.ndarray) -> None:
     e = embed(X, kernel=Gaussian(0.8), weights=w)
     Q = X[:7] + 0.1
-    truth = o.gaussian(Q, X, 0.8) @ w
+    truth = gaussian(Q, X, 0.8) @ w
     assert_allclose(e(Q), truth, atol=1e-13)
     assert np.ndim(e(Q[0])) == 0
     assert e(Q[0]) == pytest.approx(truth[0], abs=1e-13)
@@ -337,7 +348,7 @@ def test_a_negative_variance_gives_way_to_that_of_a_distribution() -> None:
     again = embed(x[:, None], kernel=Gaussian(1.0), weights=1.5 * w - 0.5 / 7)
     for e in (swinging, again):
         raw = float(e.weights @ x**2 - (e.weights @ x) ** 2)
-        expected = raw if raw >= 0 else o.monotone_variance(e.weights, x)
+        expected = raw if raw >= 0 else monotone_variance(e.weights, x)
         assert float(e.std()[0]) == pytest.approx(np.sqrt(expected))
 
 
@@ -378,9 +389,9 @@ def test_covariance_is_the_uncentred_operator(X: np.ndarray, w: np.ndarray) -> N
     assert isinstance(C, JointEmbedding)
     psi = e.space.transform(X)
     assert_allclose(C.operator(), (psi.T * w) @ psi, atol=1e-12)
-    assert C.norm() == pytest.approx(o.pair_norm(np.diag(w), *2 * [e.kernel(X)]), rel=1e-9)
+    assert C.norm() == pytest.approx(pair_norm(np.diag(w), *2 * [e.kernel(X)]), rel=1e-9)
     p = embed(X, kernel=Polynomial(2))
-    truth = o.operator_joint([psi, psi], centred=True)
+    truth = operator_joint([psi, psi], centred=True)
     assert_allclose(p.covariance().operator(centered=True), truth, atol=1e-11)
 
 
@@ -398,8 +409,8 @@ def test_a_gaussian_preimage_is_a_fixed_point(rng: np.random.Generator) -> None:
         e = embed(X, kernel=Gaussian(sigma))
         mode = e.preimage()
         assert mode.shape == (2,)
-        assert_allclose(o.fixed_point_step(X, e.weights, sigma, mode), mode, atol=1e-6)
-        assert_allclose(o.fixed_point(X, e.weights, sigma, mode), mode, atol=1e-5)
+        assert_allclose(fixed_point_step(X, e.weights, sigma, mode), mode, atol=1e-6)
+        assert_allclose(fixed_point(X, e.weights, sigma, mode), mode, atol=1e-5)
 
 
 def test_the_preimage_is_the_best_of_a_fine_grid(rng: np.random.Generator) -> None:
@@ -459,7 +470,7 @@ def test_preimages_of_kernels_that_are_not_smooth_are_atoms(
 ) -> None:
     e = embed(X, kernel=kernel, weights=w)
     K = kernel(X)
-    scores = [o.decoding_objective(w, K[:, i], K[i, i]) for i in range(40)]
+    scores = [decoding_objective(w, K[:, i], K[i, i]) for i in range(40)]
     assert_array_equal(e.preimage(), X[int(np.argmin(scores))])
 
 
@@ -587,17 +598,17 @@ def test_joint_operator_and_norm(variables: int, weighted: bool, centered: bool)
     psi = [space.transform(part) for space, part in zip(e.spaces, points, strict=True)]
     C = e.operator(centered=centered)
     assert C.shape == tuple(space.rank_ for space in e.spaces)
-    assert_allclose(C, o.operator_joint(psi, w, centred=centered), atol=1e-11)
+    assert_allclose(C, operator_joint(psi, w, centred=centered), atol=1e-11)
     fresh = embed(points, kernel=kernel, weights=w)  # nothing computed yet
     for embedding in (e, fresh):
-        truth = o.joint_norm(K, w, centred=centered)
+        truth = joint_norm(K, w, centred=centered)
         assert embedding.norm(centered=centered) == pytest.approx(truth, rel=1e-8)
 
 
 def test_the_centred_norm_is_the_root_of_hsic() -> None:
     points, kernel, (K, G), w = joint_case(2, weighted=True)
     e = embed(points, kernel=kernel, weights=w)
-    assert e.norm(centered=True) ** 2 == pytest.approx(o.hsic(K, G, w), rel=1e-8)
+    assert e.norm(centered=True) ** 2 == pytest.approx(hsic(K, G, w), rel=1e-8)
 
 
 def test_joint_batches_lead() -> None:

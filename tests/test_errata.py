@@ -18,11 +18,38 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import oracles as o
 from meanmap import ConditionalEmbedding, Embedding, bayes_rule, chain_rule, embed, sum_rule
 from meanmap.kernels import Constant, Delta, Gaussian, Kernel, Laplace, Linear, Polynomial, Trace
 from meanmap.spaces import PivotedCholesky
-from oracles import Array
+from oracles.conditional import centred_conditional_weights
+from oracles.dynamics import initial_filter_weights
+from oracles.embeddings import rkhs_relative_error
+from oracles.errata import (
+    printed_000_eq23,
+    printed_001_theorem5,
+    printed_001_theorem9,
+    printed_002_alpha1,
+    printed_002_bayes,
+    printed_002_eq11,
+    printed_003_bayes,
+    printed_003_mmd,
+    printed_004_chain,
+    printed_004_conditional,
+)
+from oracles.kernels import (
+    delta,
+    delta_features,
+    gaussian,
+    laplace,
+    linear,
+    polynomial,
+    trace_features,
+)
+from oracles.linalg import Array
+from oracles.normals import gaussian_conditional, linear_gaussian_posterior
+from oracles.operators import operator_conditional, operator_joint
+from oracles.rules import bayes_squared_a, bayes_squared_b, marginal_discrepancy, sum_rule_weights
+from oracles.statistics import mmd_squared
 
 Plain = partial(ConditionalEmbedding, centered=False)  # the form of the papers
 FINE = PivotedCholesky(tol=1e-13)
@@ -73,10 +100,10 @@ class Problem:
 
 
 KERNELS: dict[str, tuple[Kernel, Callable[[Array, Array], Array]]] = {
-    "gaussian": (Gaussian(1.3), lambda a, b: o.gaussian(a, b, 1.3)),
-    "laplace": (Laplace(1.3), lambda a, b: o.laplace(a, b, 1.3)),
-    "polynomial": (Polynomial(2, 1.0), o.polynomial),
-    "delta": (Delta(), o.delta),
+    "gaussian": (Gaussian(1.3), lambda a, b: gaussian(a, b, 1.3)),
+    "laplace": (Laplace(1.3), lambda a, b: laplace(a, b, 1.3)),
+    "polynomial": (Polynomial(2, 1.0), polynomial),
+    "delta": (Delta(), delta),
 }
 
 
@@ -101,7 +128,7 @@ def problem(request: pytest.FixtureRequest) -> Problem:
 def distance(weights: Array, truth: Array, gram: Array) -> float:
     """The largest relative RKHS distance of a batch of embeddings, rows on the same atoms."""
     pairs = zip(np.atleast_2d(weights), np.atleast_2d(truth), strict=True)
-    return max(o.rkhs_relative_error(a, b, gram) for a, b in pairs)
+    return max(rkhs_relative_error(a, b, gram) for a, b in pairs)
 
 
 EQUAL, DIFFERENT = 1e-7, 1e-2
@@ -114,8 +141,8 @@ EQUAL, DIFFERENT = 1e-7, 1e-2
 def test_002_eq11_has_no_factor_n(problem):
     p = problem
     n = len(p.x)
-    corrected = o.sum_rule_weights(p.K, p.K_prior, p.alpha, LAM)
-    printed = o.printed_002_eq11(p.K, p.K_prior, p.alpha, LAM)
+    corrected = sum_rule_weights(p.K, p.K_prior, p.alpha, LAM)
+    printed = printed_002_eq11(p.K, p.K_prior, p.alpha, LAM)
     u = sum_rule(p.fit(), p.embed_prior()).weights
     assert distance(u, corrected, p.G) < EQUAL
     assert_allclose(printed, n * u, rtol=1e-5, atol=1e-9)
@@ -130,8 +157,8 @@ def test_002_figure_1_divides_delta_by_n_squared(problem):
     arguments = p.K, p.G, p.K_prior, p.alpha, p.k_y, LAM
     model, prior = p.fit(), p.embed_prior()
     answer = bayes_rule(model, prior, "squared", DELTA).given(p.queries_y).weights
-    printed = o.printed_002_bayes(*arguments, DELTA).T
-    assert distance(answer, o.bayes_squared_b(*arguments, DELTA).T, p.K) < EQUAL
+    printed = printed_002_bayes(*arguments, DELTA).T
+    assert distance(answer, bayes_squared_b(*arguments, DELTA).T, p.K) < EQUAL
     assert distance(printed, answer, p.K) > DIFFERENT
     # what is printed is the library at another delta
     other = bayes_rule(model, prior, "squared", DELTA / n**2).push(embed(p.queries_y, p.kernel))
@@ -144,19 +171,19 @@ def gaussian_experiment(seed: int, n: int = 200) -> tuple[Array, ...]:
     A = rng.normal(size=(4, 4))
     V = A.T @ A + 2 * np.eye(4)
     joint = rng.normal(size=(n, 4)) @ np.linalg.cholesky(V).T
-    A, b, S = o.gaussian_conditional(np.zeros(4), V, 2)
+    A, b, S = gaussian_conditional(np.zeros(4), V, 2)
     C = V[:2, :2] / 2
     root = np.linalg.cholesky(C).T
     prior = rng.normal(size=(n, 2)) @ root
     y = rng.normal(size=(500, 2)) @ root @ A.T + rng.normal(size=(500, 2)) @ np.linalg.cholesky(S).T
-    truth, _ = o.linear_gaussian_posterior(y, A, b, S, np.zeros(2), C)
+    truth, _ = linear_gaussian_posterior(y, A, b, S, np.zeros(2), C)
     return joint[:, :2], joint[:, 2:], prior, y, truth
 
 
 def density_posterior_mean(x: Array, y: Array, prior: Array, at: Array, h: float) -> Array:
     """002, section 5.1: importance weights from kernel density estimates of p(y|x)."""
-    near = o.gaussian(prior, x, h)
-    likelihood = (near / near.sum(axis=1, keepdims=True)) @ o.gaussian(y, at, h)
+    near = gaussian(prior, x, h)
+    likelihood = (near / near.sum(axis=1, keepdims=True)) @ gaussian(y, at, h)
     return (likelihood / np.maximum(likelihood.sum(axis=0), 1e-300)).T @ prior
 
 
@@ -177,7 +204,7 @@ def experiment() -> dict[str, Array]:
         record("importance", model.posterior(prior).predict(at))
         alpha = np.full(len(prior), 1 / len(prior))
         grams = kx(x), ky(y), kx(x, prior), alpha, ky(y, at)
-        record("printed", o.printed_002_bayes(*grams, 1e-2, 1e-4).T @ x)
+        record("printed", printed_002_bayes(*grams, 1e-2, 1e-4).T @ x)
         record("prior", np.broadcast_to(prior.mean(axis=0), truth.shape))
         for h in (0.7, 1.0, 1.4, 2.0, 4.0, 6.0, 8.0):
             record(f"density {h}", density_posterior_mean(x, y, prior, at, h))
@@ -201,8 +228,8 @@ def test_002_first_belief_has_no_factor_T(problem):
     p = problem
     reverse = Plain(p.kernel, p.kernel, LAM, FINE).fit(p.y, p.x)
     belief = reverse.weights(p.queries_y)
-    printed = o.printed_002_alpha1(p.G, p.k_y, LAM).T
-    assert distance(belief, o.initial_filter_weights(p.G, p.k_y, LAM).T, p.K) < EQUAL
+    printed = printed_002_alpha1(p.G, p.k_y, LAM).T
+    assert distance(belief, initial_filter_weights(p.G, p.k_y, LAM).T, p.K) < EQUAL
     assert_allclose(printed, len(p.x) * belief, rtol=1e-5, atol=1e-8)
     assert (np.abs(belief.sum(axis=1) - 1) < 0.7).all()  # near one, never near T
 
@@ -217,8 +244,8 @@ def test_000_eq23_has_its_gram_matrix_misplaced(problem):
     arguments = p.K, p.G, p.K_prior, p.alpha, p.k_y, LAM, DELTA
     K_atoms = p.gram(p.prior, p.prior)
     answer = bayes_rule(p.fit(), p.embed_prior(), "squared", DELTA, form="a").given(p.queries_y)
-    assert distance(answer.weights, o.bayes_squared_a(*arguments).T, K_atoms) < EQUAL
-    assert distance(o.printed_000_eq23(*arguments).T, answer.weights, K_atoms) > DIFFERENT
+    assert distance(answer.weights, bayes_squared_a(*arguments).T, K_atoms) < EQUAL
+    assert distance(printed_000_eq23(*arguments).T, answer.weights, K_atoms) > DIFFERENT
 
 
 def test_000_eq24_is_right_as_printed(problem):
@@ -240,10 +267,10 @@ def test_000_eq24_is_right_as_printed(problem):
 def test_001_theorem_5_drops_the_mean(problem):
     p = problem
     answer = p.fit(centered=True).given(p.queries_x)
-    printed = o.printed_001_theorem5(p.K, p.k_x, LAM).T
+    printed = printed_001_theorem5(p.K, p.k_x, LAM).T
     assert_allclose(printed.sum(axis=1), 0.0, atol=1e-10)
     assert_allclose(answer.weights.sum(axis=1), 1.0, rtol=1e-9)
-    corrected = o.centred_conditional_weights(p.K, p.k_x, LAM).T
+    corrected = centred_conditional_weights(p.K, p.k_x, LAM).T
     assert distance(answer.weights, corrected, p.G) < EQUAL
     assert distance(printed, answer.weights, p.G) > 0.1
 
@@ -253,7 +280,7 @@ def test_001_theorem_5_on_a_line_with_an_intercept():
     y = 3 + 2 * x
     model = Plain(Linear(), Linear(), 1e-9, centered=True).fit(x, y)
     assert model.predict([[0.5]]).item() == pytest.approx(4.0)
-    printed = o.printed_001_theorem5(o.linear(x, x), o.linear(x, np.array([[0.5]])), 1e-9)
+    printed = printed_001_theorem5(linear(x, x), linear(x, np.array([[0.5]])), 1e-9)
     assert (printed.T @ y).item() == pytest.approx(1.0)
     # without the constant that centring restores, the line goes through the origin
     bare = Plain(Linear(), Linear(), 1e-9).fit(x, y).predict([[0.0]])
@@ -268,8 +295,8 @@ def test_001_theorem_9_drops_the_mean_too(problem):
     beta = np.linspace(0, 2, n) / np.linspace(0, 2, n).sum()
     K, U = p.gram(states, states), p.gram(observations, observations)
     transfer, u_o = p.gram(states, following), U[:, 3]
-    printed = o.printed_001_theorem9(K, U, transfer, beta, u_o, LAM)
-    corrected = o.centred_conditional_weights(K + U, transfer @ beta + u_o, LAM)
+    printed = printed_001_theorem9(K, U, transfer, beta, u_o, LAM)
+    corrected = centred_conditional_weights(K + U, transfer @ beta + u_o, LAM)
     # on pairs, phi(s) and psi(o) side by side: the kernel k(s, s') + k(o, o')
     one = Constant(1.0)
     side_by_side = p.kernel @ one + one @ p.kernel
@@ -318,10 +345,10 @@ def test_002_cross_validation_in_the_candidates_own_space(seed):
                 totals[i] += gap**2
         own.append(totals[0])
         fixed.append(totals[1])
-        K, G = o.gaussian(x, x, bandwidth), o.gaussian(y, y, bandwidth)
-        R = o.gaussian(x, x, 1.0)
-        assert_allclose(totals[0], o.marginal_discrepancy(K, G, folds, 1e-2, 1e-4), atol=1e-6)
-        assert_allclose(totals[1], o.marginal_discrepancy(K, G, folds, 1e-2, 1e-4, R), atol=1e-6)
+        K, G = gaussian(x, x, bandwidth), gaussian(y, y, bandwidth)
+        R = gaussian(x, x, 1.0)
+        assert_allclose(totals[0], marginal_discrepancy(K, G, folds, 1e-2, 1e-4), atol=1e-6)
+        assert_allclose(totals[1], marginal_discrepancy(K, G, folds, 1e-2, 1e-4, R), atol=1e-6)
     assert np.argmin(own) == len(own) - 1
     assert 0 < np.argmin(fixed) < len(fixed) - 1
 
@@ -381,11 +408,11 @@ def with_features(kind: str) -> tuple[Kernel, Array, Array, Array, Array]:
         x = np.r_[0, 1, 2, rng.integers(0, 3, 30)]
         y = (x + np.r_[0, 0, 0, rng.integers(0, 2, 30)]) % 3
         names = np.arange(3)
-        return Delta(), x, y, o.delta_features(x, names), o.delta_features(y, names)
+        return Delta(), x, y, delta_features(x, names), delta_features(y, names)
     if kind == "trace":
         x = rng.uniform(-1, 2, 33)
         x, y = planar(x), planar(x + 0.4 + 0.3 * rng.normal(size=33))
-        return Trace(), x, y, o.trace_features(x), o.trace_features(y)
+        return Trace(), x, y, trace_features(x), trace_features(y)
     x = rng.normal(size=(33, 3))
     y = x @ rng.normal(size=(3, 3)) + 0.2 * rng.normal(size=(33, 3))
     return Linear(), x, y, x, y
@@ -398,8 +425,8 @@ FINITE = ["linear", "trace", "delta"]
 def test_004_section_4_1_swaps_its_factors(kind):
     kernel, x, y, PX, PY = with_features(kind)
     C = Plain(kernel, kernel, LAM).fit(x, y).operator_.matrix
-    assert_allclose(C, o.operator_conditional(PX, PY, LAM), atol=1e-10)
-    printed = o.printed_004_conditional(PX, PY, LAM)
+    assert_allclose(C, operator_conditional(PX, PY, LAM), atol=1e-10)
+    printed = printed_004_conditional(PX, PY, LAM)
     assert np.linalg.norm(printed - C) > DIFFERENT * np.linalg.norm(C)
 
 
@@ -407,7 +434,7 @@ def test_004_section_4_1_swaps_its_factors(kind):
 def test_004_section_2_1_omits_a_transpose(kind):
     """`C_Y|X C_XX = C_YX`; the notes have `C_X|Y C_YY`, which is C_XY."""
     kernel, x, y, PX, PY = with_features(kind)
-    C_XX, C_YX = o.operator_joint([PX, PX]), o.operator_joint([PY, PX])
+    C_XX, C_YX = operator_joint([PX, PX]), operator_joint([PY, PX])
     model = Plain(kernel, kernel, 0).fit(x, y)
     assert_allclose(model.operator_.matrix @ C_XX, C_YX, atol=1e-10)
     # the library's joints are ordered (X, Y); form (b) finds the training weights back only with
@@ -416,7 +443,7 @@ def test_004_section_2_1_omits_a_transpose(kind):
         joint = chain_rule(model, embed(x, kernel), form=form).operator()
         assert_allclose(joint, C_YX.T, atol=1e-10)
     assert_allclose(embed((x, y), kernel @ kernel).operator(), C_YX.T, atol=1e-12)
-    printed = o.printed_004_chain(PX, PY)
+    printed = printed_004_chain(PX, PY)
     assert_allclose(printed, C_YX.T, atol=1e-10)
     assert np.linalg.norm(printed - C_YX) > DIFFERENT * np.linalg.norm(C_YX)
 
@@ -426,10 +453,10 @@ def test_003_regularises_with_the_wrong_constant(problem):
     K_atoms = p.gram(p.prior, p.prior)
     grams = p.K, p.G, p.K_prior, p.alpha, p.k_y
     answer = bayes_rule(p.fit(), p.embed_prior(), "squared", DELTA, form="a").given(p.queries_y)
-    printed = o.printed_003_bayes(*grams, DELTA).T
+    printed = printed_003_bayes(*grams, DELTA).T
     assert distance(printed, answer.weights, K_atoms) > DIFFERENT
     # even with its factors put right, lambda~ in place of lambda is another estimator
-    swapped = o.bayes_squared_a(*grams, DELTA / len(p.x), DELTA).T
+    swapped = bayes_squared_a(*grams, DELTA / len(p.x), DELTA).T
     assert distance(swapped, answer.weights, K_atoms) > DIFFERENT
 
 
@@ -438,14 +465,14 @@ def test_003_mmd_holds_for_samples_of_any_size():
     x, y = rng.normal(size=(12, 2)), rng.normal(size=(15, 2)) + 0.5
     kernel = Gaussian(1.0)
     for other in (y, y[:12]):
-        grams = o.gaussian(x, x, 1.0), o.gaussian(other, other, 1.0), o.gaussian(x, other, 1.0)
+        grams = gaussian(x, x, 1.0), gaussian(other, other, 1.0), gaussian(x, other, 1.0)
         distance = embed(x, kernel).distance(embed(other, kernel))
-        assert distance**2 == pytest.approx(o.mmd_squared(*grams), rel=1e-10)
+        assert distance**2 == pytest.approx(mmd_squared(*grams), rel=1e-10)
         if len(other) == len(x):
-            assert o.printed_003_mmd(*grams) == pytest.approx(distance**2, rel=1e-10)
+            assert printed_003_mmd(*grams) == pytest.approx(distance**2, rel=1e-10)
         else:
             with pytest.raises(IndexError):
-                o.printed_003_mmd(*grams)
+                printed_003_mmd(*grams)
 
 
 def test_003_supremum_is_the_distance_not_its_square():

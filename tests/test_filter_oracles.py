@@ -9,8 +9,34 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import oracles as o
-from oracles import Array
+from oracles.dynamics import (
+    additive_filter,
+    evidence_ratio,
+    filter_evidence,
+    filter_prediction,
+    filter_smoother,
+    hmm_forward_backward,
+    kalman_filter_smoother,
+    kernel_bayes_filter,
+    normalised_weights,
+    on_states,
+    spectral_filter,
+)
+from oracles.errata import printed_001_theorem5, printed_001_theorem9
+from oracles.kernels import delta as delta_kernel
+from oracles.kernels import delta_features, gaussian, polynomial, polynomial_features
+from oracles.linalg import Array
+from oracles.normals import linear_gaussian_posterior, linear_gaussian_predictive
+from oracles.operators import (
+    operator_bayes_importance,
+    operator_bayes_squared,
+    operator_centred_conditional,
+    operator_conditional,
+    operator_joint,
+    operator_mean,
+    operator_prior_weights,
+)
+from oracles.rules import positive_part
 
 METHODS = ["squared", "importance", "reweighted"]
 
@@ -46,8 +72,10 @@ def table_training(observed: list[int | None] = OBSERVED) -> Training:
     # A successor is any atom of its state, each in turn.
     turns = [itertools.cycle(np.nonzero(x == s)[0]) for s in range(3)]
     second = np.array([next(turns[s]) for s in successors])
-    columns = [None if v is None else o.delta(y, [v])[:, 0] for v in observed]
-    return Training(x, y, o.delta(x, x), o.delta(y, y), np.arange(len(x)), second, columns)
+    columns = [None if v is None else delta_kernel(y, [v])[:, 0] for v in observed]
+    return Training(
+        x, y, delta_kernel(x, x), delta_kernel(y, y), np.arange(len(x)), second, columns
+    )
 
 
 def by_state(weights: Array, x: Array) -> Array:
@@ -67,12 +95,12 @@ def series_training(
     starts = np.cumsum((0, *lengths))[:-1]
     first = np.concatenate([np.arange(s, s + n - 1) for s, n in zip(starts, lengths, strict=True)])
     if kernel == "gaussian":
-        K, G = o.gaussian(x[:T], x[:T], 0.4), o.gaussian(y[:T], y, 0.8)
+        K, G = gaussian(x[:T], x[:T], 0.4), gaussian(y[:T], y, 0.8)
     else:
-        K, G = o.polynomial(x[:T], x[:T]), o.polynomial(y[:T], y)
+        K, G = polynomial(x[:T], x[:T]), polynomial(y[:T], y)
     columns: list[Array | None] = list(G[:, T:].T)
     data = Training(x[:T], y[:T], K, G[:, :T], first, first + 1, columns)
-    features = [o.polynomial_features(a) for a in (x[:T], y[:T], y[T:])]
+    features = [polynomial_features(a) for a in (x[:T], y[:T], y[T:])]
     return data, features[0], features[1], features[2]
 
 
@@ -84,7 +112,7 @@ def series_training(
 def test_forward_backward_is_enumeration() -> None:
     observed = [0, 2, None, 1, 3]
     initial = np.array([0.2, 0.5, 0.3])
-    result = o.hmm_forward_backward(TRANSITION, EMISSION, initial, observed, steps=3)
+    result = hmm_forward_backward(TRANSITION, EMISSION, initial, observed, steps=3)
 
     def posterior(known: int, about: int) -> tuple[Array, float]:
         """P(s_about, o_1..known) by summing over every path of states."""
@@ -115,7 +143,7 @@ def test_kalman_is_conditioning_the_joint_gaussian() -> None:
     P0 = np.array([[1.0, 0.3], [0.3, 0.5]])
     ys = rng.normal(size=(n, 1))
     ys[2] = np.nan
-    path = o.kalman_filter_smoother(A, Q, H, R, m0, P0, ys)
+    path = kalman_filter_smoother(A, Q, H, R, m0, P0, ys)
 
     # All states at once: x = F (x_1, noise_2, ..., noise_n), a Gaussian of dimension n d.
     F = np.zeros((n * d, n * d))
@@ -134,7 +162,7 @@ def test_kalman_is_conditioning_the_joint_gaussian() -> None:
             return mean, covariance
         B = np.kron(np.eye(n)[rows], H)
         S = np.kron(np.eye(len(rows)), R)
-        return o.linear_gaussian_posterior(ys[rows, 0], B, np.zeros(len(rows)), S, mean, covariance)
+        return linear_gaussian_posterior(ys[rows, 0], B, np.zeros(len(rows)), S, mean, covariance)
 
     for t in range(n):
         block = slice(t * d, (t + 1) * d)
@@ -147,7 +175,7 @@ def test_kalman_is_conditioning_the_joint_gaussian() -> None:
             assert_allclose(m, exact_mean[block], atol=1e-12)
             assert_allclose(P, exact_covariance[block, block], atol=1e-12)
     B = np.kron(np.eye(n)[seen], H)
-    m_y, S_y = o.linear_gaussian_predictive(B, np.zeros(4), np.kron(np.eye(4), R), mean, covariance)
+    m_y, S_y = linear_gaussian_predictive(B, np.zeros(4), np.kron(np.eye(4), R), mean, covariance)
     residual = ys[seen, 0] - m_y
     quadratic = residual @ np.linalg.solve(S_y, residual)
     expected = -(quadratic + np.log(np.linalg.det(2 * np.pi * S_y))) / 2
@@ -172,15 +200,15 @@ def test_delta_filter_is_the_forward_algorithm(method: str, transfer: str, initi
     if initial == "prior":
         p = np.array([0.5, 0.2, 0.3])
         start = p[data.x] / np.bincount(data.x)[data.x]
-    exact = o.hmm_forward_backward(TRANSITION, EMISSION, p, observed)
-    beliefs, predictions = o.kernel_bayes_filter(
+    exact = hmm_forward_backward(TRANSITION, EMISSION, p, observed)
+    beliefs, predictions = kernel_bayes_filter(
         *data[2:], eps=0, delta=0, method=method, transfer=transfer, initial=start
     )
     assert_allclose(beliefs.sum(axis=1), 1)
     assert_allclose(by_state(beliefs, data.x), exact.filtered, atol=1e-12)
     assert_allclose(by_state(predictions, data.x), exact.predicted, atol=1e-12)
 
-    ratios = o.filter_evidence(data.K, data.G, predictions, data.columns, 0, 0)
+    ratios = filter_evidence(data.K, data.G, predictions, data.columns, 0, 0)
     seen = [v for v in observed if v is not None]
     marginal = COPIES / COPIES.sum() @ EMISSION
     log_evidence = np.nansum(np.log(ratios)) + np.log(marginal[seen]).sum()
@@ -190,15 +218,15 @@ def test_delta_filter_is_the_forward_algorithm(method: str, transfer: str, initi
 @pytest.mark.parametrize("method", METHODS)
 def test_delta_filter_at_tiny_regularisation(method: str) -> None:
     data = table_training()
-    exact = o.hmm_forward_backward(TRANSITION, EMISSION, COPIES / COPIES.sum(), OBSERVED)
+    exact = hmm_forward_backward(TRANSITION, EMISSION, COPIES / COPIES.sum(), OBSERVED)
     for size in (1e-4, 1e-6):
         delta = size**2 if method == "squared" else size
-        beliefs, predictions = o.kernel_bayes_filter(
+        beliefs, predictions = kernel_bayes_filter(
             *data[2:], eps=size, delta=delta, method=method, initial="uniform"
         )
         # Linear in the regularisation: measured, 1.6 times it for filtering, 2.5 for smoothing.
         assert_allclose(by_state(beliefs, data.x), exact.filtered, atol=5 * size)
-        smoothed = o.filter_smoother(
+        smoothed = filter_smoother(
             data.K, data.first, data.second, beliefs, eps=size, delta=delta, method=method
         )
         assert_allclose(by_state(smoothed, data.x), exact.smoothed, atol=5 * size)
@@ -207,9 +235,9 @@ def test_delta_filter_at_tiny_regularisation(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_delta_smoother_is_the_forward_backward_algorithm(method: str) -> None:
     data = table_training()
-    exact = o.hmm_forward_backward(TRANSITION, EMISSION, COPIES / COPIES.sum(), OBSERVED)
-    filtered, _ = o.kernel_bayes_filter(*data[2:], eps=0, delta=0, method=method)
-    smoothed = o.filter_smoother(
+    exact = hmm_forward_backward(TRANSITION, EMISSION, COPIES / COPIES.sum(), OBSERVED)
+    filtered, _ = kernel_bayes_filter(*data[2:], eps=0, delta=0, method=method)
+    smoothed = filter_smoother(
         data.K, data.first, data.second, filtered, eps=0, delta=0, method=method
     )
     assert_allclose(by_state(smoothed, data.x), exact.smoothed, atol=1e-12)
@@ -219,15 +247,15 @@ def test_delta_smoother_is_the_forward_backward_algorithm(method: str) -> None:
 def test_delta_prediction_several_steps_ahead() -> None:
     data = table_training()
     p = COPIES / COPIES.sum()
-    exact = o.hmm_forward_backward(TRANSITION, EMISSION, p, OBSERVED[:4], steps=5)
-    beliefs, _ = o.kernel_bayes_filter(*data[2:6], data.columns[:4], eps=0, delta=0)
+    exact = hmm_forward_backward(TRANSITION, EMISSION, p, OBSERVED[:4], steps=5)
+    beliefs, _ = kernel_bayes_filter(*data[2:6], data.columns[:4], eps=0, delta=0)
     for belief, ahead in zip(beliefs, exact.ahead, strict=True):
         for _ in range(5):
-            belief = o.filter_prediction(data.K, data.first, data.second, belief, 0)
+            belief = filter_prediction(data.K, data.first, data.second, belief, 0)
         assert_allclose(by_state(belief, data.x), ahead, atol=1e-12)
     # k missing observations at the end are the same k steps.
     gap: list[Array | None] = [*data.columns[:4], *[None] * 5]
-    beliefs, _ = o.kernel_bayes_filter(*data[2:6], gap, eps=0, delta=0)
+    beliefs, _ = kernel_bayes_filter(*data[2:6], gap, eps=0, delta=0)
     assert_allclose(by_state(beliefs[-1], data.x), exact.ahead[-1], atol=1e-12)
 
 
@@ -235,7 +263,7 @@ def test_all_observations_missing_leaves_the_chain() -> None:
     data = table_training([None] * 6)
     p = COPIES / COPIES.sum()
     for initial in ("first", "uniform"):
-        beliefs, predictions = o.kernel_bayes_filter(*data[2:], eps=0, delta=0, initial=initial)
+        beliefs, predictions = kernel_bayes_filter(*data[2:], eps=0, delta=0, initial=initial)
         assert_allclose(beliefs, predictions)
         for t in range(6):
             expected = p @ np.linalg.matrix_power(TRANSITION, t)
@@ -252,7 +280,7 @@ def test_squared_two_step_is_the_papers_update() -> None:
     data = series_training(lengths=(20,))[0]
     T, eps, delta = 20, 1e-3, 1e-4
     second = (np.arange(T) + 1) % T
-    beliefs, _ = o.kernel_bayes_filter(
+    beliefs, _ = kernel_bayes_filter(
         data.K, data.G, np.arange(T), second, data.columns, eps=eps, delta=delta
     )
     inverse = np.linalg.inv(data.K + T * eps * np.eye(T))
@@ -278,24 +306,24 @@ def test_filter_and_smoother_are_operators_on_features(method: str) -> None:
     PF, PS = PX[data.first], PX[data.second]
     options: dict[str, Any] = {"eps": eps, "delta": delta, "method": method, "power": power}
     uniform = np.full(len(PX), 1 / len(PX))
-    beliefs, predictions = o.kernel_bayes_filter(
+    beliefs, predictions = kernel_bayes_filter(
         *data[2:], eps_observation=eps_observation, initial="uniform", **options
     )
-    smoothed = o.filter_smoother(data.K, data.first, data.second, beliefs, **options)
+    smoothed = filter_smoother(data.K, data.first, data.second, beliefs, **options)
 
     def bayes(P: Array, R: Array, prior: Array, query: Array, lam: float) -> Array:
         """The posterior embedding for a prior and a query known by their features alone."""
         one = np.ones(1)
         if method == "squared":
-            return o.operator_bayes_squared(P, R, prior[None], one, query, lam, delta)
+            return operator_bayes_squared(P, R, prior[None], one, query, lam, delta)
         if method == "importance":
-            return o.operator_bayes_importance(P, R, prior[None], one, query, lam, delta)
-        u = o.positive_part(o.operator_prior_weights(P, prior[None], one, lam))
-        C = o.operator_joint([R, R]) + delta * np.eye(R.shape[1])
+            return operator_bayes_importance(P, R, prior[None], one, query, lam, delta)
+        u = positive_part(operator_prior_weights(P, prior[None], one, lam))
+        C = operator_joint([R, R]) + delta * np.eye(R.shape[1])
         v = R @ np.linalg.solve(C, query) / len(R) * (u * len(R)) ** power
-        return o.normalised_weights(v) @ P
+        return normalised_weights(v) @ P
 
-    transition = o.operator_conditional(PF, PS, eps)
+    transition = operator_conditional(PF, PS, eps)
     mu = np.empty((len(py), PX.shape[1]))
     for t, psi in enumerate(py):
         prediction = uniform @ PX if t == 0 else transition @ mu[t - 1]
@@ -319,7 +347,7 @@ def test_one_step_is_the_limit_of_two_steps(method: str) -> None:
     second = (np.arange(20) + 1) % 20  # each of the distinct atoms has a successor
 
     def beliefs(eps: float, transfer: str) -> Array:
-        return o.kernel_bayes_filter(
+        return kernel_bayes_filter(
             *(data.K, data.G, np.arange(20), second, data.columns),
             eps=eps,
             eps_observation=1e-3,
@@ -337,16 +365,16 @@ def test_one_step_is_the_limit_of_two_steps(method: str) -> None:
 
 def test_one_step_drops_atoms_without_a_successor() -> None:
     belief = np.array([0.1, 0.2, 0.3, -0.1, 0.5])  # sequences 0 1 2 and 3 4
-    moved = o.filter_prediction(np.eye(5), [0, 1, 3], [1, 2, 4], belief, 0.1, "one-step")
+    moved = filter_prediction(np.eye(5), [0, 1, 3], [1, 2, 4], belief, 0.1, "one-step")
     assert_allclose(moved, np.array([0, 0.1, 0.2, 0, -0.1]) / 0.2)
     # Two pairs from one atom share its weight.
-    moved = o.filter_prediction(np.eye(5), [0, 0, 1], [1, 2, 4], belief, 0.1, "one-step")
+    moved = filter_prediction(np.eye(5), [0, 0, 1], [1, 2, 4], belief, 0.1, "one-step")
     assert_allclose(moved, np.array([0, 0.05, 0.05, 0, 0.2]) / 0.3)
 
 
 def test_pairs_of_several_sequences_stay_apart() -> None:
     data = series_training()[0]
-    prediction = o.filter_prediction(data.K, data.first, data.second, np.eye(28)[3], 1e-6)
+    prediction = filter_prediction(data.K, data.first, data.second, np.eye(28)[3], 1e-6)
     starts = [0, 9, 21]
     assert_allclose(prediction[starts], 0)
     assert prediction[4] > 0.9
@@ -354,7 +382,7 @@ def test_pairs_of_several_sequences_stay_apart() -> None:
 
 def test_power_zero_is_plain_regression() -> None:
     data = series_training()[0]
-    beliefs, _ = o.kernel_bayes_filter(
+    beliefs, _ = kernel_bayes_filter(
         *data[2:], eps=1e-3, delta=1e-2, method="reweighted", power=0.0
     )
     for belief, k_y in zip(beliefs[1:], np.array(data.columns)[1:], strict=True):
@@ -364,9 +392,9 @@ def test_power_zero_is_plain_regression() -> None:
 
 def test_cancelling_weights_use_their_positive_part() -> None:
     v = np.array([1.0, -0.9, 0.2])
-    assert_allclose(o.normalised_weights(v), [1 / 1.2, 0, 0.2 / 1.2])
+    assert_allclose(normalised_weights(v), [1 / 1.2, 0, 0.2 / 1.2])
     v = np.array([1.0, -0.5, 0.2])
-    assert_allclose(o.normalised_weights(v), v / 0.7)
+    assert_allclose(normalised_weights(v), v / 0.7)
 
 
 def test_filters_track_better_than_the_marginal() -> None:
@@ -376,22 +404,22 @@ def test_filters_track_better_than_the_marginal() -> None:
     x = np.column_stack([np.cos(angle), np.sin(angle)])
     y = x + 0.2 * rng.normal(size=x.shape)
     T, first = 120, np.arange(119)
-    K, G = o.gaussian(x[:T], x[:T], 0.5), o.gaussian(y[:T], y[:T], 0.7)
-    columns: list[Array | None] = list(o.gaussian(y[:T], y[T:160], 0.7).T)
+    K, G = gaussian(x[:T], x[:T], 0.5), gaussian(y[:T], y[:T], 0.7)
+    columns: list[Array | None] = list(gaussian(y[:T], y[T:160], 0.7).T)
     columns[10] = columns[11] = None
     settings = {"squared": 1e-4, "importance": 1e-3, "reweighted": 1e-2}
     for method, transfer in itertools.product(METHODS, ["two-step", "one-step"]):
         delta = settings[method]
-        beliefs, _ = o.kernel_bayes_filter(
+        beliefs, _ = kernel_bayes_filter(
             K, G, first, first + 1, columns, 1e-4, delta, method=method, transfer=transfer
         )
         error = ((beliefs @ x[:T] - x[T:160]) ** 2).sum(axis=1)[5:]
         assert error.mean() < 0.05  # measured, at most 0.020; the marginal mean has 1
-        smoothed = o.filter_smoother(K, first, first + 1, beliefs, 1e-4, delta, method)
+        smoothed = filter_smoother(K, first, first + 1, beliefs, 1e-4, delta, method)
         error = ((smoothed @ x[:T] - x[T:160]) ** 2).sum(axis=1)
         assert error.mean() < 0.05
     for centred in (False, True):
-        beliefs, _ = o.additive_filter(
+        beliefs, _ = additive_filter(
             K, G, first, first + 1, columns, 1e-3, centred=centred, lam_transition=1e-4
         )
         error = ((beliefs @ x[1:T] - x[T:160]) ** 2).sum(axis=1)[5:]
@@ -410,24 +438,24 @@ def test_evidence_ratio_is_the_operators(weighted: bool, lam: float) -> None:
     rng = np.random.default_rng(1)
     w = rng.dirichlet(np.ones(28)) if weighted else None
     u = rng.normal(size=28)  # signs and a total of their own
-    C = o.operator_joint([PY, PY], w)
+    C = operator_joint([PY, PY], w)
     inverse = np.linalg.pinv(C, 1e-10) if lam == 0 else np.linalg.inv(C + lam * np.eye(len(C)))
-    expected = [o.operator_mean(PY, u) @ inverse @ psi for psi in py]
+    expected = [operator_mean(PY, u) @ inverse @ psi for psi in py]
     columns = np.array(data.columns).T
-    assert_allclose(o.evidence_ratio(data.G, u, columns, lam, w), expected, rtol=1e-7)
+    assert_allclose(evidence_ratio(data.G, u, columns, lam, w), expected, rtol=1e-7)
 
 
 def test_evidence_ratio_ignores_what_is_orthogonal_to_the_sample() -> None:
     # Three categories, one of them never seen: k_y = 0, and so is the ratio.
     y = np.array([0, 0, 1, 0])
-    PY, G = o.delta_features(y, [0, 1, 2]), o.delta(y, y)
+    PY, G = delta_features(y, [0, 1, 2]), delta_kernel(y, y)
     u = np.array([0.1, 0.1, 0.7, 0.1])
-    columns = o.delta(y, [0, 1, 2])
-    C = o.operator_joint([PY, PY]) + 0.01 * np.eye(3)
-    expected = o.operator_mean(PY, u) @ np.linalg.inv(C)
-    assert_allclose(o.evidence_ratio(G, u, columns, 0.01), expected, atol=1e-14)
+    columns = delta_kernel(y, [0, 1, 2])
+    C = operator_joint([PY, PY]) + 0.01 * np.eye(3)
+    expected = operator_mean(PY, u) @ np.linalg.inv(C)
+    assert_allclose(evidence_ratio(G, u, columns, 0.01), expected, atol=1e-14)
     # q = (0.3, 0.7), p = (0.75, 0.25)
-    assert_allclose(o.evidence_ratio(G, u, columns, 0.0), [0.4, 2.8, 0], atol=1e-14)
+    assert_allclose(evidence_ratio(G, u, columns, 0.0), [0.4, 2.8, 0], atol=1e-14)
 
 
 # --------------------------------------------------------------------------------------
@@ -438,14 +466,14 @@ def test_evidence_ratio_ignores_what_is_orthogonal_to_the_sample() -> None:
 def test_additive_filter_is_theorem_9() -> None:
     data, PX, PY, py = series_training("polynomial")
     lam, m = 0.01, len(data.first)
-    beliefs, predictions = o.additive_filter(
+    beliefs, predictions = additive_filter(
         data.K, data.G, data.first, data.second, data.columns, lam
     )
     PF, PS, PO = PX[data.first], PX[data.second], PY[data.second]
     both = np.hstack([PF, PO])  # the concatenated features of 001, eq. 10
-    operator = o.operator_conditional(both, PS, lam)
+    operator = operator_conditional(both, PS, lam)
     T1, T2 = operator[:, : PX.shape[1]], operator[:, PX.shape[1] :]
-    T7 = o.operator_conditional(PF, PS, lam)
+    T7 = operator_conditional(PF, PS, lam)
     mu = np.full(m, 1 / m) @ PS
     for t, psi in enumerate(py):
         prediction = T7 @ mu
@@ -458,7 +486,7 @@ def test_additive_filter_is_theorem_9() -> None:
 def test_centred_additive_filter_restores_the_mean() -> None:
     data, PX, PY, py = series_training("polynomial")
     lam, m = 0.01, len(data.first)
-    beliefs, _ = o.additive_filter(
+    beliefs, _ = additive_filter(
         data.K, data.G, data.first, data.second, data.columns, lam, centred=True
     )
     PF, PS, PO = PX[data.first], PX[data.second], PY[data.second]
@@ -467,11 +495,11 @@ def test_centred_additive_filter_restores_the_mean() -> None:
     K, U = PF @ PF.T, PO @ PO.T
     for t, psi in enumerate(py):
         query = np.concatenate([beta @ PS, psi])
-        expected = o.operator_centred_conditional(both, PS, query, lam)
+        expected = operator_centred_conditional(both, PS, query, lam)
         assert_allclose(beliefs[t] @ PS, expected, atol=1e-9)
         # As printed the weights sum to zero; less the fixed offset they are the same.
-        printed = o.printed_001_theorem9(K, U, PF @ PS.T, beta, PO @ psi, lam)
-        offset = o.printed_001_theorem5(K + U, (K + U).mean(axis=1), lam)
+        printed = printed_001_theorem9(K, U, PF @ PS.T, beta, PO @ psi, lam)
+        offset = printed_001_theorem5(K + U, (K + U).mean(axis=1), lam)
         assert_allclose(printed.sum(), 0, atol=1e-10)
         assert_allclose(beliefs[t], 1 / m + printed - offset, atol=1e-10)
         beta = beliefs[t]
@@ -480,19 +508,19 @@ def test_centred_additive_filter_restores_the_mean() -> None:
 @pytest.mark.parametrize("centred", [False, True])
 def test_additive_filter_without_observations_is_the_transition(centred: bool) -> None:
     data = table_training([None] * 5)
-    beliefs, predictions = o.additive_filter(*data[2:], 0.0, centred=centred)
+    beliefs, predictions = additive_filter(*data[2:], 0.0, centred=centred)
     assert_allclose(beliefs, predictions)
     p = np.bincount(data.x[data.second], minlength=3) / len(data.second)
     for t in range(5):
         p = p @ TRANSITION
-        state = by_state(o.on_states(beliefs[t], data.second, len(data.x)), data.x)
+        state = by_state(on_states(beliefs[t], data.second, len(data.x)), data.x)
         assert_allclose(state, p, atol=1e-12)
     # A start of one's own, and the smoother on its beliefs: nothing seen, nothing learnt.
     start = (data.x[data.second] == 1).astype(float)
-    beliefs, _ = o.additive_filter(*data[2:], 0.0, centred=centred, initial=start)
-    filtered = o.on_states(beliefs, data.second, len(data.x))
+    beliefs, _ = additive_filter(*data[2:], 0.0, centred=centred, initial=start)
+    filtered = on_states(beliefs, data.second, len(data.x))
     assert_allclose(by_state(filtered[0], data.x), TRANSITION[1], atol=1e-12)
-    smoothed = o.filter_smoother(data.K, data.first, data.second, filtered, 0, 0)
+    smoothed = filter_smoother(data.K, data.first, data.second, filtered, 0, 0)
     assert_allclose(by_state(smoothed, data.x), by_state(filtered, data.x), atol=1e-12)
 
 
@@ -500,10 +528,10 @@ def test_additive_forms_agree_where_a_constant_is_a_feature() -> None:
     """A large constant added to the kernel is a free intercept: the uncentred form centres."""
     data = series_training()[0]
     lam = 1e-3
-    centred, _ = o.additive_filter(*data[2:], lam, centred=True)
+    centred, _ = additive_filter(*data[2:], lam, centred=True)
     gaps = []
     for constant in (1e3, 1e4, 1e5):
-        plain, _ = o.additive_filter(data.K + constant, data.G, *data[4:], lam)
+        plain, _ = additive_filter(data.K + constant, data.G, *data[4:], lam)
         gaps.append(np.abs(plain - centred).max())
     assert gaps[0] < 1e-4
     assert_allclose(gaps, gaps[0] * np.array([1, 0.1, 0.01]), rtol=0.02)
@@ -527,12 +555,12 @@ def population_triples() -> tuple[Array, Array, Array, Array]:
 def test_spectral_filter_is_the_forward_algorithm() -> None:
     one, two, three, w = population_triples()
     assert_allclose(w.sum(), 1)
-    P1, P2, P3 = (o.delta_features(a, np.arange(4)) for a in (one, two, three))
+    P1, P2, P3 = (delta_features(a, np.arange(4)) for a in (one, two, three))
     p = COPIES / COPIES.sum()
-    exact = o.hmm_forward_backward(TRANSITION, EMISSION, p, [*OBSERVED, None])
+    exact = hmm_forward_backward(TRANSITION, EMISSION, p, [*OBSERVED, None])
     eye = np.eye(4)
     observed = [None if v is None else eye[v] for v in OBSERVED]
-    path = o.spectral_filter(P1, P2, P3, observed, rank=3, lam=0.0, w=w)
+    path = spectral_filter(P1, P2, P3, observed, rank=3, lam=0.0, w=w)
     assert_allclose(path.predictions, exact.predicted @ EMISSION, atol=1e-8)
     assert_allclose(path.weights @ P2, path.predictions, atol=1e-10)
     # The ratios are against the law of the middle observation, and make up the evidence.
@@ -541,7 +569,7 @@ def test_spectral_filter_is_the_forward_algorithm() -> None:
     log_evidence = np.nansum(np.log(path.ratios)) + np.log(marginal[seen]).sum()
     assert_allclose(log_evidence, exact.log_evidence, atol=1e-8)
     # A little regularisation bends it a little.
-    bent = o.spectral_filter(P1, P2, P3, observed, rank=3, lam=1e-6, w=w)
+    bent = spectral_filter(P1, P2, P3, observed, rank=3, lam=1e-6, w=w)
     assert_allclose(bent.predictions, path.predictions, atol=1e-4)
 
 
@@ -550,7 +578,7 @@ def test_spectral_filter_on_other_features() -> None:
     one, two, three, w = population_triples()
     B = np.random.default_rng(2).normal(size=(4, 4)) + 2 * np.eye(4)  # row v: features of v
     observed = [None if v is None else B[v] for v in OBSERVED]
-    path = o.spectral_filter(B[one], B[two], B[three], observed, rank=3, lam=0.0, w=w)
+    path = spectral_filter(B[one], B[two], B[three], observed, rank=3, lam=0.0, w=w)
     p = COPIES / COPIES.sum()
-    exact = o.hmm_forward_backward(TRANSITION, EMISSION, p, [*OBSERVED, None])
+    exact = hmm_forward_backward(TRANSITION, EMISSION, p, [*OBSERVED, None])
     assert_allclose(path.predictions @ np.linalg.inv(B), exact.predicted @ EMISSION, atol=1e-8)

@@ -17,7 +17,6 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KernelDensity
 
-import oracles as o
 from meanmap import (
     ConditionalEmbedding,
     ConflictWarning,
@@ -37,7 +36,17 @@ from meanmap.kernels import (
     Trace,
 )
 from meanmap.spaces import PivotedCholesky
-from oracles import Array
+from oracles.conditional import leave_one_out_error
+from oracles.kernels import delta as delta_kernel
+from oracles.kernels import gaussian, laplace, polynomial, trace
+from oracles.linalg import Array
+from oracles.normals import (
+    distance_to_gaussian_squared,
+    gaussian_embedding,
+    gaussian_inner,
+    linear_gaussian_posterior,
+)
+from oracles.rules import bayes_reweighted
 
 Plain = partial(ConditionalEmbedding, centered=False)  # the form of the papers
 FINE = PivotedCholesky(tol=1e-13)
@@ -382,7 +391,7 @@ def test_bayes_rule_finds_the_posterior_of_a_gaussian_model(method):
     delta = 1e-4 if method == "squared" else 1e-2
     answer = model.posterior(prior, method, delta).given(at)
     one = np.eye(1)
-    means, covariance = o.linear_gaussian_posterior(at, one, np.zeros(1), one, [1.0], one)
+    means, covariance = linear_gaussian_posterior(at, one, np.zeros(1), one, [1.0], one)
     # the posterior's spread is 0.71; over 40 seeds these errors were 0.10 and 0.09 with standard
     # deviations of 0.034 and 0.031, and the bars are 7 of those away
     assert np.abs(answer.mean() - means).max() < 0.35
@@ -492,8 +501,8 @@ def squared_error(
 ) -> float:  # ||e - mu_N(m, S)||^2
     return float(
         e.norm() ** 2
-        - 2 * e.expect(lambda x: o.gaussian_embedding(x, mean, covariance, bandwidth))
-        + o.gaussian_inner(mean, covariance, mean, covariance, bandwidth)
+        - 2 * e.expect(lambda x: gaussian_embedding(x, mean, covariance, bandwidth))
+        + gaussian_inner(mean, covariance, mean, covariance, bandwidth)
     )
 
 
@@ -503,7 +512,7 @@ def test_the_squared_error_is_the_closed_form():
     mean, covariance = np.zeros(2), np.eye(2)
     assert_allclose(
         squared_error(embed(x, Gaussian(1.5)), mean, covariance, 1.5),
-        o.distance_to_gaussian_squared(x, w, mean, covariance, 1.5),
+        distance_to_gaussian_squared(x, w, mean, covariance, 1.5),
         rtol=1e-10,
     )
 
@@ -525,7 +534,7 @@ def test_embedding_error_falls_as_one_over_root_n(dimension, bandwidth, margin):
         errors.append(np.sqrt(np.mean(squares)))
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
     assert slope == pytest.approx(-0.5, abs=margin)
-    variance = 1 - o.gaussian_inner(mean, covariance, mean, covariance, bandwidth)
+    variance = 1 - gaussian_inner(mean, covariance, mean, covariance, bandwidth)
     assert_allclose(np.sqrt(sizes / variance) * errors, 1.0, rtol=0.5 if dimension == 2 else 0.1)
 
 
@@ -574,7 +583,7 @@ def conflicting(
     prior = rng.normal(prior_mean, 0.3, size=(200, 1))
     model = Plain(Gaussian(1.0), Gaussian(1.0), 1e-3).fit(x, observed)
     one = np.eye(1)
-    truth, _ = o.linear_gaussian_posterior(
+    truth, _ = linear_gaussian_posterior(
         [y], one, np.zeros(1), 0.25 * one, [prior_mean], 0.09 * one
     )
     return model, prior, x, float(truth[0])
@@ -609,13 +618,13 @@ def test_reweighted_weights_that_cancel_are_cured(seed):
     """Unguarded, the normaliser cancels and the mean leaves the data; guarded, it is near."""
     model, prior, x, truth = conflicting(seed, prior_mean=-1.5, y=1.5, n=200)
     y = model.sides()[1].points
-    grams = o.gaussian(x, x, 1.0), o.gaussian(y, y, 1.0), o.gaussian(x, prior, 1.0)
-    arguments = (*grams, np.full(200, 1 / 200), o.gaussian(y, [[1.5]], 1.0)[:, 0], 1e-3, 1e-3)
-    unguarded = o.bayes_reweighted(*arguments, threshold=-np.inf) @ x
+    grams = gaussian(x, x, 1.0), gaussian(y, y, 1.0), gaussian(x, prior, 1.0)
+    arguments = (*grams, np.full(200, 1 / 200), gaussian(y, [[1.5]], 1.0)[:, 0], 1e-3, 1e-3)
+    unguarded = bayes_reweighted(*arguments, threshold=-np.inf) @ x
     assert not x.min() <= unguarded[0] <= x.max()
     with pytest.warns(ConflictWarning, match="cancel"):
         answer = model.posterior(prior, "reweighted", 1e-3).given([1.5])
-    assert_allclose(answer.weights, o.bayes_reweighted(*arguments), atol=1e-5)
+    assert_allclose(answer.weights, bayes_reweighted(*arguments), atol=1e-5)
     assert abs(answer.mean()[0] - truth) < 0.6
     assert answer.weights.min() >= 0 and answer.mass == pytest.approx(1.0)
 
@@ -747,11 +756,11 @@ LOO_KINDS = ["gaussian", "laplace", "polynomial", "trace", "delta"]
 
 def grams(kind: str, x: Array, y: Array) -> tuple[Array, Array]:
     kernel = {
-        "gaussian": lambda a: o.gaussian(a, a, 1.3),
-        "laplace": lambda a: o.laplace(a, a, 1.3),
-        "polynomial": lambda a: o.polynomial(a, a, 2, 1.0),
-        "trace": lambda a: o.trace(a, a),
-        "delta": lambda a: o.delta(a, a),
+        "gaussian": lambda a: gaussian(a, a, 1.3),
+        "laplace": lambda a: laplace(a, a, 1.3),
+        "polynomial": lambda a: polynomial(a, a, 2, 1.0),
+        "trace": lambda a: trace(a, a),
+        "delta": lambda a: delta_kernel(a, a),
     }[kind]
     return kernel(x), kernel(y)
 
@@ -769,7 +778,7 @@ def test_automatic_regularisation_is_brute_force_leave_one_out(kind, n, weighted
     loo = model.leave_one_out_
     K, L = grams(kind, x, y)
     both = True if centered is None and not kernel.bounded else centered
-    truth = np.array([o.leave_one_out_error(K, L, lam, w, both) for lam in loo.grid])
+    truth = np.array([leave_one_out_error(K, L, lam, w, both) for lam in loo.grid])
     assert loo.grid.min() < 1e-6 * loo.grid.max()
     # A tiny lambda interpolates: the residual and 1 - h are both of the order n lambda, and what
     # is left of sixteen digits in their quotient is what can agree.

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from meanmap import ApproximationWarning, ConditionalEmbedding
+from meanmap import ApproximationWarning, ConditionalEmbedding, embed
 from meanmap.conditional.beliefs import LeftOutScores
 from meanmap.conditional.fitting import Pairs, fit_pairs, scale_scores
 from meanmap.conditional.learning import (
@@ -284,6 +284,31 @@ def test_units_and_shifts_do_not_matter() -> None:
     for a, b in ends:
         assert_allclose(a, 30 * b - 4, atol=0.3)
     assert_allclose(moved.kernel_x_.bandwidth / factor, plain.kernel_x_.bandwidth, rtol=0.011)
+
+
+def test_a_step_gets_a_rougher_kernel_and_a_wave_a_smooth_one() -> None:
+    """The default finds the smoothness; the left-out score of a step is better for it."""
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(-1, 1, size=(2, 300, 1))
+    noise, new_noise = 0.1 * rng.normal(size=(2, 300))
+    step = ConditionalEmbedding().fit(X, (X[:, 0] > 0) + noise)
+    assert step.kernel_x_ == Matern(1.5, step.kernel_x_.bandwidth)
+    smooth = ConditionalEmbedding(Gaussian("loo")).fit(X, (X[:, 0] > 0) + noise)
+    truth = (new[:, 0] > 0) + new_noise
+    assert step.crps(new, truth) < 0.98 * smooth.crps(new, truth)
+    wave = ConditionalEmbedding().fit(X, np.sin(4 * X[:, 0]) + noise)
+    assert wave.kernel_x_ == Gaussian(wave.kernel_x_.bandwidth)
+
+
+def test_smoothness_is_open_only_together_with_the_scales() -> None:
+    """A smoothness that is given stays; a learned one is refused where nothing learns it."""
+    X, y = wavy(60)
+    assert ConditionalEmbedding(Matern(2.5, "loo")).fit(X, y).kernel_x_.nu == 2.5
+    for kernel in (Matern("loo"), Matern("loo", 1.0)):
+        with pytest.raises(ValueError, match='both nu and bandwidth .* are "loo"'):
+            ConditionalEmbedding(kernel).fit(X, y)
+    with pytest.raises(ValueError, match="nu must be 0.5, 1.5 or 2.5; got 'loo'"):
+        embed(X, Matern("loo", "median"))
 
 
 def test_a_mixed_table_learns_a_scale_for_each_column() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import oracles as o
 from meanmap import ConditionalEmbedding, embed
+from oracles.normals import gaussian_conditional, linear_gaussian_posterior
 
 Array = np.ndarray
 
@@ -20,7 +20,7 @@ class Problem:
         V = A.T @ A + 2 * np.eye(2 * d)
         Z = rng.multivariate_normal(np.zeros(2 * d), V, size=n)
         self.d, self.X, self.Y = d, Z[:, :d], Z[:, d:]
-        self.B, _, self.S = o.gaussian_conditional(np.zeros(2 * d), V, d)
+        self.B, _, self.S = gaussian_conditional(np.zeros(2 * d), V, d)
         self.P = V[:d, :d] / 2
         self.prior = rng.multivariate_normal(np.zeros(d), self.P, size=n)
 
@@ -32,7 +32,7 @@ class Problem:
 
     def truth(self, y: Array) -> Array:
         zero = np.zeros(self.d)
-        means = [o.linear_gaussian_posterior(v, self.B, zero, self.S, zero, self.P)[0] for v in y]
+        means = [linear_gaussian_posterior(v, self.B, zero, self.S, zero, self.P)[0] for v in y]
         return np.array(means)
 
 

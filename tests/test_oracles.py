@@ -9,8 +9,106 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import oracles as o
-from oracles import Array
+from oracles.conditional import (
+    centred_conditional_weights,
+    conditional_weights,
+    leave_one_out_error,
+)
+from oracles.dynamics import initial_filter_weights
+from oracles.embeddings import (
+    decoding_objective,
+    fixed_point,
+    fixed_point_step,
+    inner_product,
+    joint_norm,
+    pair_norm,
+    rkhs_relative_error,
+)
+from oracles.errata import (
+    printed_000_eq23,
+    printed_001_theorem5,
+    printed_001_theorem9,
+    printed_002_alpha1,
+    printed_002_bayes,
+    printed_002_eq11,
+    printed_003_bayes,
+    printed_003_mmd,
+    printed_004_chain,
+    printed_004_conditional,
+)
+from oracles.graphical import graphical_chain_weights
+from oracles.kernels import delta as delta_kernel
+from oracles.kernels import (
+    delta_features,
+    empirical_features,
+    gaussian,
+    laplace,
+    linear,
+    matern,
+    polynomial,
+    polynomial_features,
+    rational_quadratic,
+    trace,
+    trace_features,
+)
+from oracles.linalg import Array
+from oracles.normals import (
+    distance_to_gaussian_squared,
+    gaussian_conditional,
+    gaussian_embedding,
+    gaussian_inner,
+    gaussian_mmd_squared,
+    linear_gaussian_conditional_embedding,
+    linear_gaussian_joint,
+    linear_gaussian_posterior,
+    linear_gaussian_predictive,
+)
+from oracles.operators import (
+    operator_bayes_importance,
+    operator_bayes_squared,
+    operator_centred_conditional,
+    operator_chain_a,
+    operator_chain_b,
+    operator_conditional,
+    operator_conditional_cross_covariance,
+    operator_joint,
+    operator_mean,
+    operator_prior_weights,
+    operator_sum_a,
+    operator_sum_b,
+)
+from oracles.rules import (
+    bayes_average,
+    bayes_importance,
+    bayes_reweighted,
+    bayes_squared_a,
+    bayes_squared_b,
+    chain_rule_a_weights,
+    chain_rule_b_weights,
+    marginal_discrepancy,
+    positive_part,
+    sum_rule_b_weights,
+    sum_rule_weights,
+)
+from oracles.statistics import (
+    conditional_cross_covariance_norm,
+    conditional_cross_covariance_weights,
+    hsic,
+    joint_minus_product_norm,
+    mmd_squared,
+)
+from oracles.tables import (
+    counts_to_sample,
+    random_counts,
+    random_prior,
+    random_table,
+    table_bayes,
+    table_chain,
+    table_conditional,
+    table_marginals,
+    table_sum,
+    table_to_cells,
+)
 
 # Margins of the Monte Carlo tests fail less than once in a million, all comparisons together.
 FAILURE = 1e-6
@@ -54,30 +152,30 @@ def make_problem(kind: str, weighted: bool, n: int = 14, m: int = 9, q: int = 4)
         x = rotations(rng, total)
         y = x @ rotations(rng, total)
         z = y @ rotations(rng, total)
-        kernel, features = o.trace, o.trace_features
+        kernel, features = trace, trace_features
     elif kind == "delta":
         x = rng.integers(0, 3, total)
         y = (x + rng.integers(0, 2, total)) % 3
         z = (y + rng.integers(0, 2, total)) % 3
         x[:3] = y[:3] = z[:3] = [0, 1, 2]  # every category is seen
-        kernel = o.delta
+        kernel = delta_kernel
 
         def features(points):
-            return o.delta_features(points, np.arange(3))
+            return delta_features(points, np.arange(3))
     else:
         x = rng.normal(size=(total, 2))
         y = np.sin(x) + 0.3 * rng.normal(size=(total, 2))
         z = y * x + 0.3 * rng.normal(size=(total, 2))
         if kind == "polynomial":
-            kernel, features = o.polynomial, o.polynomial_features
+            kernel, features = polynomial, polynomial_features
         else:
             scale = 1.3
 
             def kernel(A, B):
-                return {"gaussian": o.gaussian, "laplace": o.laplace}[kind](A, B, scale)
+                return {"gaussian": gaussian, "laplace": laplace}[kind](A, B, scale)
 
             def features(points):
-                return o.empirical_features(kernel(points, points))
+                return empirical_features(kernel(points, points))
 
     a, b = slice(0, n), slice(n, n + m)
     c = slice(n + m, total)
@@ -149,19 +247,19 @@ def test_kernels_match_their_formulas_pair_by_pair():
     for bandwidth in (0.7, np.array([0.5, 1.0, 2.0])):
         column = np.broadcast_to(bandwidth, 3)
         formulas = {
-            "gaussian": (o.gaussian(A, B, bandwidth), lambda r: math.exp(-r * r / 2)),
-            "laplace": (o.laplace(A, B, bandwidth), lambda r: math.exp(-r)),
-            "matern12": (o.matern(A, B, bandwidth, 0.5), lambda r: math.exp(-r)),
+            "gaussian": (gaussian(A, B, bandwidth), lambda r: math.exp(-r * r / 2)),
+            "laplace": (laplace(A, B, bandwidth), lambda r: math.exp(-r)),
+            "matern12": (matern(A, B, bandwidth, 0.5), lambda r: math.exp(-r)),
             "matern32": (
-                o.matern(A, B, bandwidth, 1.5),
+                matern(A, B, bandwidth, 1.5),
                 lambda r: (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r),
             ),
             "matern52": (
-                o.matern(A, B, bandwidth, 2.5),
+                matern(A, B, bandwidth, 2.5),
                 lambda r: (1 + math.sqrt(5) * r + 5 / 3 * r * r) * math.exp(-math.sqrt(5) * r),
             ),
             "rational": (
-                o.rational_quadratic(A, B, bandwidth, 0.8),
+                rational_quadratic(A, B, bandwidth, 0.8),
                 lambda r: (1 + r * r / 1.6) ** -0.8,
             ),
         }
@@ -170,19 +268,19 @@ def test_kernels_match_their_formulas_pair_by_pair():
                 for j in range(5):
                     r = math.sqrt(sum(((A[i, d] - B[j, d]) / column[d]) ** 2 for d in range(3)))
                     assert gram[i, j] == pytest.approx(formula(r), rel=1e-13)
-    close(o.linear(A, B), A @ B.T, 1e-14)
-    close(o.polynomial(A, B, 3, 0.5), (A @ B.T + 0.5) ** 3, 1e-14)
+    close(linear(A, B), A @ B.T, 1e-14)
+    close(polynomial(A, B, 3, 0.5), (A @ B.T + 0.5) ** 3, 1e-14)
     R, Q = rotations(rng, 3), rotations(rng, 4)
-    close(o.trace(R, Q), [[np.trace(r.T @ s) for s in Q] for r in R], 1e-14)
+    close(trace(R, Q), [[np.trace(r.T @ s) for s in Q] for r in R], 1e-14)
     with pytest.raises(ValueError, match="nu must be"):
-        o.matern(A, B, 1.0, 2.0)
+        matern(A, B, 1.0, 2.0)
 
 
 def test_delta_on_labels_and_rows():
     labels = np.array(["a", "b", "a"])
-    assert_allclose(o.delta(labels, labels), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
+    assert_allclose(delta_kernel(labels, labels), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
     rows = np.array([[0, 1], [0, 2], [0, 1]])
-    assert_allclose(o.delta(rows, rows), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
+    assert_allclose(delta_kernel(rows, rows), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
 
 
 def test_features_reproduce_the_kernel(problem):
@@ -201,8 +299,8 @@ def test_features_reproduce_the_kernel(problem):
 def test_polynomial_features_of_any_degree():
     rng = np.random.default_rng(1)
     A, B = rng.normal(size=(4, 2)), rng.normal(size=(3, 2))
-    left, right = o.polynomial_features(A, 3, 0.7), o.polynomial_features(B, 3, 0.7)
-    close(left @ right.T, o.polynomial(A, B, 3, 0.7), 1e-13)
+    left, right = polynomial_features(A, 3, 0.7), polynomial_features(B, 3, 0.7)
+    close(left @ right.T, polynomial(A, B, 3, 0.7), 1e-13)
 
 
 # --------------------------------------------------------------------------------------
@@ -215,9 +313,9 @@ LAMBDAS = [1e-1, 1e-3]
 @pytest.mark.parametrize("lam", LAMBDAS)
 def test_conditional(problem, lam):
     p = problem
-    expected = p.px @ o.operator_conditional(p.PX, p.PY, lam, p.w).T
-    close(o.conditional_weights(p.K, p.k_x, lam, p.w).T @ p.PY, expected)
-    one = o.conditional_weights(p.K, p.k_x[:, 0], lam, p.w)
+    expected = p.px @ operator_conditional(p.PX, p.PY, lam, p.w).T
+    close(conditional_weights(p.K, p.k_x, lam, p.w).T @ p.PY, expected)
+    one = conditional_weights(p.K, p.k_x[:, 0], lam, p.w)
     assert one.shape == (len(p.K),)
     close(one @ p.PY, expected[0])
 
@@ -226,17 +324,17 @@ def test_conditional_reduces_to_the_papers_form(uniform):
     p, lam = uniform, 1e-2
     n = len(p.K)
     expected = np.linalg.solve(p.K + n * lam * np.eye(n), p.k_x)  # 000, eq. 11
-    close(o.conditional_weights(p.K, p.k_x, lam), expected, 1e-10)
-    close(o.conditional_weights(p.K, p.k_x, lam, np.full(n, 1 / n)), expected, 1e-10)
+    close(conditional_weights(p.K, p.k_x, lam), expected, 1e-10)
+    close(conditional_weights(p.K, p.k_x, lam, np.full(n, 1 / n)), expected, 1e-10)
 
 
 @pytest.mark.parametrize("lam", LAMBDAS)
 def test_centred_conditional(problem, lam):
     p = problem
-    weights = o.centred_conditional_weights(p.K, p.k_x, lam, p.w)
-    close(weights.T @ p.PY, o.operator_centred_conditional(p.PX, p.PY, p.px, lam, p.w))
+    weights = centred_conditional_weights(p.K, p.k_x, lam, p.w)
+    close(weights.T @ p.PY, operator_centred_conditional(p.PX, p.PY, p.px, lam, p.w))
     assert_allclose(weights.sum(axis=0), 1.0, atol=1e-10)
-    one = o.centred_conditional_weights(p.K, p.k_x[:, 1], lam, p.w)
+    one = centred_conditional_weights(p.K, p.k_x[:, 1], lam, p.w)
     close(one, weights[:, 1])
 
 
@@ -244,13 +342,13 @@ def test_centred_conditional(problem, lam):
 def test_sum_and_chain_rules(problem, lam):
     p = problem
     grams, features = (p.K, p.K_prior, p.alpha, lam, p.w), (p.PX, p.PY, p.prior, p.alpha, lam, p.w)
-    close(o.sum_rule_weights(*grams) @ p.PY, o.operator_sum_a(*features))
-    close(p.PY.T @ o.sum_rule_b_weights(*grams) @ p.PY, o.operator_sum_b(*features))
-    chain_a = o.chain_rule_a_weights(*grams)
+    close(sum_rule_weights(*grams) @ p.PY, operator_sum_a(*features))
+    close(p.PY.T @ sum_rule_b_weights(*grams) @ p.PY, operator_sum_b(*features))
+    chain_a = chain_rule_a_weights(*grams)
     assert chain_a.shape == p.K_prior.shape
-    close(p.PY.T @ chain_a @ p.prior, o.operator_chain_a(*features))
-    close(p.PY.T @ o.chain_rule_b_weights(*grams) @ p.PX, o.operator_chain_b(*features))
-    close(o.operator_prior_weights(p.PX, p.prior, p.alpha, lam, p.w), o.sum_rule_weights(*grams))
+    close(p.PY.T @ chain_a @ p.prior, operator_chain_a(*features))
+    close(p.PY.T @ chain_rule_b_weights(*grams) @ p.PX, operator_chain_b(*features))
+    close(operator_prior_weights(p.PX, p.prior, p.alpha, lam, p.w), sum_rule_weights(*grams))
 
 
 @pytest.mark.parametrize(("lam", "delta"), [(1e-1, 1e-2), (1e-2, 1e-4)])
@@ -258,23 +356,21 @@ def test_bayes_squared(problem, lam, delta):
     p = problem
     grams = (p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta, p.w)
     features = (p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta)
-    expected = o.operator_bayes_squared(*features, form="b", w=p.w)
-    close(o.bayes_squared_b(*grams).T @ p.PX, expected)
-    close(
-        o.bayes_squared_a(*grams).T @ p.prior, o.operator_bayes_squared(*features, form="a", w=p.w)
-    )
-    R = o.bayes_squared_b(p.K, p.G, p.K_prior, p.alpha, np.eye(len(p.K)), lam, delta, p.w)
+    expected = operator_bayes_squared(*features, form="b", w=p.w)
+    close(bayes_squared_b(*grams).T @ p.PX, expected)
+    close(bayes_squared_a(*grams).T @ p.prior, operator_bayes_squared(*features, form="a", w=p.w))
+    R = bayes_squared_b(p.K, p.G, p.K_prior, p.alpha, np.eye(len(p.K)), lam, delta, p.w)
     close((R @ p.k_y).T @ p.PX, expected)
 
 
 @pytest.mark.parametrize(("lam", "delta"), [(1e-1, 1e-1), (1e-2, 1e-3)])
 def test_bayes_importance(problem, lam, delta):
     p = problem
-    weights = o.bayes_importance(p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta, p.w)
-    expected = o.operator_bayes_importance(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta, p.w)
+    weights = bayes_importance(p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta, p.w)
+    expected = operator_bayes_importance(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta, p.w)
     close(weights.T @ p.PX, expected)
     # Xu et al. write it symmetrically: D^1/2 (D^1/2 G D^1/2 + delta I)^-1 D^1/2 k_y.
-    u = o.positive_part(o.sum_rule_weights(p.K, p.K_prior, p.alpha, lam, p.w))
+    u = positive_part(sum_rule_weights(p.K, p.K_prior, p.alpha, lam, p.w))
     root = np.diag(np.sqrt(u))
     symmetric = root @ np.linalg.solve(root @ p.G @ root + delta * np.eye(len(u)), root @ p.k_y)
     close(weights, symmetric)
@@ -285,12 +381,12 @@ def test_bayes_importance(problem, lam, delta):
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 def test_bayes_reweighted(problem, power):
     p, lam, delta = problem, 1e-1, 1e-2
-    weights = o.bayes_reweighted(p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta, power, p.w)
+    weights = bayes_reweighted(p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta, power, p.w)
     w = np.full(len(p.K), 1 / len(p.K)) if p.w is None else p.w
     # beta_i = w_i <psi(y_i), (C_YY + delta I)^-1 psi(y)>, u likewise, both from the operators.
-    inverse = np.linalg.inv(o.operator_joint([p.PY, p.PY], w) + delta * np.eye(p.PY.shape[1]))
+    inverse = np.linalg.inv(operator_joint([p.PY, p.PY], w) + delta * np.eye(p.PY.shape[1]))
     beta = w[:, None] * (p.PY @ inverse @ p.py.T)
-    u = o.operator_prior_weights(p.PX, p.prior, p.alpha, lam, w)
+    u = operator_prior_weights(p.PX, p.prior, p.alpha, lam, w)
     v = beta * (np.maximum(u, 0) / w)[:, None] ** power
     clipped = np.maximum(beta, 0) * (np.maximum(u, 0) / w)[:, None] ** power
     kappa = v.sum(axis=0) / np.abs(v).sum(axis=0)
@@ -298,7 +394,7 @@ def test_bayes_reweighted(problem, power):
     v = np.where(kappa < 0.2, clipped, v)
     close(weights, v / v.sum(axis=0))
     if power == 0:
-        plain = o.conditional_weights(p.G, p.k_y, delta, p.w)
+        plain = conditional_weights(p.G, p.k_y, delta, p.w)
         close(weights, np.where(kappa < 0.2, clipped, plain) / v.sum(axis=0))
 
 
@@ -306,11 +402,11 @@ def test_bayes_reweighted_in_conflict_stays_a_distribution():
     rng = np.random.default_rng(5)
     x = rng.normal(size=(60, 1))
     y = x + 0.2 * rng.normal(size=(60, 1))
-    K, G = o.gaussian(x, x, 0.5), o.gaussian(y, y, 0.5)
+    K, G = gaussian(x, x, 0.5), gaussian(y, y, 0.5)
     prior, query = np.array([[-2.0]]), np.linspace(-2, 2.5, 40)[:, None]
-    args = (K, G, o.gaussian(x, prior, 0.5), np.ones(1), o.gaussian(y, query, 0.5), 1e-3, 1e-4)
-    unguarded = o.bayes_reweighted(*args, threshold=-np.inf)
-    guarded = o.bayes_reweighted(*args)
+    args = (K, G, gaussian(x, prior, 0.5), np.ones(1), gaussian(y, query, 0.5), 1e-3, 1e-4)
+    unguarded = bayes_reweighted(*args, threshold=-np.inf)
+    guarded = bayes_reweighted(*args)
     kappa = 1 / np.abs(unguarded).sum(axis=0)  # of weights that sum to one, up to its sign
     conflict = (guarded != unguarded).any(axis=0)
     assert conflict.any() and not conflict.all()
@@ -323,28 +419,28 @@ def test_bayes_reweighted_in_conflict_stays_a_distribution():
 
 def test_no_positive_prior_weight_is_refused():
     with pytest.raises(ValueError, match="no positive weight"):
-        o.positive_part(np.array([-1.0, 0.0]))
+        positive_part(np.array([-1.0, 0.0]))
 
 
 def test_zero_regularisation_is_the_pseudo_inverse(finite):
     p = finite
     close(
-        o.conditional_weights(p.K, p.k_x, 0, p.w).T @ p.PY,
-        p.px @ o.operator_conditional(p.PX, p.PY, 0, p.w).T,
+        conditional_weights(p.K, p.k_x, 0, p.w).T @ p.PY,
+        p.px @ operator_conditional(p.PX, p.PY, 0, p.w).T,
     )
     close(
-        o.centred_conditional_weights(p.K, p.k_x, 0, p.w).T @ p.PY,
-        o.operator_centred_conditional(p.PX, p.PY, p.px, 0, p.w),
+        centred_conditional_weights(p.K, p.k_x, 0, p.w).T @ p.PY,
+        operator_centred_conditional(p.PX, p.PY, p.px, 0, p.w),
     )
     grams = (p.K, p.G, p.K_prior, p.alpha, p.k_y, 0, 0, p.w)
     features = (p.PX, p.PY, p.prior, p.alpha, p.py, 0, 0)
-    close(o.bayes_squared_b(*grams).T @ p.PX, o.operator_bayes_squared(*features, w=p.w), 1e-6)
+    close(bayes_squared_b(*grams).T @ p.PX, operator_bayes_squared(*features, w=p.w), 1e-6)
     close(
-        o.bayes_squared_a(*grams).T @ p.prior,
-        o.operator_bayes_squared(*features, form="a", w=p.w),
+        bayes_squared_a(*grams).T @ p.prior,
+        operator_bayes_squared(*features, form="a", w=p.w),
         1e-6,
     )
-    close(o.bayes_importance(*grams).T @ p.PX, o.operator_bayes_importance(*features, w=p.w), 1e-6)
+    close(bayes_importance(*grams).T @ p.PX, operator_bayes_importance(*features, w=p.w), 1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -361,14 +457,14 @@ def test_integer_weights_equal_repeated_points(kind):
         np.add.at(total, index, weights)
         return total
 
-    for rule in (o.conditional_weights, o.centred_conditional_weights):
+    for rule in (conditional_weights, centred_conditional_weights):
         close(collect(rule(K, p.k_x[index], lam)), rule(p.K, p.k_x, lam, w))
-    for rule in (o.bayes_squared_b, o.bayes_importance, o.bayes_reweighted):
+    for rule in (bayes_squared_b, bayes_importance, bayes_reweighted):
         repeated = rule(K, G, p.K_prior[index], p.alpha, p.k_y[index], lam, delta)
         close(collect(repeated), rule(p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta, w=w))
-    repeated = o.bayes_squared_a(K, G, p.K_prior[index], p.alpha, p.k_y[index], lam, delta)
-    close(repeated, o.bayes_squared_a(p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta, w))
-    assert o.hsic(K, G) == pytest.approx(o.hsic(p.K, p.G, w))
+    repeated = bayes_squared_a(K, G, p.K_prior[index], p.alpha, p.k_y[index], lam, delta)
+    close(repeated, bayes_squared_a(p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta, w))
+    assert hsic(K, G) == pytest.approx(hsic(p.K, p.G, w))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -387,27 +483,27 @@ def test_a_point_of_weight_zero_is_not_there(kind):
         close(full[: len(expected)], expected)
         assert_allclose(full[len(expected) :], 0.0, atol=1e-12)
 
-    for rule in (o.conditional_weights, o.centred_conditional_weights):
+    for rule in (conditional_weights, centred_conditional_weights):
         compare(rule, p.K, p.k_x, lam)
-    for rule in (o.bayes_squared_a, o.bayes_squared_b, o.bayes_importance, o.bayes_reweighted):
+    for rule in (bayes_squared_a, bayes_squared_b, bayes_importance, bayes_reweighted):
         compare(rule, p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta)
     if kind in FINITE:
-        compare(o.conditional_weights, p.K, p.k_x, 0)
-        compare(o.centred_conditional_weights, p.K, p.k_x, 0)
+        compare(conditional_weights, p.K, p.k_x, 0)
+        compare(centred_conditional_weights, p.K, p.k_x, 0)
 
 
 def test_weights_that_do_not_match_are_refused():
     p = make_problem("gaussian", False)
     with pytest.raises(ValueError, match="sum to one"):
-        o.conditional_weights(p.K, p.k_x, 1e-2, np.ones(len(p.K)))
+        conditional_weights(p.K, p.k_x, 1e-2, np.ones(len(p.K)))
 
 
 def test_conditional_cross_covariance(problem):
     p, lam = problem, 1e-2
-    C = o.operator_conditional_cross_covariance(p.PX, p.PY, p.PZ, p.px[0], lam, p.w)
-    beta = o.conditional_weights(p.K, p.k_x[:, 0], lam, p.w)
-    close(p.PY.T @ o.conditional_cross_covariance_weights(beta) @ p.PZ, C)
-    norm = o.conditional_cross_covariance_norm(p.G, p.U, beta)
+    C = operator_conditional_cross_covariance(p.PX, p.PY, p.PZ, p.px[0], lam, p.w)
+    beta = conditional_weights(p.K, p.k_x[:, 0], lam, p.w)
+    close(p.PY.T @ conditional_cross_covariance_weights(beta) @ p.PZ, C)
+    norm = conditional_cross_covariance_norm(p.G, p.U, beta)
     assert norm == pytest.approx(np.linalg.norm(C), rel=1e-8)
     # 001, eq. 9 expanded: three inner products of mu_YZ|x and mu_Y|x (x) mu_Z|x.
     loops = 0.0
@@ -426,45 +522,45 @@ def test_joint_norms_and_hsic(problem):
         ([p.K, p.G, p.U], [p.PX, p.PY, p.PZ]),
     ]:
         for centred in (False, True):
-            C = o.operator_joint(features, p.w, centred)
+            C = operator_joint(features, p.w, centred)
             assert C.shape == tuple(A.shape[1] for A in features)
-            assert o.joint_norm(grams, p.w, centred) == pytest.approx(np.linalg.norm(C), rel=1e-9)
-        means = [o.operator_mean(A, p.w) for A in features]
+            assert joint_norm(grams, p.w, centred) == pytest.approx(np.linalg.norm(C), rel=1e-9)
+        means = [operator_mean(A, p.w) for A in features]
         product = means[0]
         for mean in means[1:]:
             product = np.multiply.outer(product, mean)
-        distance = np.linalg.norm(o.operator_joint(features, p.w) - product)
-        assert o.joint_minus_product_norm(grams, p.w) == pytest.approx(distance, rel=1e-7)
-    centred = o.joint_norm([p.K, p.G], p.w, centred=True)
-    assert o.hsic(p.K, p.G, p.w) == pytest.approx(centred**2, rel=1e-9)
-    assert o.hsic(p.K, p.G, p.w) == pytest.approx(
-        o.joint_minus_product_norm([p.K, p.G], p.w) ** 2, rel=1e-7
+        distance = np.linalg.norm(operator_joint(features, p.w) - product)
+        assert joint_minus_product_norm(grams, p.w) == pytest.approx(distance, rel=1e-7)
+    centred = joint_norm([p.K, p.G], p.w, centred=True)
+    assert hsic(p.K, p.G, p.w) == pytest.approx(centred**2, rel=1e-9)
+    assert hsic(p.K, p.G, p.w) == pytest.approx(
+        joint_minus_product_norm([p.K, p.G], p.w) ** 2, rel=1e-7
     )
     if p.w is None:
         n = len(p.K)
         H = np.eye(n) - np.ones((n, n)) / n
-        assert o.hsic(p.K, p.G) == pytest.approx(np.trace(p.K @ H @ p.G @ H) / n**2)
+        assert hsic(p.K, p.G) == pytest.approx(np.trace(p.K @ H @ p.G @ H) / n**2)
 
 
 def test_inner_products_and_mmd(problem):
     p = problem
     w = np.full(len(p.K), 1 / len(p.K)) if p.w is None else p.w
-    a, b = o.operator_mean(p.PX, p.w), o.operator_mean(p.prior, p.alpha)
-    assert o.inner_product(w, p.K_prior, p.alpha) == pytest.approx(a @ b)
-    squared = o.mmd_squared(p.K, p.K_atoms, p.K_prior, p.w, p.alpha)
+    a, b = operator_mean(p.PX, p.w), operator_mean(p.prior, p.alpha)
+    assert inner_product(w, p.K_prior, p.alpha) == pytest.approx(a @ b)
+    squared = mmd_squared(p.K, p.K_atoms, p.K_prior, p.w, p.alpha)
     assert squared == pytest.approx(np.sum((a - b) ** 2), rel=1e-8)
-    relative = o.rkhs_relative_error(2 * w, w, p.K)
+    relative = rkhs_relative_error(2 * w, w, p.K)
     assert relative == pytest.approx(1.0)
-    M = o.chain_rule_a_weights(p.K, p.K_prior, p.alpha, 1e-2, p.w)
-    C = o.operator_chain_a(p.PX, p.PY, p.prior, p.alpha, 1e-2, p.w)
-    assert o.pair_norm(M, p.G, p.K_atoms) == pytest.approx(np.linalg.norm(C), rel=1e-8)
+    M = chain_rule_a_weights(p.K, p.K_prior, p.alpha, 1e-2, p.w)
+    C = operator_chain_a(p.PX, p.PY, p.prior, p.alpha, 1e-2, p.w)
+    assert pair_norm(M, p.G, p.K_atoms) == pytest.approx(np.linalg.norm(C), rel=1e-8)
 
 
 def test_bayes_average_is_an_inner_product(problem):
     p = problem
-    beta = o.bayes_squared_b(p.K, p.G, p.K_prior, p.alpha, p.k_y[:, 0], 1e-2, 1e-3, p.w)
+    beta = bayes_squared_b(p.K, p.G, p.K_prior, p.alpha, p.k_y[:, 0], 1e-2, 1e-3, p.w)
     g = np.linspace(-1, 1, len(p.alpha))
-    average = o.bayes_average(beta, p.K_prior, g)
+    average = bayes_average(beta, p.K_prior, g)
     assert average == pytest.approx((beta @ p.PX) @ (g @ p.prior), rel=1e-9)
 
 
@@ -473,20 +569,20 @@ def test_decoding_objective_and_fixed_point():
     X, rho = rng.normal(size=(30, 2)), rng.dirichlet(np.ones(30))
     rho[0] -= 0.05
     for bandwidth in (1.2, np.array([0.9, 1.5])):
-        K = o.gaussian(X, X, bandwidth)
+        K = gaussian(X, X, bandwidth)
 
         def objective(x, bandwidth=bandwidth):
-            return o.decoding_objective(rho, o.gaussian(X, x[None], bandwidth)[:, 0], 1.0)
+            return decoding_objective(rho, gaussian(X, x[None], bandwidth)[:, 0], 1.0)
 
         # (26) is the squared distance less a constant.
         points = rng.normal(size=(5, 2))
         for x in points:
-            distance = o.mmd_squared(
-                K, np.ones((1, 1)), o.gaussian(X, x[None], bandwidth), rho, np.ones(1)
+            distance = mmd_squared(
+                K, np.ones((1, 1)), gaussian(X, x[None], bandwidth), rho, np.ones(1)
             )
             assert objective(x) == pytest.approx(distance - rho @ K @ rho)
-        mode = o.fixed_point(X, rho, bandwidth, X.mean(axis=0), steps=500)
-        close(o.fixed_point_step(X, rho, bandwidth, mode), mode, 1e-12)
+        mode = fixed_point(X, rho, bandwidth, X.mean(axis=0), steps=500)
+        close(fixed_point_step(X, rho, bandwidth, mode), mode, 1e-12)
         for e in np.eye(2):
             slope = (objective(mode + 1e-4 * e) - objective(mode - 1e-4 * e)) / 2e-4
             assert abs(slope) < 1e-7
@@ -499,11 +595,11 @@ def test_decoding_objective_and_fixed_point():
 def test_leave_one_out_has_the_scale_of_the_closed_form(problem, lam, centred):
     p = problem
     w = np.full(len(p.K), 1 / len(p.K)) if p.w is None else p.w
-    estimator = o.centred_conditional_weights if centred else o.conditional_weights
+    estimator = centred_conditional_weights if centred else conditional_weights
     S = estimator(p.K, p.K, lam, p.w).T  # S_ij = beta_j(x_i)
     residual = (p.PY - S @ p.PY) / (1 - np.diag(S))[:, None]
     closed = w @ (residual**2).sum(axis=1)
-    assert o.leave_one_out_error(p.K, p.G, lam, p.w, centred) == pytest.approx(closed, rel=1e-7)
+    assert leave_one_out_error(p.K, p.G, lam, p.w, centred) == pytest.approx(closed, rel=1e-7)
 
 
 def test_leave_one_out_keeps_n_in_the_penalty(uniform):
@@ -513,17 +609,17 @@ def test_leave_one_out_keeps_n_in_the_penalty(uniform):
         rest = np.delete(np.arange(n), i)
         A = p.K[np.ix_(rest, rest)] + n * lam * np.eye(n - 1)  # n, not n - 1
         total += np.sum((p.PY[i] - np.linalg.solve(A, p.K[rest, i]) @ p.PY[rest]) ** 2) / n
-    assert o.leave_one_out_error(p.K, p.G, lam) == pytest.approx(total, rel=1e-9)
+    assert leave_one_out_error(p.K, p.G, lam) == pytest.approx(total, rel=1e-9)
 
 
 @pytest.mark.parametrize("lam", LAMBDAS)
 def test_graphical_chain(problem, lam):
     p = problem
-    weights = o.graphical_chain_weights(p.K, p.G, lam, p.w)  # A, B, C are x, y, z
+    weights = graphical_chain_weights(p.K, p.G, lam, p.w)  # A, B, C are x, y, z
     expected = (
-        o.operator_joint([p.PX, p.PX], p.w)
-        @ o.operator_conditional(p.PX, p.PY, lam, p.w).T
-        @ o.operator_conditional(p.PY, p.PZ, lam, p.w).T
+        operator_joint([p.PX, p.PX], p.w)
+        @ operator_conditional(p.PX, p.PY, lam, p.w).T
+        @ operator_conditional(p.PY, p.PZ, lam, p.w).T
     )
     close(p.PX.T @ weights @ p.PZ, expected)
     if p.w is None:
@@ -540,15 +636,15 @@ def test_graphical_chain(problem, lam):
 def test_linear_kernel_on_y_is_kernel_ridge_regression():
     rng = np.random.default_rng(4)
     x, y, lam = rng.normal(size=(20, 2)), rng.normal(size=(20, 1)), 0.05
-    K, k_x = o.gaussian(x, x, 1.0), o.gaussian(x, x[:3] + 0.1, 1.0)
+    K, k_x = gaussian(x, x, 1.0), gaussian(x, x[:3] + 0.1, 1.0)
     ridge = k_x.T @ np.linalg.solve(K + 20 * lam * np.eye(20), y)  # 001, section 6
-    close(o.conditional_weights(K, k_x, lam).T @ y, ridge, 1e-12)
+    close(conditional_weights(K, k_x, lam).T @ y, ridge, 1e-12)
 
 
 def test_delta_kernel_on_x_gives_class_means():
     rng = np.random.default_rng(4)
     x, y = np.repeat([0, 1, 2], [3, 5, 4]), rng.normal(size=(12, 2))
-    weights = o.conditional_weights(o.delta(x, x), o.delta(x, np.arange(3)), 0)
+    weights = conditional_weights(delta_kernel(x, x), delta_kernel(x, np.arange(3)), 0)
     close(weights.T @ y, [y[x == c].mean(axis=0) for c in range(3)], 1e-12)  # 001, section 3
 
 
@@ -563,47 +659,47 @@ ERRATA = {"lam": 1e-1, "delta": 5e-2}
 def test_erratum_002_eq11_and_figure_1_have_a_factor_n_too_many(uniform):
     p, n, lam, delta = uniform, len(uniform.K), *ERRATA.values()
     grams, features = (p.K, p.K_prior, p.alpha, lam), (p.PX, p.PY, p.prior, p.alpha, lam)
-    printed = o.printed_002_eq11(*grams)
-    close(printed, n * o.sum_rule_weights(*grams))
-    close(p.PY.T @ np.diag(printed / n) @ p.PY, o.operator_sum_b(*features))
-    close(p.PY.T @ np.diag(printed / n) @ p.PX, o.operator_chain_b(*features))
+    printed = printed_002_eq11(*grams)
+    close(printed, n * sum_rule_weights(*grams))
+    close(p.PY.T @ np.diag(printed / n) @ p.PY, operator_sum_b(*features))
+    close(p.PY.T @ np.diag(printed / n) @ p.PX, operator_chain_b(*features))
     # In the posterior the factor divides delta by n^2.
     posterior = (p.K, p.G, p.K_prior, p.alpha, p.k_y, lam)
-    truth = o.operator_bayes_squared(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta)
-    close(o.bayes_squared_b(*posterior, delta).T @ p.PX, truth)
-    differs(o.printed_002_bayes(*posterior, delta).T @ p.PX, truth)
+    truth = operator_bayes_squared(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta)
+    close(bayes_squared_b(*posterior, delta).T @ p.PX, truth)
+    differs(printed_002_bayes(*posterior, delta).T @ p.PX, truth)
     close(
-        o.printed_002_bayes(*posterior, delta).T @ p.PX,
-        o.operator_bayes_squared(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta / n**2),
+        printed_002_bayes(*posterior, delta).T @ p.PX,
+        operator_bayes_squared(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta / n**2),
         1e-5,
     )
 
 
 def test_erratum_002_first_belief_has_a_factor_T_too_many(uniform):
     p, lam = uniform, ERRATA["lam"]
-    truth = p.py @ o.operator_conditional(p.PY, p.PX, lam).T  # C_XY (C_YY + eps I)^-1 psi(y)
-    close(o.initial_filter_weights(p.G, p.k_y, lam).T @ p.PX, truth)
-    close(o.printed_002_alpha1(p.G, p.k_y, lam).T @ p.PX, len(p.K) * truth)
+    truth = p.py @ operator_conditional(p.PY, p.PX, lam).T  # C_XY (C_YY + eps I)^-1 psi(y)
+    close(initial_filter_weights(p.G, p.k_y, lam).T @ p.PX, truth)
+    close(printed_002_alpha1(p.G, p.k_y, lam).T @ p.PX, len(p.K) * truth)
 
 
 def test_erratum_000_eq23_has_its_gram_matrix_misplaced(uniform):
     p, lam, delta = uniform, *ERRATA.values()
     grams = (p.K, p.G, p.K_prior, p.alpha, p.k_y, lam, delta)
-    truth = o.operator_bayes_squared(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta, form="a")
-    close(o.bayes_squared_a(*grams).T @ p.prior, truth)
-    differs(o.printed_000_eq23(*grams).T @ p.prior, truth)
+    truth = operator_bayes_squared(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta, form="a")
+    close(bayes_squared_a(*grams).T @ p.prior, truth)
+    differs(printed_000_eq23(*grams).T @ p.prior, truth)
 
 
 def test_erratum_001_theorem_5_drops_the_mean(uniform):
     p, lam = uniform, ERRATA["lam"]
-    printed = o.printed_001_theorem5(p.K, p.k_x, lam)
+    printed = printed_001_theorem5(p.K, p.k_x, lam)
     assert_allclose(printed.sum(axis=0), 0.0, atol=1e-10)
-    truth = o.operator_centred_conditional(p.PX, p.PY, p.px, lam)
-    close(o.centred_conditional_weights(p.K, p.k_x, lam).T @ p.PY, truth)
+    truth = operator_centred_conditional(p.PX, p.PY, p.px, lam)
+    close(centred_conditional_weights(p.K, p.k_x, lam).T @ p.PY, truth)
     differs(printed.T @ p.PY, truth, by=0.1)
     # What is printed is the operator part alone, applied to phi(x) without its mean.
-    C_YX = o.operator_joint([p.PY, p.PX], centred=True)
-    C_XX = o.operator_joint([p.PX, p.PX], centred=True)
+    C_YX = operator_joint([p.PY, p.PX], centred=True)
+    C_XX = operator_joint([p.PX, p.PX], centred=True)
     bare = p.px @ np.linalg.inv(C_XX + lam * np.eye(len(C_XX))) @ C_YX.T
     close(printed.T @ p.PY, bare)
 
@@ -611,9 +707,9 @@ def test_erratum_001_theorem_5_drops_the_mean(uniform):
 def test_erratum_001_theorem_5_on_a_line_with_an_intercept():
     x = np.linspace(-1, 2, 25)[:, None]
     y = 3 + 2 * x
-    K, k_x, lam = o.linear(x, x), o.linear(x, np.array([[0.5]])), 1e-9
-    assert (o.centred_conditional_weights(K, k_x, lam).T @ y).item() == pytest.approx(4.0)
-    assert (o.printed_001_theorem5(K, k_x, lam).T @ y).item() == pytest.approx(1.0)
+    K, k_x, lam = linear(x, x), linear(x, np.array([[0.5]])), 1e-9
+    assert (centred_conditional_weights(K, k_x, lam).T @ y).item() == pytest.approx(4.0)
+    assert (printed_001_theorem5(K, k_x, lam).T @ y).item() == pytest.approx(1.0)
 
 
 def test_erratum_001_theorem_9_drops_the_mean_too(uniform):
@@ -622,12 +718,12 @@ def test_erratum_001_theorem_9_drops_the_mean_too(uniform):
     # s^t, s^(t+1), o^(t+1) are x, a permutation of x, and z; the belief is beta on s^(t+1).
     order = np.roll(np.arange(n), -1)
     transfer, beta, u_o = p.K[:, order], np.linspace(0, 2, n) / n, p.U[:, 3]
-    printed = o.printed_001_theorem9(p.K, p.U, transfer, beta, u_o, lam)
+    printed = printed_001_theorem9(p.K, p.U, transfer, beta, u_o, lam)
     assert printed.sum() == pytest.approx(0.0, abs=1e-10)
-    close(printed, o.printed_001_theorem5(p.K + p.U, transfer @ beta + u_o, lam))
-    corrected = o.centred_conditional_weights(p.K + p.U, transfer @ beta + u_o, lam)
+    close(printed, printed_001_theorem5(p.K + p.U, transfer @ beta + u_o, lam))
+    corrected = centred_conditional_weights(p.K + p.U, transfer @ beta + u_o, lam)
     query = np.concatenate([beta @ p.PX[order], p.PZ[3]])
-    truth = o.operator_centred_conditional(np.hstack([p.PX, p.PZ]), p.PX[order], query, lam)
+    truth = operator_centred_conditional(np.hstack([p.PX, p.PZ]), p.PX[order], query, lam)
     close(corrected @ p.PX[order], truth)
     differs(printed @ p.PX[order], truth, by=0.1)
 
@@ -638,12 +734,12 @@ def test_erratum_002_cross_validation_prefers_the_largest_bandwidth(seed):
     x = rng.normal(size=(60, 1))
     y = x + 0.3 * rng.normal(size=(60, 1))
     folds = np.array_split(rng.permutation(60), 5)
-    reference = o.gaussian(x, x, 1.0)
+    reference = gaussian(x, x, 1.0)
     own, fixed = [], []
     for bandwidth in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0):
-        K, G = o.gaussian(x, x, bandwidth), o.gaussian(y, y, bandwidth)
-        own.append(o.marginal_discrepancy(K, G, folds, 1e-2, 1e-4))
-        fixed.append(o.marginal_discrepancy(K, G, folds, 1e-2, 1e-4, reference))
+        K, G = gaussian(x, x, bandwidth), gaussian(y, y, bandwidth)
+        own.append(marginal_discrepancy(K, G, folds, 1e-2, 1e-4))
+        fixed.append(marginal_discrepancy(K, G, folds, 1e-2, 1e-4, reference))
     assert np.argmin(own) == len(own) - 1
     assert 0 < np.argmin(fixed) < len(fixed) - 1
     assert fixed[-1] > 1.2 * min(fixed)
@@ -654,28 +750,28 @@ def test_erratum_004_section_4_1_swaps_its_factors(kind):
     p, lam = make_problem(kind, False), ERRATA["lam"]
     n = len(p.K)
     gram_form = p.PY.T @ np.linalg.inv(p.K + n * lam * np.eye(n)) @ p.PX  # 004's own next line
-    close(o.operator_conditional(p.PX, p.PY, lam), gram_form)
-    differs(o.printed_004_conditional(p.PX, p.PY, lam), gram_form)
+    close(operator_conditional(p.PX, p.PY, lam), gram_form)
+    differs(printed_004_conditional(p.PX, p.PY, lam), gram_form)
 
 
 @pytest.mark.parametrize("kind", ["polynomial", "trace", "delta"])
 def test_erratum_004_section_2_1_omits_a_transpose(kind):
     p = make_problem(kind, False)
-    C_YX = o.operator_joint([p.PY, p.PX])
-    close(o.operator_conditional(p.PX, p.PY, 0) @ o.operator_joint([p.PX, p.PX]), C_YX)
-    printed = o.printed_004_chain(p.PX, p.PY)
+    C_YX = operator_joint([p.PY, p.PX])
+    close(operator_conditional(p.PX, p.PY, 0) @ operator_joint([p.PX, p.PX]), C_YX)
+    printed = printed_004_chain(p.PX, p.PY)
     close(printed.T, C_YX)
     differs(printed, C_YX)
 
 
 def test_erratum_003_regularises_with_the_wrong_constant(uniform):
     p, lam, delta = uniform, *ERRATA.values()
-    truth = o.operator_bayes_squared(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta, form="a")
+    truth = operator_bayes_squared(p.PX, p.PY, p.prior, p.alpha, p.py, lam, delta, form="a")
     grams = (p.K, p.G, p.K_prior, p.alpha, p.k_y)
-    differs(o.printed_003_bayes(*grams, delta).T @ p.prior, truth)
+    differs(printed_003_bayes(*grams, delta).T @ p.prior, truth)
     # Even with its factors put right, lambda~ in place of lambda is another estimator.
-    differs(o.bayes_squared_a(*grams, delta / len(p.K), delta).T @ p.prior, truth)
-    close(o.bayes_squared_a(*grams, lam, delta).T @ p.prior, truth)
+    differs(bayes_squared_a(*grams, delta / len(p.K), delta).T @ p.prior, truth)
+    close(bayes_squared_a(*grams, lam, delta).T @ p.prior, truth)
 
 
 def test_erratum_003_mmd_needs_samples_of_one_size():
@@ -683,22 +779,22 @@ def test_erratum_003_mmd_needs_samples_of_one_size():
     x, y = rng.normal(size=(12, 2)), rng.normal(size=(15, 2)) + 0.5
 
     def grams(a, b):
-        return o.gaussian(a, a, 1.0), o.gaussian(b, b, 1.0), o.gaussian(a, b, 1.0)
+        return gaussian(a, a, 1.0), gaussian(b, b, 1.0), gaussian(a, b, 1.0)
 
     same = grams(x, y[:12])
-    assert o.printed_003_mmd(*same) == pytest.approx(o.mmd_squared(*same))
+    assert printed_003_mmd(*same) == pytest.approx(mmd_squared(*same))
     with pytest.raises(IndexError):
-        o.printed_003_mmd(*grams(x, y))
+        printed_003_mmd(*grams(x, y))
 
 
 def test_erratum_003_supremum_is_the_norm_not_its_square():
     rng = np.random.default_rng(6)
     x, y = rng.normal(size=(12, 1)), rng.normal(size=(15, 1)) + 0.7
-    K, L, M = o.gaussian(x, x, 1.0), o.gaussian(y, y, 1.0), o.gaussian(x, y, 1.0)
-    squared = o.mmd_squared(K, L, M)
+    K, L, M = gaussian(x, x, 1.0), gaussian(y, y, 1.0), gaussian(x, y, 1.0)
+    squared = mmd_squared(K, L, M)
     # The supremum over the unit ball is reached at (mu_X - mu_Y) / ||mu_X - mu_Y||.
     points, signed = np.vstack([x, y]), np.r_[np.full(12, 1 / 12), np.full(15, -1 / 15)]
-    gram = o.gaussian(points, points, 1.0)
+    gram = gaussian(points, points, 1.0)
     witness = gram @ signed / np.sqrt(signed @ gram @ signed)
     gap = witness[:12].mean() - witness[12:].mean()
     assert gap == pytest.approx(np.sqrt(squared))
@@ -741,65 +837,68 @@ def test_erratum_003_strictly_positive_definite_does_not_imply_universal():
 def test_tables_agree_with_the_delta_kernel(states_x, states_y, given):
     rng = np.random.default_rng([states_x, states_y])
     if given == "cells":
-        P = o.random_table(rng, states_x, states_y, concentration=0.7)
-        x, y, w = o.table_to_cells(P)
+        P = random_table(rng, states_x, states_y, concentration=0.7)
+        x, y, w = table_to_cells(P)
     else:
-        counts = o.random_counts(rng, states_x, states_y, 200)
+        counts = random_counts(rng, states_x, states_y, 200)
         P = counts / counts.sum()
-        (x, y), w = o.counts_to_sample(counts, rng), None
+        (x, y), w = counts_to_sample(counts, rng), None
         assert len(x) == 200
         table = np.zeros_like(counts)
         np.add.at(table, (x, y), 1)
         assert (table == counts).all()
-    prior = o.random_prior(rng, states_x)
+    prior = random_prior(rng, states_x)
     X, Y = np.arange(states_x), np.arange(states_y)
     assert min(P.sum(axis=0).min(), P.sum(axis=1).min(), prior.min()) >= 0.01
     assert prior.sum() == pytest.approx(1.0)
     assert P.sum() == pytest.approx(1.0)
 
-    PX, PY = o.delta_features(x, X), o.delta_features(y, Y)
-    K, G = o.delta(x, x), o.delta(y, y)
-    K_prior, k_y = o.delta(x, X), o.delta(y, Y)  # the prior's atoms are the states themselves
+    PX, PY = delta_features(x, X), delta_features(y, Y)
+    K, G = delta_kernel(x, x), delta_kernel(y, y)
+    K_prior, k_y = (
+        delta_kernel(x, X),
+        delta_kernel(y, Y),
+    )  # the prior's atoms are the states themselves
     exact = {"rtol": 0, "atol": 1e-10}
 
-    assert_allclose(o.operator_joint([PX, PY], w), P, **exact)
-    assert_allclose(o.operator_mean(PX, w), o.table_marginals(P)[0], **exact)
-    assert_allclose(o.operator_mean(PY, w), o.table_marginals(P)[1], **exact)
+    assert_allclose(operator_joint([PX, PY], w), P, **exact)
+    assert_allclose(operator_mean(PX, w), table_marginals(P)[0], **exact)
+    assert_allclose(operator_mean(PY, w), table_marginals(P)[1], **exact)
 
-    beta = o.conditional_weights(K, K_prior, 0, w)
-    assert_allclose(beta.T @ PY, o.table_conditional(P), **exact)
-    assert_allclose(o.centred_conditional_weights(K, K_prior, 0, w).T @ PY, beta.T @ PY, **exact)
+    beta = conditional_weights(K, K_prior, 0, w)
+    assert_allclose(beta.T @ PY, table_conditional(P), **exact)
+    assert_allclose(centred_conditional_weights(K, K_prior, 0, w).T @ PY, beta.T @ PY, **exact)
 
     rule = (K, K_prior, prior, 0, w)
-    q = o.table_sum(P, prior)
-    assert_allclose(o.sum_rule_weights(*rule) @ PY, q, **exact)
-    assert_allclose(PY.T @ o.sum_rule_b_weights(*rule) @ PY, np.diag(q), **exact)
-    Q = o.table_chain(P, prior)
-    assert_allclose((PY.T @ o.chain_rule_a_weights(*rule)).T, Q, **exact)
-    assert_allclose((PY.T @ o.chain_rule_b_weights(*rule) @ PX).T, Q, **exact)
+    q = table_sum(P, prior)
+    assert_allclose(sum_rule_weights(*rule) @ PY, q, **exact)
+    assert_allclose(PY.T @ sum_rule_b_weights(*rule) @ PY, np.diag(q), **exact)
+    Q = table_chain(P, prior)
+    assert_allclose((PY.T @ chain_rule_a_weights(*rule)).T, Q, **exact)
+    assert_allclose((PY.T @ chain_rule_b_weights(*rule) @ PX).T, Q, **exact)
     assert_allclose(Q.sum(axis=1), prior, **exact)
 
-    posterior = o.table_bayes(P, prior)
+    posterior = table_bayes(P, prior)
     assert_allclose(posterior.sum(axis=0), 1.0, **exact)
     assert_allclose(posterior * q, Q, **exact)
     rule = (K, G, K_prior, prior, k_y, 0, 0, w)
-    assert_allclose(PX.T @ o.bayes_squared_b(*rule), posterior, **exact)
-    assert_allclose(o.bayes_squared_a(*rule), posterior, **exact)
-    assert_allclose(PX.T @ o.bayes_importance(*rule), posterior, **exact)
+    assert_allclose(PX.T @ bayes_squared_b(*rule), posterior, **exact)
+    assert_allclose(bayes_squared_a(*rule), posterior, **exact)
+    assert_allclose(PX.T @ bayes_importance(*rule), posterior, **exact)
     assert_allclose(
-        PX.T @ o.bayes_reweighted(K, G, K_prior, prior, k_y, 0, 0, w=w), posterior, **exact
+        PX.T @ bayes_reweighted(K, G, K_prior, prior, k_y, 0, 0, w=w), posterior, **exact
     )
 
 
 def test_tables_by_hand():
     P = np.array([[0.1, 0.2], [0.3, 0.4]])
     prior = np.array([0.5, 0.5])
-    assert_allclose(o.table_marginals(P)[0], [0.3, 0.7])
-    assert_allclose(o.table_conditional(P), [[1 / 3, 2 / 3], [3 / 7, 4 / 7]])
-    assert_allclose(o.table_chain(P, prior), [[1 / 6, 1 / 3], [3 / 14, 2 / 7]])
-    assert_allclose(o.table_sum(P, prior), [8 / 21, 13 / 21])
-    assert_allclose(o.table_bayes(P, prior), [[7 / 16, 7 / 13], [9 / 16, 6 / 13]])
-    x, y = o.counts_to_sample(np.array([[1, 0], [2, 1]]))
+    assert_allclose(table_marginals(P)[0], [0.3, 0.7])
+    assert_allclose(table_conditional(P), [[1 / 3, 2 / 3], [3 / 7, 4 / 7]])
+    assert_allclose(table_chain(P, prior), [[1 / 6, 1 / 3], [3 / 14, 2 / 7]])
+    assert_allclose(table_sum(P, prior), [8 / 21, 13 / 21])
+    assert_allclose(table_bayes(P, prior), [[7 / 16, 7 / 13], [9 / 16, 6 / 13]])
+    x, y = counts_to_sample(np.array([[1, 0], [2, 1]]))
     assert x.tolist() == [0, 1, 1, 1]
     assert y.tolist() == [0, 0, 0, 1]
 
@@ -834,16 +933,16 @@ def quadrature(mean: Array, covariance: Array, order: int = 60) -> tuple[Array, 
 def test_gaussian_embedding_and_inner_product_by_quadrature(bandwidth):
     x, p = quadrature(M1, S1)
     y, q = quadrature(M2, S2, 40)
-    expected = o.gaussian(POINTS, x, bandwidth) @ p
-    assert_allclose(o.gaussian_embedding(POINTS, M1, S1, bandwidth), expected, atol=1e-10)
-    inner = p @ o.gaussian(x, y, bandwidth) @ q
-    assert o.gaussian_inner(M1, S1, M2, S2, bandwidth) == pytest.approx(inner, abs=1e-9)
+    expected = gaussian(POINTS, x, bandwidth) @ p
+    assert_allclose(gaussian_embedding(POINTS, M1, S1, bandwidth), expected, atol=1e-10)
+    inner = p @ gaussian(x, y, bandwidth) @ q
+    assert gaussian_inner(M1, S1, M2, S2, bandwidth) == pytest.approx(inner, abs=1e-9)
     # The nodes are a weighted sample whose embedding is the Gaussian's.
-    assert abs(o.distance_to_gaussian_squared(y, q, M2, S2, bandwidth)) < 1e-9
-    mmd = o.gaussian_mmd_squared(M1, S1, M2, S2, bandwidth)
-    assert o.distance_to_gaussian_squared(y, q, M1, S1, bandwidth) == pytest.approx(mmd, abs=1e-8)
+    assert abs(distance_to_gaussian_squared(y, q, M2, S2, bandwidth)) < 1e-9
+    mmd = gaussian_mmd_squared(M1, S1, M2, S2, bandwidth)
+    assert distance_to_gaussian_squared(y, q, M1, S1, bandwidth) == pytest.approx(mmd, abs=1e-8)
     assert mmd > 0.05
-    assert o.gaussian_mmd_squared(M1, S1, M1, S1, bandwidth) == pytest.approx(0, abs=1e-12)
+    assert gaussian_mmd_squared(M1, S1, M1, S1, bandwidth) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS, ids=["one", "each"])
@@ -852,20 +951,20 @@ def test_gaussian_closed_forms_by_monte_carlo(bandwidth):
     x = rng.multivariate_normal(M1, S1, N)
     y = rng.multivariate_normal(M2, S2, N)
     margin = hoeffding(N, comparisons=8)
-    error = o.gaussian(POINTS, x, bandwidth).mean(axis=1) - o.gaussian_embedding(
+    error = gaussian(POINTS, x, bandwidth).mean(axis=1) - gaussian_embedding(
         POINTS, M1, S1, bandwidth
     )
     assert np.abs(error).max() < margin
     pairs = np.exp(-np.sum(((x - y) / bandwidth) ** 2, axis=1) / 2)  # independent pairs
-    assert abs(pairs.mean() - o.gaussian_inner(M1, S1, M2, S2, bandwidth)) < margin
+    assert abs(pairs.mean() - gaussian_inner(M1, S1, M2, S2, bandwidth)) < margin
 
 
 def test_linear_gaussian_conditional_embedding_by_monte_carlo():
     rng = np.random.default_rng(11)
     x, targets = np.array([0.5, -1.0]), np.array([[0.0, 0.0, 0.0], [0.5, -1.0, 0.3]])
     y = rng.multivariate_normal(A @ x + B, NOISE, N)
-    expected = o.linear_gaussian_conditional_embedding(targets, x, A, B, NOISE, 1.1)
-    error = o.gaussian(targets, y, 1.1).mean(axis=1) - expected
+    expected = linear_gaussian_conditional_embedding(targets, x, A, B, NOISE, 1.1)
+    error = gaussian(targets, y, 1.1).mean(axis=1) - expected
     assert np.abs(error).max() < hoeffding(N, comparisons=2)
 
 
@@ -874,36 +973,36 @@ def test_linear_gaussian_rules_by_monte_carlo():
     x = rng.multivariate_normal(M1, S1, N)
     y = x @ A.T + B + rng.multivariate_normal(np.zeros(3), NOISE, N)
     x0, y0 = np.array([[0.2, -0.1]]), np.array([[0.3, -0.4, 0.2]])
-    k_x, k_y = o.gaussian(x, x0, 0.9)[:, 0], o.gaussian(y, y0, 1.2)[:, 0]
+    k_x, k_y = gaussian(x, x0, 0.9)[:, 0], gaussian(y, y0, 1.2)[:, 0]
     margin = hoeffding(N, comparisons=4)
-    mean, covariance = o.linear_gaussian_predictive(A, B, NOISE, M1, S1)
-    assert abs(k_y.mean() - o.gaussian_embedding(y0, mean, covariance, 1.2)[0]) < margin
-    mean, covariance = o.linear_gaussian_joint(A, B, NOISE, M1, S1)
+    mean, covariance = linear_gaussian_predictive(A, B, NOISE, M1, S1)
+    assert abs(k_y.mean() - gaussian_embedding(y0, mean, covariance, 1.2)[0]) < margin
+    mean, covariance = linear_gaussian_joint(A, B, NOISE, M1, S1)
     bandwidths = np.r_[0.9, 0.9, 1.2, 1.2, 1.2]
-    joint = o.gaussian_embedding(np.hstack([x0, y0]), mean, covariance, bandwidths)[0]
+    joint = gaussian_embedding(np.hstack([x0, y0]), mean, covariance, bandwidths)[0]
     assert abs(np.mean(k_x * k_y) - joint) < margin
     # What the posterior's embedding leaves of k(x, x0) is uncorrelated with every function of y:
     # here 1 and k(y, y0); the products lie in [-1, 1].
-    means, covariance = o.linear_gaussian_posterior(y, A, B, NOISE, M1, S1)
-    posterior = o.gaussian_embedding(x0 - means, np.zeros(2), covariance, 0.9)
+    means, covariance = linear_gaussian_posterior(y, A, B, NOISE, M1, S1)
+    posterior = gaussian_embedding(x0 - means, np.zeros(2), covariance, 0.9)
     assert abs(np.mean(k_x - posterior)) < 2 * margin
     assert abs(np.mean((k_x - posterior) * k_y)) < 2 * margin
 
 
 def test_linear_gaussian_posterior_in_information_form():
     y = np.array([0.7, -0.2, 0.4])
-    mean, covariance = o.linear_gaussian_posterior(y, A, B, NOISE, M1, S1)
+    mean, covariance = linear_gaussian_posterior(y, A, B, NOISE, M1, S1)
     precision = np.linalg.inv(S1) + A.T @ np.linalg.inv(NOISE) @ A
     close(covariance, np.linalg.inv(precision), 1e-12)
     information = np.linalg.solve(S1, M1) + A.T @ np.linalg.solve(NOISE, y - B)
     close(mean, np.linalg.solve(precision, information), 1e-12)
-    rows, _ = o.linear_gaussian_posterior(np.stack([y, 2 * y]), A, B, NOISE, M1, S1)
+    rows, _ = linear_gaussian_posterior(np.stack([y, 2 * y]), A, B, NOISE, M1, S1)
     close(rows[0], mean, 1e-14)
 
 
 def test_gaussian_conditional_undoes_the_joint():
-    mean, covariance = o.linear_gaussian_joint(A, B, NOISE, M1, S1)
-    slope, intercept, noise = o.gaussian_conditional(mean, covariance, 2)
+    mean, covariance = linear_gaussian_joint(A, B, NOISE, M1, S1)
+    slope, intercept, noise = gaussian_conditional(mean, covariance, 2)
     close(slope, A, 1e-12)
     close(intercept, B, 1e-12)
     close(noise, NOISE, 1e-12)

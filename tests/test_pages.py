@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure as Drawing
 
-from meanmap.experiments import Figure, Outcome, Table
-from meanmap.experiments.results import Curves
+from meanmap.plots import sheets
 from meanmap.report import html, interactive, pages
 from meanmap.report.answers import Answer, DataSource, Picture
-from meanmap.report.experiment_pages import experiments_page, line_class, standing
+from meanmap_experiments import Claim, Figure, Outcome, Table
+from meanmap_experiments.pages import experiments_page, standing
+from meanmap_experiments.results import Curves
 
 HOSTILE = "<script>alert(1)</script>\"'&$x_"
 CLOUD = 5000
@@ -61,7 +62,7 @@ def answers() -> list[Answer]:
 
 
 def outcomes() -> list[Outcome]:
-    def made(name: str, verdict: str, picture: Any = None, published: Any = ()) -> Outcome:
+    def made(name: str, verdict: Claim, picture: Any = None, published: Any = ()) -> Outcome:
         rows = (("kernel", Figure(0.2, 0.01, 4)), ("other", 3))
         table = Table("Errors", ("method", "error"), rows, published)
         return Outcome(
@@ -71,9 +72,9 @@ def outcomes() -> list[Outcome]:
     figures = (Figure(0.5, 0.1, 3), Figure(0.25, 0.05, 3))
     curves = Curves("Curves", "size", "error", (("ours", (100.0, 200.0), figures),))
     return [
-        made("one", "0.2 at most: holds at every d.", curves, (0.4, None)),
-        made("two", "0.1 at most: does not hold at d = 2."),
-        made("three", 'Published: "it is worse than that" (no figures).'),
+        made("one", Claim("0.2 at most: holds at every d.", True), curves, (0.4, None)),
+        made("two", Claim("0.1 at most: does not hold at d = 2.", False)),
+        made("three", Claim.quote('"it is worse than that" (no figures).')),
     ]
 
 
@@ -104,7 +105,7 @@ def test_hostile_words_stay_words() -> None:
     # the page's own script and the data of two figures
     assert text.count("<script") == 3 and text.count("</script>") == 3
     drawing = Drawing()
-    drawing.subplots().plot([1, 2], label="</script><script>alert(1)</script>")
+    sheets(drawing).plot([1, 2], label="</script><script>alert(1)</script>")
     part = interactive.interactive_figure(drawing, "d", "f1")
     assert part.count("</script>") == 1
     assert data(part)["series"][0]["label"] == "</script><script>alert(1)</script>"
@@ -142,24 +143,13 @@ def test_published_figures_stand_beside_ours() -> None:
     assert text.count('<td class="number">0.50</td>') == 2  # in the summary and in the table
     assert "it is worse than that" in text
     assert [standing(one) for one in outcomes()] == ["holds", "fails", "figures"]
-    assert "meanmap reproduce one" in text
+    assert "make reproduce NAME=one" in text
 
 
-@pytest.mark.parametrize(
-    ("line", "kind"),
-    [
-        ("d = 2: KernelABC 0.019 (reached).", "holds"),
-        ("d = 2: KernelABC 0.031 (not reached).", "fails"),
-        ("The rule holds at every d.", "holds"),
-        ("W within 5% does not hold on average.", "fails"),
-        ("wine: better than k-means and worse than spectral clustering.", "fails"),
-        ("All features are found: XOR. Not so: nowhere.", "holds"),
-        ("All features are found: nowhere. Not so: XOR (40%).", "fails"),
-        ("kernel Bayes over EKF 1.24.", "figures"),
-    ],
-)
-def test_lines_of_verdicts_are_judged_by_their_words(line: str, kind: str) -> None:
-    assert line_class(line) == kind
+@pytest.mark.parametrize(("holds", "kind"), [(True, "holds"), (False, "fails"), (None, "figures")])
+def test_lines_of_verdicts_are_judged_by_their_value(holds: bool | None, kind: str) -> None:
+    # whatever the words say
+    assert standing(Claim("90% intervals hold 88%, worse than (not reached).", holds)) == kind
 
 
 def data(part: str) -> dict[str, Any]:
@@ -170,7 +160,7 @@ def data(part: str) -> dict[str, Any]:
 
 def test_values_and_places_of_all_kinds_of_artists() -> None:
     drawing = Drawing(figsize=(6, 4))
-    left, right = drawing.subplots(1, 2)
+    left, right = sheets(drawing, 1, 2)
     left.errorbar([1.0, 2.0], [3.0, 4.0], [0.5, 1.0], label="bars")
     left.barh([1, 2], [5.0, 6.0], label="across")
     left.set(xlabel="size", ylabel="")
@@ -191,7 +181,7 @@ def test_values_and_places_of_all_kinds_of_artists() -> None:
 
 def test_places_are_where_matplotlib_draws() -> None:
     drawing = Drawing(figsize=(5, 4))
-    ax = drawing.subplots()
+    ax = sheets(drawing)
     ax.plot([0.0, 1.0], [0.0, 1.0], "o", label="marks")
     part = interactive.interactive_figure(drawing, "d", "f1")
     drawn = [
@@ -204,7 +194,7 @@ def test_places_are_where_matplotlib_draws() -> None:
 
 def test_large_clouds_are_pixels_and_thinned() -> None:
     drawing = Drawing()
-    ax = drawing.subplots()
+    ax = sheets(drawing)
     points = np.random.default_rng(0).normal(size=(CLOUD, 2))
     artist = ax.scatter(points[:, 0], points[:, 1], label="cloud")
     ax.plot([0, 1], [0, 1], label="line")
@@ -220,7 +210,7 @@ def test_large_clouds_are_pixels_and_thinned() -> None:
 
 def test_dates_are_dates() -> None:
     drawing = Drawing()
-    ax = drawing.subplots()
+    ax = sheets(drawing)
     ax.plot([datetime.date(2024, 1, 1), datetime.date(2024, 1, 3)], [1, 2], label="days")
     part = interactive.interactive_figure(drawing, "d", "f1")
     assert data(part)["series"][0]["points"][0]["v"][0].startswith("2024")
@@ -237,6 +227,17 @@ def test_several_figures_do_not_clash() -> None:
 def test_a_name_that_cannot_be_one() -> None:
     with pytest.raises(ValueError, match="name: expected a letter"):
         interactive.interactive_figure(Drawing(), "d", "1 <b>")
+
+
+def test_on_axes_without_a_record_series_have_names_only() -> None:
+    drawing = Drawing()
+    ax = drawing.subplots()
+    ax.plot([1, 2], label="line")
+    ax.legend()
+    part = interactive.interactive_figure(drawing, "d", "f1")
+    (series,) = data(part)["series"]
+    assert series["label"] == "line" and series["points"] == [] and len(series["faded"]) == 2
+    assert f'id="{series["ids"][0]}"' in part
 
 
 def test_an_empty_figure_is_a_figure() -> None:

@@ -17,7 +17,7 @@ from meanmap.comparison import PowerAnalysis
 from meanmap.comparison.counterfactual import CounterfactualEffect
 from meanmap.conditional.selection import LeaveOneOut
 from meanmap.dynamics import OperatorSpectrum, operator_spectrum
-from meanmap.experiments import Outcome
+from meanmap_experiments import Outcome
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, size=(60, 1))

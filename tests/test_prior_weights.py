@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import oracles as o
 from meanmap import ConditionalEmbedding, ConflictWarning, bayes_rule, embed
 from meanmap.conditional.priors import fine_density_ratio, fine_scales, narrowed_kernel
 from meanmap.kernels import Delta, Gaussian, Laplace, Polynomial
 from meanmap.rules import NonnegativeMethod
 from meanmap.spaces import PivotedCholesky
-from oracles import Array
+from oracles.embeddings import rkhs_relative_error
+from oracles.linalg import Array
+from oracles.rules import nonnegative_prior_weights
 
 FINE = PivotedCholesky(tol=1e-12)
 SPREAD, NOISE = 2.0, 1.0
@@ -65,9 +66,9 @@ def test_weights_are_those_of_nonnegative_least_squares(kernel, lam, weighted):
     x, _ = model.sides()
     v = model.weights_
     p = v * fine_density_ratio(NonnegativeMethod(), x, v, embed(atoms, kernel, alpha), lam)
-    slow = o.nonnegative_prior_weights(kernel(X), kernel(X, atoms), alpha, lam, w)
+    slow = nonnegative_prior_weights(kernel(X), kernel(X, atoms), alpha, lam, w)
     assert p.min() >= 0 and p.sum() == pytest.approx(1.0)
-    assert o.rkhs_relative_error(p, slow, kernel(X)) < 1e-6
+    assert rkhs_relative_error(p, slow, kernel(X)) < 1e-6
     assert_allclose(p, slow, atol=1e-6 * slow.max())
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import oracles as o
 from meanmap import (
     ConditionalEmbedding,
     ConflictWarning,
@@ -36,7 +35,24 @@ from meanmap.kernels import (
     Trace,
 )
 from meanmap.spaces import Explicit, PivotedCholesky
-from oracles import Array
+from oracles.conditional import centred_conditional_weights, conditional_weights
+from oracles.embeddings import joint_norm, pair_norm, rkhs_relative_error
+from oracles.kernels import delta as delta_kernel
+from oracles.kernels import gaussian, laplace, polynomial, rational_quadratic, trace
+from oracles.linalg import Array
+from oracles.rules import (
+    bayes_average,
+    bayes_importance,
+    bayes_nonnegative,
+    bayes_reweighted,
+    bayes_squared_a,
+    bayes_squared_b,
+    chain_rule_a_weights,
+    chain_rule_b_weights,
+    sum_rule_b_weights,
+    sum_rule_weights,
+)
+from oracles.statistics import conditional_cross_covariance_norm, hsic
 
 AGREE = 1e-6
 Plain = partial(ConditionalEmbedding, centered=False)  # the form of the papers
@@ -89,14 +105,14 @@ def labelled(rng: np.random.Generator, n: int) -> tuple[Array, Array, Array]:
 
 
 Pair = tuple[Kernel, Callable[[Any, Any], Array]]
-GAUSSIAN: Pair = Gaussian(1.3), lambda a, b: o.gaussian(a, b, 1.3)
-WIDE: Pair = Gaussian((1.0, 2.0)), lambda a, b: o.gaussian(a, b, (1.0, 2.0))
-LAPLACE: Pair = Laplace(1.3), lambda a, b: o.laplace(a, b, 1.3)
-QUADRATIC: Pair = Polynomial(2, 1.0), lambda a, b: o.polynomial(a, b, 2, 1.0)
-QUINTIC: Pair = Polynomial(5, 1.0), lambda a, b: o.polynomial(a, b, 5, 1.0)
-RATIONAL: Pair = RationalQuadratic(1.0, 1.5), lambda a, b: o.rational_quadratic(a, b, 1.5)
-TRACE: Pair = Trace(), o.trace
-DELTA: Pair = Delta(), o.delta
+GAUSSIAN: Pair = Gaussian(1.3), lambda a, b: gaussian(a, b, 1.3)
+WIDE: Pair = Gaussian((1.0, 2.0)), lambda a, b: gaussian(a, b, (1.0, 2.0))
+LAPLACE: Pair = Laplace(1.3), lambda a, b: laplace(a, b, 1.3)
+QUADRATIC: Pair = Polynomial(2, 1.0), lambda a, b: polynomial(a, b, 2, 1.0)
+QUINTIC: Pair = Polynomial(5, 1.0), lambda a, b: polynomial(a, b, 5, 1.0)
+RATIONAL: Pair = RationalQuadratic(1.0, 1.5), lambda a, b: rational_quadratic(a, b, 1.5)
+TRACE: Pair = Trace(), trace
+DELTA: Pair = Delta(), delta_kernel
 
 # name -> how the sample is drawn, and the kernels of x, y and z
 KINDS = {
@@ -221,12 +237,12 @@ BOTH = [(1e-1, 1e-2), (1e-2, 1e-4), (1e-4, 1e-4)]
 def relative_error(weights: Array, truth: Array, gram: Array) -> float:
     """The largest relative distance over a batch; rows are embeddings on the same atoms."""
     pairs = zip(np.atleast_2d(weights), np.atleast_2d(truth), strict=True)
-    return max(o.rkhs_relative_error(a, b, gram) for a, b in pairs)
+    return max(rkhs_relative_error(a, b, gram) for a, b in pairs)
 
 
 def pair_error(weights: Array, truth: Array, rows: Array, columns: Array) -> float:
     """The relative distance of two joint embeddings given by weights on pairs of atoms."""
-    return o.pair_norm(weights - truth, rows, columns) / o.pair_norm(truth, rows, columns)
+    return pair_norm(weights - truth, rows, columns) / pair_norm(truth, rows, columns)
 
 
 def agrees(answer: Embedding, truth: Array, gram: Array, cross: Array, points: Array) -> None:
@@ -252,7 +268,7 @@ def agrees(answer: Embedding, truth: Array, gram: Array, cross: Array, points: A
 @pytest.mark.parametrize("centered", [False, True], ids=["uncentred", "centred"])
 def test_conditional(problem, lam, centered):
     p = problem
-    oracle = o.centred_conditional_weights if centered else o.conditional_weights
+    oracle = centred_conditional_weights if centered else conditional_weights
     answer = p.fit(lam, centered=centered).given(p.points(0, "queries"))
     truth = oracle(p.K, p.k_x, lam, p.w).T
     agrees(answer, truth, p.G, p.gram(1, "queries", "sample"), p.points(1, "queries"))
@@ -265,9 +281,9 @@ def test_sum_rule_a(problem, lam, centered):
     p = problem
     answer = sum_rule(p.fit(lam, centered=centered), p.prior(), form="a")
     if centered:
-        truth = o.centred_conditional_weights(p.K, p.K_prior, lam, p.w) @ p.alpha
+        truth = centred_conditional_weights(p.K, p.K_prior, lam, p.w) @ p.alpha
     else:
-        truth = o.sum_rule_weights(p.K, p.K_prior, p.alpha, lam, p.w)
+        truth = sum_rule_weights(p.K, p.K_prior, p.alpha, lam, p.w)
     agrees(answer, truth, p.G, p.gram(1, "queries", "sample"), p.points(1, "queries"))
 
 
@@ -275,9 +291,9 @@ def test_sum_rule_a(problem, lam, centered):
 def test_sum_rule_b(problem, lam):
     p = problem
     answer = sum_rule(p.fit(lam), p.prior(), form="b")
-    truth = o.sum_rule_b_weights(p.K, p.K_prior, p.alpha, lam, p.w)
+    truth = sum_rule_b_weights(p.K, p.K_prior, p.alpha, lam, p.w)
     assert pair_error(np.diag(answer.weights), truth, p.G, p.G) < AGREE
-    assert_allclose(np.linalg.norm(answer.operator()), o.pair_norm(truth, p.G, p.G), rtol=AGREE)
+    assert_allclose(np.linalg.norm(answer.operator()), pair_norm(truth, p.G, p.G), rtol=AGREE)
     assert_allclose(answer.operator(), answer.operator().T, atol=1e-12)
 
 
@@ -285,9 +301,9 @@ def test_sum_rule_b(problem, lam):
 def test_chain_rule_b(problem, lam):
     p = problem
     answer = chain_rule(p.fit(lam), p.prior(), form="b")
-    truth = o.chain_rule_b_weights(p.K, p.K_prior, p.alpha, lam, p.w)
+    truth = chain_rule_b_weights(p.K, p.K_prior, p.alpha, lam, p.w)
     assert pair_error(np.diag(answer.weights), truth, p.G, p.K) < AGREE
-    norm = o.pair_norm(truth, p.G, p.K)
+    norm = pair_norm(truth, p.G, p.K)
     assert_allclose(np.linalg.norm(answer.operator()), norm, rtol=AGREE)
     assert_allclose(answer.norm(), norm, rtol=AGREE)
     queries = p.points(0, "queries"), p.points(1, "queries")
@@ -300,7 +316,7 @@ def test_chain_rule_b(problem, lam):
 def test_chain_rule_a(problem, lam):
     p = problem
     answer = chain_rule(p.fit(lam), p.prior(), form="a")
-    truth = o.chain_rule_a_weights(p.K, p.K_prior, p.alpha, lam, p.w)  # (n, m), (y, x~)
+    truth = chain_rule_a_weights(p.K, p.K_prior, p.alpha, lam, p.w)  # (n, m), (y, x~)
     K_atoms = p.gram(0, "prior", "prior")
     weights = answer.weights.reshape(p.m, p.n).T  # atoms are pairs (x~_j, y_i), y fastest
     assert pair_error(weights, truth, p.G, K_atoms) < AGREE
@@ -312,7 +328,7 @@ def test_chain_rule_a(problem, lam):
     projected = psi_x.T @ truth.T @ psi_y
     assert np.linalg.norm(answer.operator() - projected) < AGREE * np.linalg.norm(projected)
     # the embedding itself is what its atoms and weights say, inside the sample's span or not
-    norm = o.pair_norm(truth, p.G, K_atoms)
+    norm = pair_norm(truth, p.G, K_atoms)
     assert_allclose(answer.norm(), norm, rtol=AGREE)
     queries = p.points(0, "queries"), p.points(1, "queries")
     expected = np.einsum("ij,iq,jq->q", truth, p.k_y, p.gram(0, "prior", "queries"))
@@ -331,14 +347,14 @@ def test_a_joint_embedding_and_its_norms(problem):
         kernel = kernel @ p.kernel(2) if len(variables) == 3 else kernel
         joint = embed(points, kernel, p.w, basis=FINE)
         grams = [p.gram(v) for v in variables]
-        assert_allclose(joint.norm(), o.joint_norm(grams, w), rtol=AGREE)
-        assert_allclose(joint.norm(centered=True), o.joint_norm(grams, w, True), rtol=AGREE)
+        assert_allclose(joint.norm(), joint_norm(grams, w), rtol=AGREE)
+        assert_allclose(joint.norm(centered=True), joint_norm(grams, w, True), rtol=AGREE)
         ranks = tuple(space.rank_ for space in joint.spaces)
         assert joint.operator().shape == joint.operator(centered=True).shape == ranks
         assert_allclose(np.linalg.norm(joint.operator()), joint.norm(), rtol=AGREE)
     assert_allclose(
         embed((p.x, p.y), p.kernel(0) @ p.kernel(1), p.w, basis=FINE).norm(centered=True) ** 2,
-        o.hsic(p.K, p.G, w),
+        hsic(p.K, p.G, w),
         rtol=AGREE,
     )
 
@@ -350,11 +366,11 @@ def test_conditional_cross_covariance(problem, lam, centered):
     p = problem
     model = Plain(p.kernel(0), p.kernel(1) @ p.kernel(2), lam, FINE, centered=centered)
     answers = model.fit(p.x, (p.y, p.z), sample_weight=p.w).given(p.points(0, "queries"))
-    oracle = o.centred_conditional_weights if centered else o.conditional_weights
+    oracle = centred_conditional_weights if centered else conditional_weights
     L, U = p.gram(1), p.gram(2)
     betas = oracle(p.K, p.k_x, lam, p.w).T
-    plain = [o.pair_norm(np.diag(beta), L, U) for beta in betas]
-    truth = [o.conditional_cross_covariance_norm(L, U, beta) for beta in betas]
+    plain = [pair_norm(np.diag(beta), L, U) for beta in betas]
+    truth = [conditional_cross_covariance_norm(L, U, beta) for beta in betas]
     assert_allclose(answers.norm(), plain, rtol=AGREE)
     # the difference of two operators: the bar is relative to what they were
     assert_allclose(answers.norm(centered=True), truth, rtol=AGREE, atol=AGREE * max(plain))
@@ -370,11 +386,11 @@ def test_conditional_cross_covariance(problem, lam, centered):
 # --------------------------------------------------------------------------------------
 
 BAYES = {
-    ("squared", "a"): o.bayes_squared_a,
-    ("squared", "b"): o.bayes_squared_b,
-    ("nonnegative", "b"): o.bayes_nonnegative,
-    ("importance", "b"): o.bayes_importance,
-    ("reweighted", "b"): o.bayes_reweighted,
+    ("squared", "a"): bayes_squared_a,
+    ("squared", "b"): bayes_squared_b,
+    ("nonnegative", "b"): bayes_nonnegative,
+    ("importance", "b"): bayes_importance,
+    ("reweighted", "b"): bayes_reweighted,
 }
 
 
@@ -416,7 +432,7 @@ def test_bayes_rule(problem, method, form, lam, delta):
 def test_bayes_reweighted_to_a_power(problem, power):
     p, lam, delta = problem, 1e-2, 1e-2
     posterior = bayes_rule(p.fit(lam), p.prior(), "reweighted", delta, power=power)
-    truth = o.bayes_reweighted(*p.arguments(lam, delta), power=power, w=p.w).T
+    truth = bayes_reweighted(*p.arguments(lam, delta), power=power, w=p.w).T
     answer = posterior.given(p.points(1, "queries"))
     assert relative_error(answer.weights, truth, p.K) < AGREE
     assert_allclose(answer.mass, 1.0, rtol=1e-12)
@@ -436,7 +452,7 @@ def test_bayes_average(problem, method, form):
     y = p.points(1, "queries")[calm]
     where = "prior" if form == "a" else "sample"
     G_tilde = p.gram(0, where, "prior")
-    expected = np.array([o.bayes_average(beta, G_tilde, coefficients) for beta in truth[calm]])
+    expected = np.array([bayes_average(beta, G_tilde, coefficients) for beta in truth[calm]])
     scale = np.sqrt(coefficients @ p.gram(0, "prior", "prior") @ coefficients)
     norms = np.sqrt(np.einsum("qi,ij,qj->q", truth, p.gram(0, where, where), truth))[calm]
     assert (np.abs(posterior.given(y).expect(g) - expected) < AGREE * scale * norms).all()
@@ -460,7 +476,7 @@ def test_a_kernels_own_features(kind, weighted, basis):
     p, lam, delta = problem_of(kind, weighted), 1e-3, 1e-3
     model = p.fit(lam, basis=basis)
     assert isinstance(model.space_x_.basis_, Explicit)
-    truth = o.conditional_weights(p.K, p.k_x, lam, p.w).T
+    truth = conditional_weights(p.K, p.k_x, lam, p.w).T
     assert relative_error(model.given(p.points(0, "queries")).weights, truth, p.G) < 1e-9
     for prior in (p.prior(), p.prior(basis=PivotedCholesky(tol=1e-14))):
         for (method, form), oracle in BAYES.items():
@@ -480,10 +496,10 @@ def test_no_regularisation_is_the_pseudo_inverse(basis, centered):
     angle = rng.uniform(0, 2 * np.pi, size=240)
     x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     y = x + 0.1 * rng.normal(size=x.shape)
-    K, G = o.polynomial(x, x), o.polynomial(y, y)
+    K, G = polynomial(x, x), polynomial(y, y)
     kernel = Polynomial(2, 1.0)
     model = Plain(kernel, kernel, 0, basis, centered=centered).fit(x, y)
-    oracle = o.centred_conditional_weights if centered else o.conditional_weights
+    oracle = centred_conditional_weights if centered else conditional_weights
     truth = oracle(K, K[:, :5], 0.0).T
     assert relative_error(model.given(x[:5]).weights, truth, G) < AGREE
 
@@ -498,15 +514,15 @@ def errors_of_every_rule(p: Problem, tol: float, lam: float, delta: float) -> di
     basis, prior = PivotedCholesky(tol=tol), p.prior()
     model = p.fit(lam, basis=basis)
     centred = p.fit(lam, basis=basis, centered=True)
-    u = o.sum_rule_weights(p.K, p.K_prior, p.alpha, lam, p.w)
-    a = o.chain_rule_a_weights(p.K, p.K_prior, p.alpha, lam, p.w)
+    u = sum_rule_weights(p.K, p.K_prior, p.alpha, lam, p.w)
+    a = chain_rule_a_weights(p.K, p.K_prior, p.alpha, lam, p.w)
     K_atoms = p.gram(0, "prior", "prior")
     errors = {
         "conditional": relative_error(
-            model.given(x).weights, o.conditional_weights(p.K, p.k_x, lam, p.w).T, p.G
+            model.given(x).weights, conditional_weights(p.K, p.k_x, lam, p.w).T, p.G
         ),
         "centred": relative_error(
-            centred.given(x).weights, o.centred_conditional_weights(p.K, p.k_x, lam, p.w).T, p.G
+            centred.given(x).weights, centred_conditional_weights(p.K, p.k_x, lam, p.w).T, p.G
         ),
         "sum a": relative_error(sum_rule(model, prior).weights, u, p.G),
         "sum b": pair_error(

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_linnerud, load_wine
 from sklearn.preprocessing import StandardScaler
 
-import oracles as o
 from baselines import ConditionalKernelDensity
 from meanmap import ConditionalEmbedding, embed
 from meanmap.conditional.selection import GRID, marginal_consistency
@@ -16,6 +15,9 @@ from meanmap.dynamics import operator_spectrum
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, RationalQuadratic
 from meanmap.rules import bayes_method
 from meanmap.spaces import PivotedCholesky
+from oracles.kernels import gaussian
+from oracles.normals import distance_to_gaussian_squared
+from oracles.rules import marginal_discrepancy
 
 LOADERS = [load_breast_cancer, load_diabetes, load_iris, load_linnerud, load_wine]
 
@@ -52,11 +54,11 @@ def test_marginal_consistency_is_the_papers_cross_validation(method: str) -> Non
     assert model.posterior_regularization(method, "marginal") == chosen.best
     assert np.isfinite(chosen.errors).all()
     if method == "squared":
-        K, G = o.gaussian(x, x, 0.7), o.gaussian(y, y, 0.9)
-        reference = o.gaussian(x, x, Gaussian().resolve(x).bandwidth)
+        K, G = gaussian(x, x, 0.7), gaussian(y, y, 0.9)
+        reference = gaussian(x, x, Gaussian().resolve(x).bandwidth)
         folds = [np.flatnonzero(np.arange(60) % 5 == fold) for fold in range(5)]
         for i in range(8, len(chosen.grid), 4):
-            dense = o.marginal_discrepancy(K, G, folds, lam, chosen.grid[i], reference)
+            dense = marginal_discrepancy(K, G, folds, lam, chosen.grid[i], reference)
             assert_allclose(5 * chosen.errors[i], dense, rtol=1e-4)
     posterior = model.posterior(embed(x), method, "marginal")
     assert np.isfinite(posterior.given(y[:5]).mean()).all()
@@ -149,7 +151,7 @@ def test_the_error_bound_holds(n: int) -> None:
     for seed in range(20):
         X = np.random.default_rng(seed).normal(size=(n, 2))
         e = embed(X, kernel=Gaussian(1.0))
-        square = o.distance_to_gaussian_squared(X, e.weights, mean, covariance, 1.0)
+        square = distance_to_gaussian_squared(X, e.weights, mean, covariance, 1.0)
         assert np.sqrt(square) < e.error_bound(0.05) < 12 * np.sqrt(square)
     assert e.error_bound(0.05) == pytest.approx((2 + np.sqrt(np.log(40) / 2)) / np.sqrt(n))
     assert e.error_bound(0.01) > e.error_bound(0.1)

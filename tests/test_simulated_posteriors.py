@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from meanmap import ConditionalEmbedding, bayes_rule, embed
+from meanmap import ConditionalEmbedding, bayes_rule, embed, load, save
 from meanmap.conditional.beliefs import smooth_draws_of
 from meanmap.kernels import Delta, Gaussian
 from meanmap.linalg import ConflictWarning
@@ -72,6 +74,53 @@ def test_narrow_priors_have_the_exact_posterior(d: int) -> None:
     low, high = answer.interval(0.9)
     law = stats.norm(exact, std)
     assert 0.86 < (law.cdf(high) - law.cdf(low)).mean() < 0.94
+
+
+@pytest.mark.filterwarnings("ignore::meanmap.linalg.ConflictWarning")
+@pytest.mark.parametrize(("d", "y"), [(1, 2.0), (3, 0.5)])
+def test_observations_that_the_prior_makes_unlikely(d: int, y: float) -> None:
+    """3.6 deviations from what the prior predicts: the mean was one deviation off, and more."""
+    X, Y, rng = linear_model(1000, d)
+    prior = -2 + 0.5 * rng.normal(size=(1000, d))
+    found = ConditionalEmbedding().fit(X, Y).posterior(prior)
+    queries = np.vstack([np.full(d, y), np.full(d, -2.0)])  # the second is likely
+    exact, std = conjugate(queries, np.full(d, -2.0), 0.5)
+    answer = found.given(queries)
+    assert (abs(answer.mean() - exact) < 0.6 * std).all()
+    assert_allclose(answer.std(), std, rtol=0.35)
+    # all ways to ask agree, for one observation and for several
+    assert_allclose(found.predict(queries), answer.mean(), rtol=1e-9)
+    assert_allclose(found.expect(lambda x: x, queries), answer.mean(), rtol=1e-9)
+    assert_allclose(found.given(queries[0]).mean(), answer[0].mean(), rtol=1e-9)
+    assert_allclose(found.given(queries[0]).std(), answer[0].std(), rtol=1e-9)
+    assert (answer.weights[0] >= 0).all()
+    assert_allclose(answer[0].coordinates, answer.weights[0] @ found.target_rows)
+    low, high = answer.interval(0.9)
+    law = stats.norm(exact, std)
+    assert (law.cdf(high) - law.cdf(low) > 0.7).all()
+
+
+def test_an_observation_far_from_the_prior_is_said() -> None:
+    X, Y, rng = linear_model(500, 1)
+    found = ConditionalEmbedding().fit(X, Y).posterior(-4 + 0.5 * rng.normal(size=(500, 1)))
+    with pytest.warns(ConflictWarning, match="conflict in 1 of 2 queries"):
+        answer = found.given([[4.0], [-4.0]])
+    assert answer.mean()[0] > -3.2  # the truth is -2.4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.given([-4.0])
+
+
+@pytest.mark.filterwarnings("ignore::meanmap.linalg.ConflictWarning")
+def test_posteriors_in_conflict_survive_files(tmp_path: Path) -> None:
+    X, Y, rng = linear_model(300, 1)
+    found = ConditionalEmbedding().fit(X, Y).posterior(-2 + 0.5 * rng.normal(size=(300, 1)))
+    before = found.given([[2.0], [-2.0]])
+    save(found, tmp_path / "posterior.mm")
+    for again in (load(tmp_path / "posterior.mm"), pickle.loads(pickle.dumps(found))):
+        after = again.given([[2.0], [-2.0]])
+        assert_array_equal(after.mean(), before.mean())
+        assert_array_equal(after.quantile([0.1, 0.9]), before.quantile([0.1, 0.9]))
 
 
 def test_two_modes_of_a_prior_stay_two() -> None:

@@ -15,11 +15,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
-import oracles as o
 from meanmap import ConditionalEmbedding, bayes_rule, chain_rule, embed, sum_rule
 from meanmap.kernels import Delta
 from meanmap.spaces import PivotedCholesky
-from oracles import Array
+from oracles.kernels import delta
+from oracles.linalg import Array
+from oracles.tables import (
+    counts_to_sample,
+    table_bayes,
+    table_chain,
+    table_conditional,
+    table_marginals,
+    table_sum,
+    table_to_cells,
+)
 
 EXACT = 1e-10
 MINIMUM = 0.01  # of every marginal
@@ -98,7 +107,7 @@ def sampled_tables(draw) -> Table:
     counts = at_least(counts, draw(arrays(np.int64, max(shape), elements=st.integers(0, 11))))
     prior = draw(arrays(np.int64, shape[0], elements=st.integers(1, 90 // shape[0])))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    x, y = o.counts_to_sample(counts, rng)
+    x, y = counts_to_sample(counts, rng)
     prior_x = rng.permutation(np.repeat(np.arange(shape[0]), prior))
     return Table(counts / counts.sum(), prior / prior.sum(), x, y, None, prior_x, None)
 
@@ -112,7 +121,7 @@ def weighted_tables(draw) -> Table:
     pi = draw(arrays(float, shape[0], elements=unit))
     pi = mixed(pi[:, None]).ravel()
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    x, y, w = o.table_to_cells(P)
+    x, y, w = table_to_cells(P)
     order = rng.permutation(len(x))
     x, y, w = x[order], y[order], w[order]
     scale = draw(st.sampled_from([1.0, 1e-3, 250.0]))  # sample weights are scaled to sum to one
@@ -135,7 +144,7 @@ def every_pair(t: Table) -> tuple[Array, Array]:
 @given(TABLES)
 @settings(PROFILE)
 def test_the_tables_are_what_they_claim(t):
-    marginals = np.concatenate(o.table_marginals(t.P))
+    marginals = np.concatenate(table_marginals(t.P))
     assert marginals.min() >= MINIMUM * (1 - 1e-12)
     assert t.prior.min() >= MINIMUM * (1 - 1e-12)
     assert t.P.sum() == pytest.approx(1.0) and t.prior.sum() == pytest.approx(1.0)
@@ -144,7 +153,7 @@ def test_the_tables_are_what_they_claim(t):
 @given(TABLES)
 @settings(PROFILE)
 def test_marginals_and_joint(t):
-    P_x, P_y = o.table_marginals(t.P)
+    P_x, P_y = table_marginals(t.P)
     w = None if t.w is None else t.w / t.w.sum()
     for points, names, truth in ((t.x, t.names_x, P_x), (t.y, t.names_y, P_y)):
         marginal = embed(points, kernel=Delta(), weights=w)
@@ -164,7 +173,7 @@ def test_marginals_and_joint(t):
 @given(t=TABLES)
 @settings(PROFILE)
 def test_conditional(centered, t):
-    truth = o.table_conditional(t.P)
+    truth = table_conditional(t.P)
     model = t.fit(centered=centered)
     answers = model.given(t.names_x)
     exact(answers.coordinates, truth)
@@ -179,7 +188,7 @@ def test_conditional(centered, t):
 @given(t=TABLES)
 @settings(PROFILE)
 def test_sum_rule(centered, t):
-    truth = o.table_sum(t.P, t.prior)
+    truth = table_sum(t.P, t.prior)
     model, prior = t.fit(centered=centered), t.embed_prior()
     for marginal in (sum_rule(model, prior), model.push(prior), sum_rule(model, prior, form="a")):
         exact(marginal(t.names_y), truth)
@@ -191,7 +200,7 @@ def test_sum_rule(centered, t):
 @given(t=TABLES)
 @settings(PROFILE)
 def test_chain_rule(form, t):
-    truth = o.table_chain(t.P, t.prior)
+    truth = table_chain(t.P, t.prior)
     joint = chain_rule(t.fit(), t.embed_prior(), form=form)
     exact(joint.operator(), truth)
     exact(joint(every_pair(t)), truth.ravel())
@@ -212,13 +221,13 @@ BAYES = [
 @given(t=TABLES)
 @settings(PROFILE)
 def test_bayes_rule(method, form, t):
-    truth = o.table_bayes(t.P, t.prior)  # columns are posteriors
+    truth = table_bayes(t.P, t.prior)  # columns are posteriors
     posterior = bayes_rule(t.fit(), t.embed_prior(), method, regularization=0, form=form)
     answers = posterior.given(t.names_y)
     exact(answers.coordinates, truth.T)
     exact(answers(t.names_x), truth.T)
     # the weights on the atoms, gathered state by state, are the posterior once more
-    exact(answers.weights @ o.delta(posterior.atoms, t.names_x), truth.T)
+    exact(answers.weights @ delta(posterior.atoms, t.names_x), truth.T)
     exact(posterior.given(t.names_y[-1])(t.names_x), truth[:, -1])
     if method != "reweighted":
         exact(posterior.matrix, truth)
@@ -231,10 +240,10 @@ def test_bayes_rule_with_a_prior_on_some_states_only(method, form, t):
     """A prior that rules states out; observations it makes impossible are not asked about."""
     prior = np.where(np.arange(len(t.prior)) % 2 == 0, t.prior, 0.0)
     prior /= prior.sum()
-    Q_y = o.table_sum(t.P, prior)
+    Q_y = table_sum(t.P, prior)
     seen = np.flatnonzero(Q_y >= MINIMUM)
     assume(len(seen))
-    Q = o.table_chain(t.P, prior)
+    Q = table_chain(t.P, prior)
     states = np.flatnonzero(prior)
     embedded = embed(states, kernel=Delta(), weights=prior[states])
     posterior = bayes_rule(t.fit(), embedded, method, regularization=0, form=form)
@@ -247,14 +256,14 @@ def test_pivoted_cholesky_gives_the_same_tables(t):
     """Another basis: coordinates are other numbers, the functions are the same."""
     model = t.fit(basis=PivotedCholesky(tol=1e-14))
     prior = t.embed_prior(basis=PivotedCholesky(tol=1e-14))
-    exact(model.given(t.names_x)(t.names_y), o.table_conditional(t.P))
-    exact(model.push(prior)(t.names_y), o.table_sum(t.P, t.prior))
+    exact(model.given(t.names_x)(t.names_y), table_conditional(t.P))
+    exact(model.push(prior)(t.names_y), table_sum(t.P, t.prior))
     for form in ("a", "b"):
         joint = model.joint(prior, form=form)
-        exact(joint(every_pair(t)), o.table_chain(t.P, t.prior).ravel())
+        exact(joint(every_pair(t)), table_chain(t.P, t.prior).ravel())
     for method, form in BAYES:
         posterior = model.posterior(prior, method, 0, form)
-        exact(posterior.given(t.names_y)(t.names_x), o.table_bayes(t.P, t.prior).T)
+        exact(posterior.given(t.names_y)(t.names_x), table_bayes(t.P, t.prior).T)
 
 
 @given(sampled_tables())
@@ -263,7 +272,7 @@ def test_a_sample_and_its_weighted_cells_are_the_same(t):
     """Counts as repeated points and as weights, labels as words: nothing but names changes."""
     words_x = np.array([f"state {i:02d}" for i in t.names_x])
     words_y = np.array([f"sign {i:02d}" for i in t.names_y])
-    x, y, w = o.table_to_cells(t.P)
+    x, y, w = table_to_cells(t.P)
     model = t.fit()
     other = ConditionalEmbedding(Delta(), Delta(), regularization=0)
     other.fit(words_x[x], words_y[y], sample_weight=w)

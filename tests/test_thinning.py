@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-import oracles
 from meanmap import Compression, compress, embed, mmd
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, NGrams, Precomputed
 from meanmap.statistics import thinning
+from oracles.density import kernel_halving, kernel_swap
 
 matplotlib.use("Agg")
 
@@ -32,7 +32,7 @@ def test_the_walk_is_kernel_halving(n: int, failure: float) -> None:
     uniform = rng.random((3, n // 2))
     signs = thinning.walk(np.stack([F] * 3), uniform, failure)
     for row, u in zip(signs, uniform, strict=True):
-        left, _ = oracles.kernel_halving(kernel(X), u, failure)
+        left, _ = kernel_halving(kernel(X), u, failure)
         assert_array_equal(np.where(row > 0, np.arange(0, n, 2), np.arange(1, n, 2)), left)
 
 
@@ -43,7 +43,7 @@ def test_halves_of_many_blocks_are_those_of_each() -> None:
     left, right = thinning.halve(Laplace(1.0), X, blocks, np.random.default_rng(1), 0.01)
     uniform = np.random.default_rng(1).random((6, 8))
     for i, block in enumerate(blocks):
-        one, other = oracles.kernel_halving(Laplace(1.0)(X[block]), uniform[i], 0.01)
+        one, other = kernel_halving(Laplace(1.0)(X[block]), uniform[i], 0.01)
         assert_array_equal(left[i], block[one])
         assert_array_equal(right[i], block[other])
 
@@ -57,7 +57,7 @@ def test_a_pass_of_swaps_is_the_papers() -> None:
     start = rng.integers(40, size=6)
     found = start
     for _ in range(thinning.PASSES):
-        found = np.array(oracles.kernel_swap(K, w, list(found)))
+        found = np.array(kernel_swap(K, w, list(found)))
     assert_array_equal(thinning.swap_points(Gaussian(1.0), X, K @ w, start), found)
 
 

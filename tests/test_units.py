@@ -41,7 +41,7 @@ from meanmap import (
 )
 from meanmap.kernels import Columns, Delta, Energy, Gaussian
 from meanmap.kernels.bandwidths import column_scales
-from oracles import Array
+from oracles.linalg import Array
 
 UNITS = np.array([2.0**-10, 1.0, 2.0**13])
 

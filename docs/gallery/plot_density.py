@@ -18,8 +18,8 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.neighbors import KernelDensity
 
 from meanmap import ConditionalEmbedding, EmbeddingDensity
-from meanmap.experiments.geyser import eruptions
 from meanmap.kernels import Gaussian
+from meanmap_experiments.geyser import eruptions
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 

@@ -22,8 +22,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 
 from meanmap import BeliefPropagation
-from meanmap.experiments import depth
 from meanmap.kernels import Linear
+from meanmap_experiments import depth
 
 scenes = depth.load("small")
 truth = np.log(scenes.depths.astype(float))

@@ -148,7 +148,7 @@ def test_files_cut_short(kind: str, share: float, run: Caller) -> None:
         ("select good.csv --target a --count 9", "9"),
         ("select good.csv --target a --method magic", "magic"),
         ("select @before --target speed", "column 'line' must hold numbers"),
-        ("reproduce circl --quick", "Did you mean 'circle'?"),
+        ("reproduce circl --quick", "make reproduce NAME="),
         ("nonsense", "nonsense"),
     ],
 )
@@ -246,7 +246,7 @@ def test_an_output_that_is_full(start: Caller, here: Path) -> None:
 
 
 def test_a_reader_who_has_gone(start: Caller, here: Path) -> None:
-    process = start("reproduce", cwd=here)
+    process = start("select", "@machine", "--target", "failed", cwd=here)
     process.stdout.close()  # as `| head -0` does
     err = process.stderr.read()
     assert process.wait(timeout=120) == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,6 @@ COMMANDS = (
     "filter",
     "shift",
     "select",
-    "reproduce",
     "bench",
     "demo",
 )
@@ -343,7 +345,6 @@ ASKED = [
     ("filter", "@path-train", "@path-new", "--state", "x,y", "--observe", "seen_x,seen_y"),
     ("shift", "@flowers-train", "@flowers-test", "--target", "species"),
     ("select", "@machine", "--target", "failed"),
-    pytest.param(("reproduce", "identities", "--quick"), marks=pytest.mark.slow),
     pytest.param(("demo",), marks=pytest.mark.slow),
 ]
 
@@ -357,7 +358,7 @@ def test_pages_and_pictures(asked: tuple[str, ...], run: Caller, here: Path) -> 
     assert "Written: page.html" in done.out
     page = Path("page.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
-    if asked[0] not in ("reproduce", "demo"):
+    if asked[0] != "demo":
         assert shlex.join(["meanmap", *asked]) in page.replace("&#x27;", "'")
     magic = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
     assert Path(f"picture.{ending}").read_bytes().startswith(magic)
@@ -380,22 +381,32 @@ def test_force_writes_over(run: Caller, here: Path) -> None:
     assert "<html" in Path("page.html").read_text(encoding="utf-8")
 
 
-def test_pages_of_experiments(run: Caller, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from meanmap import experiments
-    from meanmap.experiments import Figure, Outcome, Table
+WATCHED = """
+import sys
+opened = []
+sys.addaudithook(lambda name, given: opened.append(str(given[0])) if name == "open" else None)
+from meanmap import cli
+assert cli.call(["two-sample", "@before", "@after", "--report", "page.html", "--quiet"]) == 0
+print(*sorted(name for name in sys.modules if name.startswith("meanmap")))
+print(*(name for name in opened if name.endswith(".csv")))
+"""
 
-    def quickly(name: str, **_: Any) -> Outcome:
-        table = Table("Errors", ("filter", "error"), [("kernel", Figure(0.1, 0.004, 3))], (0.2,))
-        return Outcome(name, f"The {name}", "A paper", {}, (table,), ("It holds.",))
 
-    monkeypatch.setattr(experiments, "run", quickly)
-    done = run("reproduce", "all", "--report", "all.html")
-    assert done.code == 0, done.err
-    page = Path("all.html").read_text(encoding="utf-8")
-    assert all(f"The {name}" in page for name in experiments.names())
-    run("reproduce", "circle", "series", "--plot", "two.png").failed("--plot draws one")
-    assert run("reproduce", "circle", "--plot", "one.png").code == 1  # it has no picture
-    assert {path.name for path in here.iterdir()} == {"all.html"}
+def test_a_page_loads_only_what_it_shows_and_opens_files_once(here: Path) -> None:
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    *_, modules, opened = done.stdout.splitlines()
+    assert "meanmap.report.charts" in modules.split()
+    for package in ("adaptation", "dynamics", "graphical", "learning", "likelihood_free"):
+        assert f"meanmap.{package}" not in modules.split()
+    assert "meanmap_experiments" not in modules
+    assert [Path(name).name for name in opened.split()] == ["before.csv", "after.csv"]
 
 
 def test_exit_codes(run: Caller) -> None:
@@ -430,7 +441,7 @@ def examples(text: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in re.findall(r"^ +(meanmap .*)$", text, re.M)]
 
 
-LONG = ("reproduce", "demo")  # ten seconds and more
+LONG = ("demo",)  # ten seconds and more
 
 
 @pytest.mark.parametrize(

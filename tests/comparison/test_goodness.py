@@ -12,11 +12,11 @@ from scipy import stats
 from scipy.signal import lfilter
 from threadpoolctl import threadpool_limits
 
-import oracles
 from meanmap import stein_discrepancy
 from meanmap.comparison.goodness import goodness_of_fit_test, series_memory
 from meanmap.comparison.results import TestResult
 from meanmap.kernels import Gaussian, Laplace, RationalQuadratic
+from oracles.statistics import stein_gaussian_dense
 
 
 def normal(x: Any) -> Any:
@@ -151,7 +151,7 @@ def test_signs_are_those_of_the_dense_wild_bootstrap(rng: np.random.Generator) -
     generator = np.random.default_rng(3)
     order = generator.permutation(25)
     signs = generator.choice([-1.0, 1.0], size=(50, 25))
-    H = oracles.stein_gaussian_dense(X[order], -X[order], 0.8)
+    H = stein_gaussian_dense(X[order], -X[order], 0.8)
     expected = [(e @ H @ e - np.trace(H)) / (25 * 24) for e in signs]
     assert_allclose(np.asarray(result.null), expected, atol=1e-12)
 
@@ -160,7 +160,7 @@ def test_the_spectral_limit_has_the_moments_of_the_signs(rng: np.random.Generato
     """Mean 0 and variance 2 Σ h²/n⁴ over different points; bars of six standard errors."""
     X = rng.normal(size=(40, 1))
     result = goodness_of_fit_test(X, normal, Gaussian(0.8), "spectral", 20_000, rng=0)
-    H = oracles.stein_gaussian_dense(X, -X, 0.8)
+    H = stein_gaussian_dense(X, -X, 0.8)
     variance = 2 * np.sum((H - np.diag(np.diag(H))) ** 2) / (40 * 39) ** 2
     values = np.asarray(result.null)
     assert abs(values.mean()) < 6 * variance**0.5 / 20_000**0.5

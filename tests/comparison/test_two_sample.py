@@ -16,7 +16,6 @@ import scipy.stats
 from numpy.testing import assert_allclose
 from threadpoolctl import threadpool_limits
 
-import oracles as o
 from meanmap import mmd, two_sample_test
 from meanmap.comparison import bins, exchanges, nulls
 from meanmap.comparison.candidates import Candidates
@@ -36,6 +35,8 @@ from meanmap.kernels import (
 )
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from meanmap.statistics.tiles import Family
+from oracles.kernels import gaussian, laplace
+from oracles.statistics import mmd_estimate
 
 # The tails of all seeded level checks together are below this.
 FAILURE = 1e-6
@@ -48,7 +49,7 @@ def samples(n: int = 25, m: int = 20, seed: int = 0, d: int = 2) -> tuple[np.nda
 
 def gram(X: np.ndarray, Y: np.ndarray, bandwidth: float = 0.9) -> np.ndarray:
     pooled = np.vstack([X, Y])
-    return o.gaussian(pooled, pooled, bandwidth)
+    return gaussian(pooled, pooled, bandwidth)
 
 
 def labels(n: int, m: int) -> np.ndarray:
@@ -65,7 +66,7 @@ def test_the_statistic_is_mmd(null: str, estimator: str) -> None:
     result = two_sample_test(
         X, Y, Gaussian(0.9), null, n_permutations=19, rng=0, estimator=estimator
     )
-    expected = o.mmd_estimate(gram(X, Y), labels(25, 20), estimator)
+    expected = mmd_estimate(gram(X, Y), labels(25, 20), estimator)
     assert_allclose(result.statistic, expected, atol=1e-13)
     assert len(result.null) == 19
     assert 0 < result.pvalue <= 1
@@ -162,15 +163,15 @@ def test_exchanging_bins_is_exchanging_their_points(
     layout = LAYOUTS[name](*sizes, rng)
     kernels = [Gaussian(0.9), Laplace(1.3)]
     pooled = np.vstack([X, Y])
-    K = [gram(X, Y), o.laplace(pooled, pooled, 1.3)]
+    K = [gram(X, Y), laplace(pooled, pooled, 1.3)]
     binned = bins.BinnedGram.of(Family(kernels), pooled, layout)
     kept = exchanges.Exchange(binned, layout, estimator, "permutation")
     columns = exchanges.draw_labels(layout, 15, np.random.default_rng(7))
-    expected = [[o.mmd_estimate(k, whole(layout, c), estimator) for c in columns.T] for k in K]
+    expected = [[mmd_estimate(k, whole(layout, c), estimator) for c in columns.T] for k in K]
     drawn = kept.draw(15, np.random.default_rng(7))
     assert_allclose(drawn, expected, atol=1e-13)
     assert_allclose(
-        kept.observed(), [o.mmd_estimate(k, labels(*sizes), estimator) for k in K], atol=1e-13
+        kept.observed(), [mmd_estimate(k, labels(*sizes), estimator) for k in K], atol=1e-13
     )
     # every point is in one bin, only what is left over stays, and X keeps its number of bins
     assert (whole(layout, layout.labels) == labels(*sizes)).all()
@@ -348,7 +349,7 @@ def test_widths_far_apart_keep_their_digits() -> None:
     X = np.random.default_rng(0).normal(size=(40, 1)) * 1e-5
     kernels = [Gaussian(1.0), Gaussian(2.0**-17)]
     for i, tile in Family(kernels).against(X)(X, slice(0, 40), np.empty((40, 40))):
-        assert_allclose(tile, o.gaussian(X, X, kernels[i].bandwidth), rtol=1e-8, atol=1e-12)
+        assert_allclose(tile, gaussian(X, X, kernels[i].bandwidth), rtol=1e-8, atol=1e-12)
 
 
 def test_optimized_tests_on_the_other_half() -> None:

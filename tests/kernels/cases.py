@@ -14,7 +14,6 @@ import networkx as nx
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF
 
-import oracles as o
 from meanmap import kernels
 from meanmap.kernels import (
     Chordal,
@@ -46,6 +45,7 @@ from meanmap.kernels import (
     WeisfeilerLehman,
     Whitened,
 )
+from oracles.kernels import laplace
 
 Draw = Callable[[np.random.Generator, int], Any]
 
@@ -141,7 +141,7 @@ def inner_products(A: Any, B: Any) -> Any:
     return (A @ B.T + 1) ** 2
 
 
-GRAM = o.laplace(*2 * (np.random.default_rng(3).normal(size=(20, 2)),), 1.0)
+GRAM = laplace(*2 * (np.random.default_rng(3).normal(size=(20, 2)),), 1.0)
 
 SPECTRUM, SUBTREES = NGrams(2), WeisfeilerLehman(1)
 ALIGNMENT, EXPECTED = GlobalAlignment(4.0), Expected(Gaussian(1.0))

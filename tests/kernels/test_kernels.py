@@ -13,7 +13,6 @@ from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-import oracles as o
 from kernels.cases import KERNELS
 from meanmap import kernels
 from meanmap.kernels import (
@@ -30,6 +29,16 @@ from meanmap.kernels import (
     RationalQuadratic,
     TensorProduct,
     Trace,
+)
+from oracles.kernels import (
+    delta,
+    gaussian,
+    laplace,
+    linear,
+    matern,
+    polynomial,
+    rational_quadratic,
+    trace,
 )
 
 Draw = Callable[[np.random.Generator, int], Any]
@@ -76,64 +85,64 @@ def indices(rng: np.random.Generator, n: int) -> np.ndarray:
     return rng.integers(0, 12, size=n)
 
 
-GRAM = o.gaussian(*2 * (np.random.default_rng(5).normal(size=(12, 2)),), 1.0)
+GRAM = gaussian(*2 * (np.random.default_rng(5).normal(size=(12, 2)),), 1.0)
 COLUMNS = (0.5, 1.0, 3.0)
 
 # name: the kernel, its points, and the formula it stands for
 CASES: dict[str, tuple[Kernel, Draw, Gram]] = {
-    "gaussian": (Gaussian(0.8), vectors, lambda A, B: o.gaussian(A, B, 0.8)),
-    "gaussian-columns": (Gaussian(COLUMNS), vectors, lambda A, B: o.gaussian(A, B, COLUMNS)),
-    "laplace": (Laplace(1.3), vectors, lambda A, B: o.laplace(A, B, 1.3)),
-    "laplace-columns": (Laplace(COLUMNS), vectors, lambda A, B: o.laplace(A, B, COLUMNS)),
-    "matern-1/2": (Matern(0.5, 1.3), vectors, lambda A, B: o.matern(A, B, 1.3, 0.5)),
-    "matern-3/2": (Matern(1.5, 0.7), vectors, lambda A, B: o.matern(A, B, 0.7, 1.5)),
-    "matern-5/2": (Matern(2.5, COLUMNS), vectors, lambda A, B: o.matern(A, B, COLUMNS, 2.5)),
+    "gaussian": (Gaussian(0.8), vectors, lambda A, B: gaussian(A, B, 0.8)),
+    "gaussian-columns": (Gaussian(COLUMNS), vectors, lambda A, B: gaussian(A, B, COLUMNS)),
+    "laplace": (Laplace(1.3), vectors, lambda A, B: laplace(A, B, 1.3)),
+    "laplace-columns": (Laplace(COLUMNS), vectors, lambda A, B: laplace(A, B, COLUMNS)),
+    "matern-1/2": (Matern(0.5, 1.3), vectors, lambda A, B: matern(A, B, 1.3, 0.5)),
+    "matern-3/2": (Matern(1.5, 0.7), vectors, lambda A, B: matern(A, B, 0.7, 1.5)),
+    "matern-5/2": (Matern(2.5, COLUMNS), vectors, lambda A, B: matern(A, B, COLUMNS, 2.5)),
     "rational-quadratic": (
         RationalQuadratic(0.7, 1.5),
         vectors,
-        lambda A, B: o.rational_quadratic(A, B, 1.5, 0.7),
+        lambda A, B: rational_quadratic(A, B, 1.5, 0.7),
     ),
-    "polynomial": (Polynomial(3, 0.5), vectors, lambda A, B: o.polynomial(A, B, 3, 0.5)),
-    "polynomial-no-offset": (Polynomial(2, 0), vectors, lambda A, B: o.polynomial(A, B, 2, 0)),
-    "linear": (Linear(), vectors, o.linear),
-    "delta-labels": (Delta(), labels, o.delta),
-    "delta-words": (Delta(), words, o.delta),
-    "delta-rows": (Delta(), label_rows, o.delta),
-    "trace-rotations": (Trace(), rotations, o.trace),
-    "trace-permutations": (Trace(), permutations, o.trace),
+    "polynomial": (Polynomial(3, 0.5), vectors, lambda A, B: polynomial(A, B, 3, 0.5)),
+    "polynomial-no-offset": (Polynomial(2, 0), vectors, lambda A, B: polynomial(A, B, 2, 0)),
+    "linear": (Linear(), vectors, linear),
+    "delta-labels": (Delta(), labels, delta),
+    "delta-words": (Delta(), words, delta),
+    "delta-rows": (Delta(), label_rows, delta),
+    "trace-rotations": (Trace(), rotations, trace),
+    "trace-permutations": (Trace(), permutations, trace),
     "constant": (Constant(2.5), vectors, lambda A, B: np.full((len(A), len(B)), 2.5)),
     "sum": (
         Gaussian(0.8) + Linear(),
         vectors,
-        lambda A, B: o.gaussian(A, B, 0.8) + o.linear(A, B),
+        lambda A, B: gaussian(A, B, 0.8) + linear(A, B),
     ),
-    "plus-constant": (Linear() + 1, vectors, lambda A, B: o.linear(A, B) + 1),
-    "constant-plus-labels": (0.5 + Delta(), words, lambda A, B: o.delta(A, B) + 0.5),
+    "plus-constant": (Linear() + 1, vectors, lambda A, B: linear(A, B) + 1),
+    "constant-plus-labels": (0.5 + Delta(), words, lambda A, B: delta(A, B) + 0.5),
     "product": (
         Laplace(1.3) * Polynomial(2),
         vectors,
-        lambda A, B: o.laplace(A, B, 1.3) * o.polynomial(A, B, 2),
+        lambda A, B: laplace(A, B, 1.3) * polynomial(A, B, 2),
     ),
-    "scaled": (2.5 * Matern(1.5, 0.7), vectors, lambda A, B: 2.5 * o.matern(A, B, 0.7, 1.5)),
+    "scaled": (2.5 * Matern(1.5, 0.7), vectors, lambda A, B: 2.5 * matern(A, B, 0.7, 1.5)),
     "nested": (
         2 * (Gaussian(1.0) + 3) * Linear(),
         vectors,
-        lambda A, B: 2 * (o.gaussian(A, B, 1.0) + 3) * o.linear(A, B),
+        lambda A, B: 2 * (gaussian(A, B, 1.0) + 3) * linear(A, B),
     ),
     "pair": (
         Gaussian(0.8) @ Delta(),
         pairs,
-        lambda A, B: o.gaussian(A[0], B[0], 0.8) * o.delta(A[1], B[1]),
+        lambda A, B: gaussian(A[0], B[0], 0.8) * delta(A[1], B[1]),
     ),
     "triple": (
         Laplace(0.8) @ Delta() @ (Trace() + 1),
         triples,
-        lambda A, B: o.laplace(A[0], B[0], 0.8) * o.delta(A[1], B[1]) * (o.trace(A[2], B[2]) + 1),
+        lambda A, B: laplace(A[0], B[0], 0.8) * delta(A[1], B[1]) * (trace(A[2], B[2]) + 1),
     ),
     "pair-plus-constant": (
         Gaussian(0.8) @ Delta() + 1,
         pairs,
-        lambda A, B: o.gaussian(A[0], B[0], 0.8) * o.delta(A[1], B[1]) + 1,
+        lambda A, B: gaussian(A[0], B[0], 0.8) * delta(A[1], B[1]) + 1,
     ),
     "function": (
         Function(lambda x, y: np.exp(-abs(x - y).sum())),
@@ -143,7 +152,7 @@ CASES: dict[str, tuple[Kernel, Draw, Gram]] = {
     "function-vectorized": (
         Function(lambda A, B: A @ B.T, vectorized=True),
         vectors,
-        o.linear,
+        linear,
     ),
     "precomputed": (Precomputed(GRAM), indices, lambda A, B: GRAM[np.ix_(A, B)]),
 } | {
@@ -211,9 +220,9 @@ def test_numbers_far_from_zero_keep_their_digits() -> None:
     for shift in (0.0, 1e6):
         # what is left of the points after the shift is the truth
         A, B = X + shift, near + shift
-        assert_allclose(Gaussian(1.0)(A, B), o.gaussian(A, B, 1.0), atol=1e-9)
-        assert_allclose(Laplace(1.0)(A, B), o.laplace(A, B, 1.0), atol=1e-9)
-        assert_allclose(Matern(1.5, 1.0)(A, B), o.matern(A, B, 1.0, 1.5), atol=1e-9)
+        assert_allclose(Gaussian(1.0)(A, B), gaussian(A, B, 1.0), atol=1e-9)
+        assert_allclose(Laplace(1.0)(A, B), laplace(A, B, 1.0), atol=1e-9)
+        assert_allclose(Matern(1.5, 1.0)(A, B), matern(A, B, 1.0, 1.5), atol=1e-9)
         assert_array_equal(np.diag(Laplace(1.0)(A)), 1.0)
 
 

@@ -200,6 +200,29 @@ def test_randomly_pivoted_cholesky_beats_greedy_pivoting_when_capped() -> None:
             assert space.residual_ < 0.5 * greedy
 
 
+@pytest.mark.parametrize("tol", [1e-12, 1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplace(0.5), Linear() + 1, Delta()], ids=repr)
+def test_a_small_sample_is_factorised_within_its_tolerance(kernel: Kernel, tol: float) -> None:
+    """Largest residual first, as plain Python does it; copies and weights included."""
+    rng = np.random.default_rng(0)
+    discrete = kernel.discrete
+    X = rng.integers(5, size=60) if discrete else rng.normal(size=(60, 2)).round(1)
+    X = np.concatenate([X, X[:20]])
+    w = rng.dirichlet(np.ones(80))
+    space, psi = fit_space(kernel, PivotedCholesky(tol), X, w)
+    left = kernel(X) - psi @ psi.T
+    total = w @ np.diag(kernel(X))
+    assert w @ np.diag(left) <= max(tol, 1e-13) * total
+    assert space.residual_ == pytest.approx(w @ np.diag(left) / total, abs=1e-14)
+    assert_allclose(space.coordinates(X), psi, atol=1e-6)
+    residual, rank = kernel(X).copy(), 0
+    while w @ np.diag(residual) > max(0.1 * tol, 1e-14) * total:
+        i = int(np.argmax(np.diag(residual)))
+        residual -= np.outer(residual[i], residual[i]) / residual[i, i]
+        rank += 1
+    assert abs(space.rank_ - rank) <= 1  # ties and rounding may decide on the last
+
+
 def test_leverage_finds_a_small_group() -> None:
     # a dense cluster of 2,950 points and 50 scattered ones: uniform landmarks miss most of those
     rng = np.random.default_rng(0)

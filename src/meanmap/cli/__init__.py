@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 FAILED = 1
@@ -22,21 +22,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(call(arguments))
 
 
-def call(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line: its exit code."""
+def call(
+    arguments: Sequence[str] | None = None,
+    load: Callable[[Sequence[str]], Any] | None = None,
+    program: str = "meanmap",
+) -> int:
+    """Run the command line: its exit code.
+
+    `load` makes another application than meanmap's own of the arguments, `program` is its name.
+    """
     from meanmap.cli import screen
 
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = bool(os.environ.get("MEANMAP_DEBUG"))
     try:
-        app = load_application(arguments)
+        app = (load or load_application)(arguments)
     except ImportError as error:
         return report_failure(
             f"the command line needs typer and rich ({error}): pip install 'meanmap[cli]'"
         )
     try:
         with screen.warnings_as_notes("--quiet" in arguments or "-q" in arguments):
-            code = app(arguments, prog_name="meanmap", standalone_mode=False)
+            code = app(arguments, prog_name=program, standalone_mode=False)
     except KeyboardInterrupt:
         return report_failure("interrupted; nothing was written.")
     except SystemExit as end:  # after --show-completion
@@ -44,7 +51,7 @@ def call(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         # typer brings its own copy of click in some versions: a wrong usage is known by its method
         if hasattr(error, "format_message"):
-            return report_failure(f"{error.format_message()} See meanmap --help.")
+            return report_failure(f"{error.format_message()} See {program} --help.")
         if type(error).__name__ == "Abort":  # Ctrl-C, as click tells it
             return report_failure("interrupted; nothing was written.")
         if debug:

@@ -83,7 +83,7 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", metavar="FILE", help="Write the table: csv, tsv, parquet, … npz."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same answer.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress bars.")]
 
@@ -241,14 +241,34 @@ def build_application(arguments: Sequence[str] = ()) -> Any:
     """The typer application; `arguments` are what was typed."""
     from meanmap.cli.commands import COMMANDS
 
-    app = typer.Typer(
+    app = plain_typer()
+    app.callback(invoke_without_command=True, help=HELP)(show_help)
+    for name, function in COMMANDS.items():
+        app.command(name)(as_command(function, arguments))
+    for name in MOVED:
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+        app.command(name, hidden=True, add_help_option=False, context_settings=anything)(say_where)
+    return app
+
+
+#: Commands that are gone, and where to find them.
+MOVED = {
+    "reproduce": "the experiments of the papers are a package of their own, in the folder "
+    "experiments of the source tree. Run `make reproduce NAME=…` there."
+}
+
+
+def say_where(context: typer.Context) -> None:
+    """Refuse a command that is gone, and say where it went."""
+    raise ValueError(MOVED[context.info_name or ""])
+
+
+def plain_typer() -> typer.Typer:
+    """An application without commands, with the look that ours have."""
+    return typer.Typer(
         epilog=EPILOG,
         no_args_is_help=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     )
-    app.callback(invoke_without_command=True, help=HELP)(show_help)
-    for name, function in COMMANDS.items():
-        app.command(name)(as_command(function, arguments))
-    return app

@@ -3,13 +3,12 @@
 # Without `from __future__ import annotations`: typer reads annotations. What does the work is
 # imported by the command itself, so that `meanmap --help` waits for none of it.
 
-import json as encoding
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from meanmap.cli import FAILED, screen
+from meanmap.cli import FAILED
 from meanmap.cli.app import (
     A,
     Alpha,
@@ -264,57 +263,6 @@ def test_settings(options: TestOptions, files: FileOptions) -> Any:
 # --- commands that show the library at work -------------------------------------------------------
 
 
-def reproduce(
-    names: Annotated[
-        list[str] | None, typer.Argument(help='Experiments, or "all"; none lists them.')
-    ] = None,
-    *,
-    quick: Annotated[bool, typer.Option("--quick", help="Half a minute or less each.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Processes that share the runs; -1 all cores.")
-    ] = None,
-    files: FileOptions,
-) -> int:
-    """Run experiments of the papers, the published figures beside ours.
-
-    \b
-    For example:
-      meanmap reproduce
-      meanmap reproduce identities --quick
-    """
-    from meanmap.cli import working
-
-    if not names:
-        screen.say(working.list_experiments(files.json))
-        return 0
-    chosen = working.experiment_names(names, jobs)
-    if files.plot is not None and len(chosen) > 1:
-        raise ValueError("--plot draws one experiment. Name one, or use --report for all.")
-    found, left_out = [], {}
-    runs = working.run_experiments(
-        chosen, quick, files.seed, jobs, files.quiet, some=names == ["all"]
-    )
-    for name, outcome, reason in runs:
-        if outcome is None:
-            left_out[name] = reason
-            continue
-        found.append(outcome)
-        if not files.json and files.report is None:
-            screen.say(f"{outcome}\n")
-    where = files.outputs
-    contents = working.experiment_files(found, left_out, where)
-    where.write(contents)
-    if files.json:
-        screen.say(encoding.dumps([outcome.to_dict() for outcome in found], indent=2))
-        return 0
-    if files.report is not None:
-        for outcome in found:
-            screen.say(f"{outcome}\n")
-    for path in contents:
-        screen.say(f"Written: {path}")
-    return 0
-
-
 def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Benchmarks; none is all.")] = None,
     *,
@@ -368,7 +316,6 @@ COMMANDS: dict[str, Callable[..., Findings | int]] = {
     "filter": track,
     "shift": shift,
     "select": select,
-    "reproduce": reproduce,
     "bench": bench,
     "demo": demo,
 }

@@ -1,4 +1,4 @@
-"""`reproduce`, `bench` and `demo`: the library at work on the papers' and on its own examples."""
+"""`bench` and `demo`: the library at work on its own examples."""
 
 from __future__ import annotations
 
@@ -6,72 +6,16 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
 import meanmap
-from meanmap import experiments
-from meanmap.arrays import warn
 from meanmap.cli.formats import suggest_name
-from meanmap.cli.outputs import Outputs, figure_bytes, plain_values
+from meanmap.cli.outputs import plain_values
 from meanmap.cli.screen import say
 from meanmap.report.answers import Answer, Picture
-
-
-def experiment_names(names: Sequence[str], jobs: int | None) -> list[str]:
-    """The names of the experiments to run, checked."""
-    if jobs == 0:
-        raise ValueError("--jobs must not be 0: give a number of processes, or -1 for all.")
-    return list(experiments.names()) if list(names) == ["all"] else experiments.known(names)
-
-
-def list_experiments(as_json: bool) -> str:
-    """The experiments that there are, a line each."""
-    if as_json:
-        return json.dumps(experiments.EXPERIMENTS, indent=2)
-    width = max(map(len, experiments.names()))
-    lines = [f"{name:<{width}}  {experiments.describe(name)}" for name in experiments.names()]
-    return "\n".join(["Experiments: meanmap reproduce NAME... [--quick]", *lines])
-
-
-def run_experiments(
-    names: Sequence[str], quick: bool, seed: int, jobs: int | None, quiet: bool, some: bool
-) -> Iterator[tuple[str, Any, str]]:
-    """Run experiments: the name, and what was found or why it could not be run.
-
-    `some` goes on where a package is missing that one of them needs.
-    """
-    hidden = {"progress": False} if quiet else {}
-    for name in names:
-        try:
-            found = experiments.run(name, quick=quick, seed=seed, n_jobs=jobs, **hidden)
-        except ImportError as error:
-            if not some:
-                raise
-            warn(f"{name} is left out: {error}")
-            yield name, None, str(error)
-        else:
-            yield name, found, ""
-
-
-def experiment_files(
-    outcomes: Sequence[Any], left_out: Mapping[str, str], where: Outputs
-) -> dict[Path | None, bytes]:
-    """The page and the picture of experiments."""
-    contents: dict[Path | None, bytes] = {}
-    if where.report is not None:
-        from meanmap.report.experiment_pages import experiments_page
-
-        contents[where.report] = experiments_page(outcomes, left_out).encode()
-    if where.plot is not None:
-        import numpy as np
-
-        axes = np.ravel(np.asarray(outcomes[0].plot(), dtype=object))
-        contents[where.plot] = figure_bytes(axes[0].get_figure(root=True), where.plot)
-    return contents
-
 
 # --- bench ----------------------------------------------------------------------------------------
 

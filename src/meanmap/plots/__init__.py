@@ -8,7 +8,9 @@ from meanmap.plots.canvas import (
     ORANGE,
     STYLES,
     axes,
+    new_sheets,
     panels,
+    sheets,
     stacked_axes,
 )
 from meanmap.plots.functions import (
@@ -71,6 +73,7 @@ __all__ = [
     "image",
     "landscape",
     "maps",
+    "new_sheets",
     "null",
     "panels",
     "places",
@@ -80,6 +83,7 @@ __all__ = [
     "ranking",
     "residuals",
     "scale_and_location",
+    "sheets",
     "stacked_axes",
     "tracks",
     "tree",

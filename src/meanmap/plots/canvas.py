@@ -12,26 +12,37 @@ COLOURS = (BLUE, ORANGE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "black")
 STYLES = ("-", "--", ":", "-.")
 
 
-def axes(ax: Any = None) -> Any:
-    """The axes to draw on, new ones if none are given."""
-    if ax is not None:
-        return ax
+def sheets(figure: Any, rows: int = 1, columns: int = 1, **options: Any) -> Any:
+    """New axes of a matplotlib figure, as its `subplots` has them.
+
+    They keep a record of what is drawn on them (`meanmap.plots.sheet`), which pages read.
+    """
+    from meanmap.plots.sheet import Sheet
+
+    return figure.subplots(rows, columns, subplot_kw={"axes_class": Sheet}, **options)
+
+
+def new_sheets(
+    rows: int, columns: int, size: tuple[float, float], layout: str = "constrained", **options: Any
+) -> Any:
+    """Axes of a new figure, `size` in inches."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install 'meanmap[plot]'") from error
-    return plt.subplots(figsize=(6, 4), layout="constrained")[1]
+    return sheets(plt.figure(figsize=size, layout=layout), rows, columns, **options)
+
+
+def axes(ax: Any = None) -> Any:
+    """The axes to draw on, new ones if none are given."""
+    return new_sheets(1, 1, (6, 4)) if ax is None else ax
 
 
 def panels(given: Any, count: int) -> list[Any]:
     """Axes to draw on: those given, or `count` new ones side by side."""
     if given is not None:
         return list(np.ravel(np.asarray(given, dtype=object)))
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'meanmap[plot]'") from error
-    return list(np.ravel(plt.subplots(1, count, figsize=(5 * count, 4), layout="constrained")[1]))
+    return list(np.ravel(new_sheets(1, count, (5 * count, 4))))
 
 
 def stacked_axes(given: Any, count: int) -> list[Any]:
@@ -41,10 +52,4 @@ def stacked_axes(given: Any, count: int) -> list[Any]:
         if len(found) < count:
             raise ValueError(f"ax: expected {count} axes, one a coordinate, got {len(found)}.")
         return found
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'meanmap[plot]'") from error
-    size = (8, 1.0 + 1.5 * count)
-    rows = plt.subplots(count, 1, figsize=size, sharex=True, layout="constrained")[1]
-    return list(np.ravel(rows))
+    return list(np.ravel(new_sheets(count, 1, (8, 1.0 + 1.5 * count), sharex=True)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from meanmap.plots.canvas import BLUE, COLOURS, GREY, ORANGE, STYLES, axes
+from meanmap.plots.canvas import BLUE, COLOURS, GREY, ORANGE, STYLES, axes, new_sheets
 
 
 def corner(draws: np.ndarray, names: list[str], truth: np.ndarray | None, ax: Any = None) -> Any:
@@ -18,12 +18,8 @@ def corner(draws: np.ndarray, names: list[str], truth: np.ndarray | None, ax: An
     """
     d = draws.shape[1]
     if ax is None:
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError("plots need matplotlib: pip install 'meanmap[plot]'") from error
         size = min(1.2 + 2.2 * d, 12)
-        ax = plt.subplots(d, d, figsize=(size, size), squeeze=False, layout="constrained")[1]
+        ax = new_sheets(d, d, (size, size), squeeze=False)
     grid = np.asarray(ax, dtype=object).reshape(d, d)
     known = [None] * d if truth is None else list(truth)
     edges = [_edges(column, true) for column, true in zip(draws.T, known, strict=True)]

@@ -16,7 +16,7 @@ from html import escape
 from typing import Any
 from xml.etree import ElementTree
 
-from meanmap.report.series import Series, figure_series
+from meanmap.report.charts import Series, figure_series
 
 LARGE = 3000  # points of an artist from which on it is drawn as pixels
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,4 +1,4 @@
-"""Pages of answers and of experiments: what was found, on what, and how to find it again."""
+"""Pages of answers: what was found, on what, and how to find it again."""
 
 from __future__ import annotations
 

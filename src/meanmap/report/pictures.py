@@ -10,7 +10,6 @@ import numpy as np
 from meanmap import plots
 
 if TYPE_CHECKING:
-    from meanmap.experiments.results import Outcome
     from meanmap.report.answers import Picture
     from meanmap.report.findings import ColumnShift
 
@@ -99,7 +98,7 @@ def draw_panels(plot: Callable[[Any], Any]) -> Any:
     except ImportError:
         return None
     figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    plot(list(figure.subplots(1, 2)))
+    plot(list(plots.sheets(figure, 1, 2)))
     return figure
 
 
@@ -112,20 +111,7 @@ def draw_picture(picture: Picture) -> Any:
     n = picture.panels
     size = (5.8, 3.9) if n == 1 else (4.6 * n, 3.9)
     drawn = Figure(figsize=size, layout="constrained")
-    picture.draw(list(np.ravel(drawn.subplots(1, n))))
-    return drawn
-
-
-def outcome(found: Outcome) -> Any:
-    """The picture of an experiment, or None where there is none."""
-    if found.picture is None:
-        return None
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        return None
-    drawn = np.ravel(np.asarray(found.plot(), dtype=object))[0].figure
-    plt.close(drawn)
+    picture.draw(list(np.ravel(plots.sheets(drawn, 1, n))))
     return drawn
 
 
