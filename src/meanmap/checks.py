@@ -175,21 +175,15 @@ def any_points(value: Any, name: str = "points") -> Array:
 
 
 def vectors(value: Any, name: str = "points") -> Array:
-    """Points of R^d: a floating array of shape (n, d)."""
+    """Points of R^d: a floating array of shape (n, d). A 1-D array is n points of R."""
     array = numbers(value, name)
     refuse_empty(array, name)
-    if array.ndim == 2:
-        return array
-    expected = f"{name}: expected 2D array (n points, d coordinates)"
-    if array.ndim == 1:
-        raise ValueError(
-            f"{expected}, got 1D array of length {array.shape[0]} instead. Reshape your data: "
-            f"{name}.reshape(-1, 1) for n points with one coordinate, {name}.reshape(1, -1) for "
-            "one point; labels go with kernel=kernels.Delta()."
-        )
+    if array.ndim <= 2:
+        return array[:, None] if array.ndim == 1 else array
     raise ValueError(
-        f"{expected}, got {describe(array)}. Flatten each point with "
-        f"{name}.reshape(len({name}), -1); rotations and permutations go with kernels.Trace()."
+        f"{name}: expected 2D array (n points, d coordinates), got {describe(array)}. Flatten each "
+        f"point with {name}.reshape(len({name}), -1); rotations and permutations go with "
+        "kernels.Trace()."
     )
 
 
@@ -268,10 +262,10 @@ def same_kind(points: Array, like: Array, name: str, like_name: str = "the sampl
         return tuple(same_kind(a, b, f"{name}[{i}]", f"{like_name}[{i}]") for i, (a, b) in pairs)
     if points.shape[1:] != like.shape[1:]:
         if points.ndim == 2 and like.ndim == 2:
+            one = ", for example reshape(1, -1) for one point" if points.shape[1] == 1 else ""
             raise ValueError(
                 f"{name} has {points.shape[1]} features, but {like_name} has {like.shape[1]} "
-                f"features. Points are rows: pass shape (m, {like.shape[1]})"
-                + (f", for example {name}.reshape(-1, 1)." if like.shape[1] == 1 else ".")
+                f"features. Points are rows. Reshape your data to (m, {like.shape[1]}){one}."
             )
         raise ValueError(
             f"{name}: expected points of shape {tuple(like.shape[1:])} like {like_name}, got "

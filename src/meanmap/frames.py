@@ -90,12 +90,29 @@ def reorder_columns(points: Points, order: list[int] | None) -> Points:
 def seen_columns(estimator: Any, X: Any, name: str = "X") -> Any:
     """New rows for a fitted estimator: as many columns as it was fitted to, in their order."""
     X = in_order(X, getattr(estimator, "feature_names_in_", None), name, "the training data")
-    validate_data(estimator, X=X, reset=False, skip_check_array=True)
+    if not is_flat(X):
+        validate_data(estimator, X=X, reset=False, skip_check_array=True)
     return X
+
+
+def is_flat(X: Any) -> bool:
+    """Whether it has a single axis, as a Series, a list of numbers or a 1-D array."""
+    return getattr(X, "ndim", 0) == 1 or (isinstance(X, list) and np.isscalar(X[0] if X else None))
+
+
+def require_table(X: Any, name: str = "X") -> None:
+    """Refuse a 1-D array of numbers, as estimators of scikit-learn do; tests take it."""
+    if is_flat(X):
+        raise ValueError(
+            f"{name}: expected 2D array (n points, d coordinates), got 1D array instead. Reshape "
+            f"your data: np.reshape({name}, (-1, 1)) for n points with one coordinate, "
+            f"np.reshape({name}, (1, -1)) for one point; labels go with kernel=kernels.Delta()."
+        )
 
 
 def remember_columns(estimator: Any, X: Any) -> None:
     """Sets `n_features_in_`, and `feature_names_in_` for a frame, as scikit-learn does."""
+    require_table(X)
     if isinstance(X, np.ndarray) and X.ndim == 2 and not hasattr(estimator, "feature_names_in_"):
         estimator.n_features_in_ = X.shape[1]  # scikit-learn's own way takes a tenth of a small fit
     else:

@@ -377,7 +377,7 @@ TWO = np.zeros((3, 2))
         ([TWO, Normal([0.0])], r"X\[1\] has 1 features"),
         ([TWO, "abc"], r"X\[1\]"),
         ([TWO, None], r"X\[1\]"),
-        ([TWO, np.zeros(2)], r"X\[1\]: expected 2D"),
+        ([TWO, np.zeros(2)], r"X\[1\] has 1 features, but X\[0\] has 2"),
         ([np.zeros(3), np.zeros(2)], r"np.reshape\(x, \(-1, 1\)\)"),
         (np.zeros(3), "Reshape your data"),
         (Normal([0.0]), r"Pass \[X\]"),

@@ -470,7 +470,7 @@ def test_wrong_points_at_transform() -> None:
     space = Space().fit(sample(27, 10))
     with pytest.raises(ValueError, match=r"3 features.*2 features"):
         space.transform(np.zeros((4, 3)))
-    with pytest.raises(ValueError, match="expected 2D array"):
+    with pytest.raises(ValueError, match="Reshape your data"):
         space.transform(np.zeros(2))
     with pytest.raises(ValueError, match="NaN"):
         space.transform(np.full((1, 2), np.nan))

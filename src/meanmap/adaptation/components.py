@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.adaptation.domains import DomainProblem, domain_codes
@@ -20,7 +20,7 @@ from meanmap.adaptation.left_out import (
 from meanmap.adaptation.matching import fit_host_space
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.frames import seen_columns
+from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Delta, Kernel, as_kernel, as_target
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
@@ -174,7 +174,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self._enough(W, problem, supervised, t)
         W = W * column_signs((psi - mean) @ W)
         if getattr(points, "ndim", 0) == 2:  # nothing is set before everything has worked
-            validate_data(self, X=X, reset=True, skip_check_array=True)
+            remember_columns(self, X)
         self.space_, self.kernel_, self.mean_ = space, space.kernel_, mean
         self.target_kernel_ = kernel_y if supervised else None
         self.trade_off_, self.regularization_, self.held_out_ = t, lam, held_out

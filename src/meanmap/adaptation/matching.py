@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.adaptation.programme import (
@@ -32,6 +32,7 @@ from meanmap.arrays import (
     warn,
 )
 from meanmap.conditional.selection import effective_size
+from meanmap.frames import remember_columns
 from meanmap.kernels import Delta, Kernel, as_kernel, as_target
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
@@ -180,7 +181,7 @@ class KernelMeanMatching(BaseEstimator):
             found = solve_weights(programme, most_steps)
 
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
-            validate_data(self, X=X, reset=True, skip_check_array=True)
+            remember_columns(self, X)
         self.kernel_, self.space_ = space.kernel_, space
         self.ridge_, self.bound_, self.slack_, self.level_ = ridge, bound, slack, level
         self._programme, self._solution = programme, found

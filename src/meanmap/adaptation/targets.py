@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.adaptation.matching import (
@@ -31,6 +31,7 @@ from meanmap.adaptation.programme import WeightSolution, default_bound, enough_r
 from meanmap.arrays import Array, Points, concatenate, in_kind, is_chunked, to_numpy, warn
 from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
+from meanmap.frames import remember_columns
 from meanmap.kernels import Kernel, as_kernel, as_target
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
@@ -155,7 +156,7 @@ class TargetShift(BaseEstimator):
         fit = MixtureFit(found, Z[n:], ridges, bound, predictor)
         drawn = mixture.draws(draws if mixture.has_mean else 0, fit, rng)
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
-            validate_data(self, X=X, reset=True, skip_check_array=True)
+            remember_columns(self, X)
         self.kernel_x_, self.kernel_y_ = space.kernel_, kernel_y
         self.ridge_, self.bound_, self._mix, self._solution = ridge, bound, mixture, found
         self._flat = flat

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.adaptation.alignment import (
@@ -33,7 +33,7 @@ from meanmap.adaptation.programme import default_bound
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.selection import effective_size
-from meanmap.frames import column_names, in_order, seen_columns
+from meanmap.frames import column_names, in_order, remember_columns, seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
 from meanmap.linalg import ConflictWarning
 from meanmap.spaces import PivotedCholesky, Space
@@ -174,7 +174,7 @@ class LocationScaleShift(BaseEstimator):
         )
         problem, found = self._choose(problem, groups[seen], rng)
 
-        validate_data(self, X=X, reset=True, skip_check_array=True)
+        remember_columns(self, X)
         self.kernel_x_, self.kernel_y_, self._space = kernel_x, space.kernel_, space
         self._flat, self._units, self._gamma = flat, units, problem.projection @ problem.Z
         self._parameters = found.parameters.reshape(problem.shape)

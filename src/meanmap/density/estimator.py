@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, decoding, plots
 from meanmap.arrays import Array, float_like, in_kind, is_array, one_blas_thread, to_numpy
@@ -38,7 +38,7 @@ from meanmap.density.programme import (
     warn_if_unsolved,
 )
 from meanmap.embeddings import Embedding
-from meanmap.frames import column_names, seen_columns
+from meanmap.frames import column_names, remember_columns, seen_columns
 
 METHODS = ("auto", "programme", "herding", "plain")
 REGULARIZERS = ("entropy", "kl", "quadratic")
@@ -191,7 +191,7 @@ class EmbeddingDensity(DensityMixin, BaseEstimator):
             far = distance(sample, candidates, share * solution.proportions, fits, frame, at)
         # nothing is set before everything has worked
         if not isinstance(X, Embedding):
-            validate_data(self, X=X, reset=True, skip_check_array=True)
+            remember_columns(self, X)
         self.n_features_in_ = points.shape[1]
         kept = share * solution.proportions > DUST
         alpha = share * solution.proportions[kept] / max(solution.proportions[kept].sum(), DUST)

@@ -22,10 +22,10 @@ from meanmap.kernels.vectors import Gaussian, Matern
 def default_kernel(points: Any, name: str = "points", rule: str = SCALED) -> Kernel:
     """A kernel for this kind of points.
 
-    Rows of numbers get a Gaussian with one bandwidth per column (by default "scaled median", which
-    does not depend on the units of the columns), labels (strings, booleans) a delta
-    kernel, stacks of matrices the trace kernel, a tuple of samples the tensor product, a data frame
-    with columns that are not numbers the product of its columns' kernels.
+    Rows of numbers, and 1-D arrays of them, get a Gaussian with one bandwidth per column (by
+    default "scaled median", which does not depend on the units of the columns), labels (strings,
+    booleans) a delta kernel, stacks of matrices the trace kernel, a tuple of samples the tensor
+    product, a data frame with columns that are not numbers the product of its columns' kernels.
 
     Examples
     --------
@@ -54,8 +54,6 @@ def default_kernel(points: Any, name: str = "points", rule: str = SCALED) -> Ker
         return Delta()
     if kind == "O" and all(isinstance(v, str) for v in array.flat):
         return Delta()
-    if array.ndim == 1:
-        checks.vectors(array, name)  # an error that says how to reshape it
     return Matern(LEARNED, LEARNED) if rule == LEARNED else Gaussian(rule)
 
 

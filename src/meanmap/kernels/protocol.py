@@ -298,11 +298,16 @@ class Kernel(BaseEstimator):
         return points if like is None else checks.same_kind(points, like, name, like_name)
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
-        """`x` as points, and whether it was one single point rather than rows of them."""
+        """`x` as points, and whether it was one single point rather than rows of them.
+
+        Where points are single numbers, a 1-D array of several of them is as many points.
+        """
         x = frames.row_in_order(x, self.names, name)
         array = np.asarray(x) if np.isscalar(x) else checks.plain(x, name)
         missing = like.ndim - array.ndim
-        single = missing == 1 or (array.ndim == 0 and like.shape[1:] == (1,))
+        numbers = like.shape[1:] == (1,)
+        several = numbers and array.ndim == 1 and array.shape[0] > 1
+        single = (missing == 1 and not several) or (array.ndim == 0 and numbers)
         if single:
             array = array[(None,) * missing]
         return self.check(array if single else x, name, like), single

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, is_array, take, to_numpy
-from meanmap.frames import in_order, seen_columns
+from meanmap.frames import in_order, remember_columns, require_table, seen_columns
 from meanmap.kernels import (
     Expected,
     Gaussian,
@@ -76,6 +76,7 @@ def as_bags(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
                 f"sequences of {min(lengths)} to {max(lengths)} numbers. Bags of numbers are "
                 f"[np.reshape(x, (-1, 1)) for x in {name}]; rows must have one length."
             )
+        require_table(X, name)
         return checks.vectors(X, name)[:, None], True
     rows = checks.any_points(X, name)
     if rows.ndim == 1:
@@ -167,7 +168,7 @@ class OnBags(BaseEstimator):
     def _remember(self, kernel: Kernel, bags: Points, space: Space | None, shown: Any) -> None:
         """What it takes to read new bags: kernels, one of the bags, columns and their names."""
         if hasattr(shown, "columns") or depth(shown) == 2:
-            validate_data(self, X=shown, reset=True, skip_check_array=True)
+            remember_columns(self, shown)
         else:
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.arrays import (
@@ -23,7 +23,7 @@ from meanmap.arrays import (
     to_numpy,
     warn,
 )
-from meanmap.frames import seen_columns
+from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Delta, Kernel
 from meanmap.learning.labels import label_features
 from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
@@ -166,7 +166,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
 
         # nothing is set before everything has worked
         if not isinstance(points, tuple) and points.ndim == 2:
-            validate_data(self, X=X, reset=True, skip_check_array=True)
+            remember_columns(self, X)
         self.kernel_, self.space_ = space.kernel_, space
         self.objective_, self.history_ = best.history[-1], np.array(best.history)
         self.n_iter_ = len(best.history) - 1

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from meanmap import checks
 from meanmap.arrays import Array, in_kind, is_array, take, to_numpy, warn
-from meanmap.frames import in_order
+from meanmap.frames import in_order, remember_columns
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.learning import lasso
 from meanmap.learning.regressions import (
@@ -193,7 +193,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         ranked = np.concatenate([order, np.flatnonzero(~varies)]).astype(int)
 
         # nothing is set before everything has worked
-        validate_data(self, X=X, reset=True, skip_check_array=True)
+        remember_columns(self, X)
         self.ranking_ = np.empty(d, dtype=int)
         self.ranking_[ranked] = np.arange(1, d + 1)
         self.support_ = self.ranking_ <= k

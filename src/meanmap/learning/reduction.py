@@ -10,12 +10,12 @@ import scipy.linalg
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, in_kind, take, to_numpy, warn
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.frames import seen_columns
+from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
 from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.columns import column_moments
@@ -135,7 +135,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         problem = ReductionProblem((part - mean) / scale, points, kernel, self)
         B, steps = (problem.gradients(), 1) if self.method == "gradient" else problem.search(rng)
         objective, _ = problem.trace(B, *(settings := problem.settings(B)))
-        validate_data(self, X=X, reset=True, skip_check_array=True)
+        remember_columns(self, X)
         self.mean_, self.components_ = mean, (B / scale[:, None]).T
         self.bandwidth_, self.regularization_ = settings
         self.objective_, self.n_iter_ = objective, steps
@@ -144,12 +144,11 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def transform(self, X: Any) -> Array:
         """The projection of rows, from the mean."""
         check_is_fitted(self, "components_")
-        checks.vectors(X, "X")
         table = to_numpy(checks.vectors(seen_columns(self, X), "X")).astype(float)
         if table.shape[1] != len(self.mean_):
             raise ValueError(
                 f"X has {table.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{len(self.mean_)} features as input."
+                f"{len(self.mean_)} features as input. Reshape your data to (m, {len(self.mean_)})."
             )
         return in_kind((table - self.mean_) @ self.components_.T, X)
 

@@ -10,11 +10,11 @@ from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy, warn
-from meanmap.frames import seen_columns
+from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Kernel, as_target
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
 from meanmap.learning.semidefinite import UnfoldingProgramme
@@ -140,7 +140,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         with one_blas_thread():
             places, factors = self._unfold(some, side)
-        validate_data(self, X=X, reset=True, skip_check_array=True)
+        remember_columns(self, X)
         self.embedding_, self.factors_ = in_kind(places, X), in_kind(factors, X)
         self.kernel_ = kernel
         return self

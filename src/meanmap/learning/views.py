@@ -7,13 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
 from meanmap.conditional.fitting import read_pairs
 from meanmap.conditional.selection import search_size
-from meanmap.frames import seen_columns
+from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Kernel, as_target
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis
@@ -112,7 +112,7 @@ class KernelCCA(TransformerMixin, BaseEstimator):
         found = Operators.of(psi_x, psi_y, w).correlated(given, most)
         sign = column_signs((psi_x - found.mean_x) @ found.x)
         if getattr(points_x, "ndim", 0) == 2:  # nothing is set before everything has worked
-            validate_data(self, X=X, reset=True, skip_check_array=True)
+            remember_columns(self, X)
         self.space_x_, self.space_y_, self._flat = space_x, space_y, flat
         self.kernel_x_, self.kernel_y_ = space_x.kernel_, space_y.kernel_
         self.mean_x_, self.mean_y_ = found.mean_x, found.mean_y
