@@ -87,9 +87,9 @@ $(STAMPS)/venv:
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-.venv-min/.stamp: pyproject.toml experiments/pyproject.toml tests/oldest.py
+.venv-min/.stamp: pyproject.toml experiments/pyproject.toml tests/oldest_versions.py
 	$(PYTHON) -m venv .venv-min
-	$(PYTHON) tests/oldest.py > .venv-min/oldest.txt
+	$(PYTHON) tests/oldest_versions.py > .venv-min/oldest.txt
 	.venv-min/bin/python -m pip install --quiet --constraint .venv-min/oldest.txt --editable ".[test]" --editable ./experiments
 	@touch $@
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from libraries import INSTALLED, Library, host, library
+from array_libraries import INSTALLED, Library, host, library
 from meanmap import (
     ConditionalEmbedding,
     arrays,

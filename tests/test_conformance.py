@@ -23,8 +23,8 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
+from array_libraries import NAMES, Library, host, library
 from kernels.cases import KERNELS, public_kernels
-from libraries import NAMES, Library, host, library
 from meanmap import ConditionalEmbedding, embed, load, save
 from meanmap.arrays import asarray, namespace
 from meanmap.kernels import Gaussian, Kernel

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from libraries import NAMES, host, library
+from array_libraries import NAMES, host, library
 from meanmap import ConditionalEmbedding, load, save
 from meanmap.kernels import Gaussian
 from meanmap.linalg import Inverse, covariance, newton_descent, ridge_inverse

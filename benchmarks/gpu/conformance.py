@@ -17,7 +17,7 @@ import pytest
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 TESTS = Path(__file__).resolve().parent.parent.parent / "tests"
-SUITES = ("test_conformance.py", "test_libraries.py", "test_accelerators.py")
+SUITES = ("test_conformance.py", "test_array_libraries.py", "test_accelerators.py")
 WHICH = "torch-cuda or cupy or jax or test_accelerators"
 
 if __name__ == "__main__":

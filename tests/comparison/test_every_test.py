@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from libraries import INSTALLED, Library
+from array_libraries import INSTALLED, Library
+from comparison_tests import declared, groups, sample_names, samples, solve
 from meanmap import TestResult
-from statistical_tests import declared, groups, sample_names, samples, solve
 
 DOCS = Path(__file__).parents[2] / "docs"
 TESTS = declared()

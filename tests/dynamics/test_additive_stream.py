@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from libraries import NAMES, host, library
+from array_libraries import NAMES, host, library
 from meanmap import AdditiveFilter, load, save
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import PivotedCholesky, Space

@@ -21,11 +21,11 @@ from scipy import stats
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression, Ridge
 
+import comparison_tests
 import meanmap as mm
-import statistical_tests
-from fitted import ANGLE, BAGS, FITTED, GROUPS, KINDS, LABELS, SEEN, SPREAD, STATES, noisy
-from fitted import X as ALL_X
-from fitted import Y as ALL_Y
+from fitted_objects import ANGLE, BAGS, FITTED, GROUPS, KINDS, LABELS, SEEN, SPREAD, STATES, noisy
+from fitted_objects import X as ALL_X
+from fitted_objects import Y as ALL_Y
 from kernels.cases import KERNELS
 from meanmap import kernels as k
 from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
@@ -886,17 +886,17 @@ def report(v: Any) -> Any:
 
 def plain_test(name: str) -> None:
     """An entry for a test by what it declares."""
-    test = statistical_tests.declared()[name]
+    test = comparison_tests.declared()[name]
 
     def call(v: Any) -> Any:
-        given = {each: getattr(v, each) for each in statistical_tests.sample_names(test)}
-        return (*statistical_tests.solve(test, given),)
+        given = {each: getattr(v, each) for each in comparison_tests.sample_names(test)}
+        return (*comparison_tests.solve(test, given),)
 
     call.__name__ = name
-    entry(name, **statistical_tests.samples(test, N))(call)
+    entry(name, **comparison_tests.samples(test, N))(call)
 
 
-for _name in set(statistical_tests.declared()) & set(mm.__all__):
+for _name in set(comparison_tests.declared()) & set(mm.__all__):
     if not any(_name in each.names for each in ENTRIES.values()):
         plain_test(_name)
 

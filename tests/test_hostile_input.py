@@ -1,4 +1,4 @@
-"""Every domain, basis, decoder, file and stream: bad input is refused in words, laws hold."""
+"""Every domain, basis, decoder, file and stream: bad and hostile input is refused in words."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.linear_model import Ridge
+from numpy.testing import assert_array_equal
 
 from meanmap import ConditionalEmbedding, embed, load, save
 from meanmap.kernels import (
@@ -35,11 +34,10 @@ from meanmap.kernels import (
     Linear,
     Mallows,
     NGrams,
-    Polynomial,
     Trace,
     WeisfeilerLehman,
 )
-from meanmap.spaces import Basis, Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
+from meanmap.spaces import Basis, Explicit, Nystroem, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
 
 RNG = np.random.default_rng(0)
@@ -414,249 +412,3 @@ def test_hostile_files(content: bytes, start: bytes) -> None:
         file.write_bytes(start + content)
         with pytest.raises(ValueError, match=r"file"):
             load(file)
-
-
-# --- laws ----------------------------------------------------------------------------------------
-
-LAWS = settings(max_examples=40, deadline=None, derandomize=True)
-SEEDS = st.integers(0, 10_000)
-
-
-def belief(seed: int, kernel: Kernel | None = None) -> Any:
-    """An embedding whose weights may be negative and sum to something positive."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(2, 30))
-    points = rng.normal(size=(n, 2)).round(int(rng.integers(1, 4)))  # with ties
-    weights = rng.normal(0.5 / n, 1 / n, size=n)
-    weights += (rng.uniform(0.2, 1.5) - weights.sum()) / n
-    return embed(points, kernel=kernel or Gaussian(1.0), weights=weights)
-
-
-@LAWS
-@given(seed=SEEDS, q=st.lists(st.floats(0, 1), min_size=2, max_size=8))
-def test_quantiles_are_monotone_and_inside_the_atoms(seed: int, q: list[float]) -> None:
-    e = belief(seed)
-    values = e.quantile(sorted(q))
-    assert (np.diff(values, axis=0) >= 0).all()
-    assert (values >= e.atoms.min(axis=0)).all() and (values <= e.atoms.max(axis=0)).all()
-    for j in range(2):
-        assert np.isin(values[:, j], e.atoms[:, j]).all()
-    assert_array_equal(values[0], e.quantile(min(q)))
-    # they go along with the points
-    moved = embed(2 * e.atoms + 3, kernel=e.kernel, weights=e.weights)
-    assert_array_equal(moved.quantile(sorted(q)), 2 * values + 3)
-
-
-@LAWS
-@given(seed=SEEDS, levels=st.lists(st.floats(0.01, 0.99), min_size=2, max_size=2))
-def test_intervals_grow_with_their_level(seed: int, levels: list[float]) -> None:
-    e = belief(seed)
-    (low, high), (lower, higher) = (e.interval(level) for level in sorted(levels))
-    assert (lower <= low).all() and (low <= high).all() and (high <= higher).all()
-
-
-@LAWS
-@given(seed=SEEDS, kernel=st.sampled_from([Gaussian(1.0), Laplace(0.5), Linear(), Polynomial(2)]))
-def test_projections(seed: int, kernel: Kernel) -> None:
-    """A probability, its own projection, and nearer than the clipped and normalised weights."""
-    e = belief(seed, kernel)
-    p = e.project()
-    assert (p.weights >= 0).all()
-    assert p.weights.sum() == pytest.approx(1.0, abs=1e-12)
-    assert_array_equal(p.atoms, e.atoms)
-    again = p.project()
-    scale = np.sqrt(kernel.diagonal(e.atoms).max())
-    assert again.distance(p) <= 1e-6 * scale
-    clipped = np.maximum(e.weights, 0.0)
-    clip = embed(e.atoms, kernel=kernel, weights=clipped / clipped.sum())
-    slack = 1e-6 * scale
-    assert e.distance(p) <= e.distance(clip) + slack
-    # nor is any atom, or any mixture with the clipped weights, nearer
-    middle = embed(e.atoms, kernel=kernel, weights=(p.weights + clip.weights) / 2)
-    assert e.distance(p) <= e.distance(middle) + slack
-
-
-def among(points: Any, atoms: Any) -> bool:
-    """Whether every point is one of the atoms, pairs as pairs."""
-    if isinstance(atoms, tuple):
-        rows = [list(map(repr, zip(*part, strict=True))) for part in (points, atoms)]
-    else:
-        rows = [
-            [repr(p.tolist() if isinstance(p, np.ndarray) else p) for p in part]
-            for part in (points, atoms)
-        ]
-    return set(rows[0]) <= set(rows[1])
-
-
-DOMAINS: dict[str, Any] = {
-    "vectors": embed(X, kernel=Gaussian(1.0), weights=np.linspace(-0.1, 0.3, 12)),
-    "labels": embed(np.array(list("aabbbc")), kernel=Delta()),
-    "strings": embed(WORDS, kernel=NGrams(2)),
-    "graphs": embed([labelled(*pair) for pair in ["CO", "CC", "OO"]], kernel=WeisfeilerLehman(1)),
-    "series": embed([np.arange(3.0), np.ones(4), np.zeros(2)], kernel=GlobalAlignment(2.0)),
-    "bags": embed([X[:3], X[3:5], X[5:]], kernel=Expected(Gaussian(1.0))),
-    "permutations": embed(np.eye(3)[[[0, 1, 2], [1, 0, 2], [2, 1, 0]]], kernel=Mallows(1.0)),
-    "tables": embed(TABLE, kernel=Columns()),
-    "pairs": embed((X, Y)),
-}
-
-
-@pytest.mark.parametrize("name", DOMAINS)
-def test_herds_and_samples_are_atoms(name: str) -> None:
-    e = DOMAINS[name]
-    for points in (e.sample(7, rng=0), e.herd(7)):
-        points = e.kernel.check(points, "points", e.atoms)
-        assert all(len(part) == 7 for part in (points if isinstance(points, tuple) else (points,)))
-        assert among(points, e.atoms)
-        assert np.isfinite(embed(points, kernel=e.kernel).distance(e))
-    # a herd of many is near; a zero weight is never drawn
-    near = embed(e.herd(60), kernel=e.kernel).distance(e.project())
-    peak = np.sqrt(e.kernel.diagonal(e.atoms).max())
-    assert near <= 0.2 * peak + e.distance(e.project())
-
-
-@LAWS
-@given(seed=SEEDS)
-def test_what_has_no_weight_is_never_drawn(seed: int) -> None:
-    e = belief(seed)
-    weighs = e.atoms[e.weights > 0]
-    assert among(e.sample(20, rng=seed), weighs)
-
-
-# --- streams -------------------------------------------------------------------------------------
-
-SPACE_X = Space(Gaussian(1.0), PivotedCholesky(tol=1e-8)).fit(X)
-SPACE_Y = Space(Gaussian(1.0), PivotedCholesky(tol=1e-8)).fit(Y)
-
-
-def conditional(rows: Any, **options: Any) -> ConditionalEmbedding:
-    settings = {"regularization": 1e-2, "basis": (SPACE_X, SPACE_Y)} | options
-    return ConditionalEmbedding(**settings).fit(X[rows], Y[rows])
-
-
-@LAWS
-@given(order=st.permutations(range(12)), cut=st.integers(1, 11), centered=st.booleans())
-def test_merging_is_commutative(order: list[int], cut: int, centered: bool) -> None:
-    left, right = order[:cut], order[cut:]
-    ab = conditional(left, centered=centered).merge(conditional(right, centered=centered))
-    ba = conditional(right, centered=centered).merge(conditional(left, centered=centered))
-    whole = conditional(slice(None), centered=centered)
-    for model in (ab, ba):
-        assert_allclose(model.operator_.matrix, whole.operator_.matrix, atol=1e-10)
-        assert_allclose(model.predict(X), whole.predict(X), atol=1e-10)
-    streams = [
-        RunningEmbedding(basis=SPACE_X)
-        .partial_fit(X[a])
-        .merge(RunningEmbedding(basis=SPACE_X).partial_fit(X[b]))
-        for a, b in ((left, right), (right, left))
-    ]
-    truth = embed(X, basis=SPACE_X).coordinates
-    for stream in streams:
-        assert_allclose(stream.embedding_.coordinates, truth, atol=1e-10)
-
-
-def test_merging_is_associative() -> None:
-    a, b, c = (lambda rows=rows: conditional(rows) for rows in np.split(np.arange(12), [3, 8]))
-    first, second = a().merge(b()).merge(c()), a().merge(b().merge(c()))
-    assert_allclose(first.operator_.matrix, second.operator_.matrix, atol=1e-10)
-
-
-APART: dict[str, tuple[Space, Space]] = {
-    "labels in pivots": tuple(
-        Space(Delta(), PivotedCholesky()).fit(list(names)) for names in ("abc", "bcd")
-    ),
-    "labels in features": tuple(
-        Space(Delta(), Explicit()).fit(list(names)) for names in ("abc", "abd")
-    ),
-    "vectors that are moved": tuple(
-        Space(Gaussian(1.0)).fit(np.arange(3.0)[:, None] + shift) for shift in (0, 10)
-    ),
-    "waves of another seed": tuple(
-        Space(Gaussian(1.0), RandomFourier(10, random_state=seed)).fit([[0.0], [1.0]])
-        for seed in (0, 1)
-    ),
-}
-
-
-@pytest.mark.parametrize("name", APART)
-def test_streams_of_different_coordinates_do_not_merge(name: str) -> None:
-    left, right = (
-        RunningEmbedding(space.kernel_, space).partial_fit(points)
-        for space, points in zip(APART[name], map(sample_of, APART[name]), strict=True)
-    )
-    with pytest.raises(ValueError, match="different coordinates"):
-        left.merge(right)
-
-
-def sample_of(space: Space) -> Any:
-    """A point that the space was fitted to."""
-    return space.example_
-
-
-@pytest.mark.parametrize("options", [{"regularization": 1.0}, {"centered": True}])
-def test_models_of_other_settings_do_not_merge(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="regularization|centered|λ"):
-        conditional(slice(0, 6)).merge(conditional(slice(6, 12), **options))
-
-
-def test_only_models_merge() -> None:
-    for other in (3, None, "a", Ridge().fit(X, Y), BELIEFS["vectors"], SPACE_X):
-        with pytest.raises((TypeError, ValueError)):
-            conditional(slice(0, 6)).merge(other)
-        with pytest.raises((TypeError, ValueError)):
-            RunningEmbedding(basis=SPACE_X).partial_fit(X).merge(other)
-
-
-SPANNED: dict[str, tuple[Kernel, Basis, Any]] = {
-    "labels": (Delta(), Explicit(), np.array(list("aaabbbabcccc"))),
-    "strings": (NGrams(2), Explicit(), np.array(["abab", "baba"] * 3 + ["cacc", "accb"] * 3)),
-    "waves": (Gaussian(1.0), RandomFourier(20, random_state=0), X),
-}
-
-
-@pytest.mark.parametrize("name", SPANNED)
-def test_later_batches_bring_what_the_first_did_not_have(name: str) -> None:
-    """Answers are those of the batch fit, though the first batch does not span the space of Y."""
-    kernel, basis, points = SPANNED[name]
-    space = Space(kernel, basis).fit(points)
-    options: dict[str, Any] = {"regularization": 1e-2, "basis": (SPACE_X, space)}
-    whole = ConditionalEmbedding(**options).fit(X, points)
-    stream = ConditionalEmbedding(**options).fit(X[:4], points[:4])
-    stream.partial_fit(X[4:], points[4:])
-    assert_allclose(stream.given(X)(points), whole.given(X)(points), atol=1e-10)
-    # and so do its weights on its atoms
-    answer = stream.given(X)
-    assert_allclose(
-        answer.weights @ space.transform(answer.atoms) @ space.transform(points).T,
-        whole.given(X)(points),
-        atol=1e-8,
-    )
-
-
-def test_the_first_batch_of_a_stream_must_suit_the_space_it_is_given() -> None:
-    for stream, words in [
-        (RunningEmbedding(basis=SPACE_Y), "column|shape|coordinates"),  # X has two columns
-        (RunningEmbedding(Gaussian(2.0), SPACE_X), "different kernels"),
-        (RunningEmbedding(basis=Space()), "not fitted"),
-        (RunningEmbedding(basis=(None, None, None)), "basis"),
-    ]:
-        with pytest.raises((ValueError, TypeError), match=words):
-            stream.partial_fit(X)
-        assert fitted_state(stream) == set()
-
-
-def test_a_stream_of_three_variables_is_refused_before_anything_is_kept() -> None:
-    stream = RunningEmbedding()
-    with pytest.raises(ValueError, match="one or two"):
-        stream.partial_fit((X, Y, Y))
-    assert fitted_state(stream) == set()
-
-
-def test_a_table_is_one_variable_of_a_stream() -> None:
-    """`Columns` is a kernel on tables, though its points become tuples."""
-    space = Space(Columns({"age": Gaussian(1.0), "city": Delta()})).fit(TABLE)
-    stream = RunningEmbedding(basis=space)
-    for batch in (TABLE[:5], TABLE[5:]):
-        stream.partial_fit(batch)
-    truth = embed(TABLE, basis=space)
-    assert_allclose(stream.embedding_.coordinates, truth.coordinates, atol=1e-10)

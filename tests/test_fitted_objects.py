@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import meanmap as mm
-from fitted import FITTED, Answers, X, Y, noisy
+from fitted_objects import FITTED, Answers, X, Y, noisy
 from meanmap import arrays
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
@@ -95,7 +95,7 @@ def test_kept_and_taken_out_again(
 def test_files_of_earlier_versions(name: str) -> None:
     """Files in tests/data/golden are never written again: what was saved once stays readable."""
     files = sorted(GOLDEN.glob(f"*/{name}.npz"))
-    assert files, f"python tests/test_trust.py writes the golden file of {name}"
+    assert files, f"python tests/test_fitted_objects.py writes the golden file of {name}"
     for path in files:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)

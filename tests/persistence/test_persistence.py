@@ -1,7 +1,7 @@
 """Files: exact round trips of everything, a golden file, and files that mean harm.
 
-`python tests/test_persistence.py` writes the golden file of the current format. It is written once
-a format: a file of an earlier version must go on loading.
+`python tests/persistence/test_persistence.py` writes the golden file of the current format. It is
+written once per format: a file of an earlier version must go on loading.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ try:
 except ImportError:
     torch = None  # type: ignore[assignment]
 
-GOLDEN = Path(__file__).parent / "data" / f"format-{FORMAT}.npz"
+GOLDEN = Path(__file__).parents[1] / "data" / f"format-{FORMAT}.npz"
 NO_TORCH = "torch is not installed: pip install 'meanmap[torch]' to test torch arrays"
 
 QUICK = settings(

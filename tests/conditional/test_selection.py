@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_linnerud, load_wine
 from sklearn.preprocessing import StandardScaler
 
-from baselines import ConditionalKernelDensity
+from conditional_kernel_density import ConditionalKernelDensity
 from meanmap import ConditionalEmbedding, embed
 from meanmap.conditional.selection import GRID, marginal_consistency
 from meanmap.dynamics import operator_spectrum

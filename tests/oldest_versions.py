@@ -1,4 +1,7 @@
-"""The oldest versions that both pyproject.toml allow, as constraints: `python tests/oldest.py`."""
+"""Write the oldest versions that both pyproject.toml allow, as constraints for pip.
+
+python tests/oldest_versions.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables that the package ships: made here, `python tests/cli/test_cli_data.py` writes them."""
+"""The tables that the package ships: made here, `python tests/cli/test_data.py` writes them."""
 
 from __future__ import annotations
 

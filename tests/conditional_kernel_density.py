@@ -1,4 +1,4 @@
-"""What kernel embeddings are compared with."""
+"""Conditional kernel density estimation: a baseline to compare conditional embeddings with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ConditionalKernelDensity(RegressorMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from baselines import ConditionalKernelDensity
+    >>> from conditional_kernel_density import ConditionalKernelDensity
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 1))
     >>> model = ConditionalKernelDensity(0.3, 0.3).fit(X, X + 0.1 * rng.normal(size=(500, 1)))

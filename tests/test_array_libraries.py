@@ -25,11 +25,11 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import meanmap as mm
-from libraries import MISSING, NAMES, Library, host, library
+from array_libraries import MISSING, NAMES, Library, host, library
+from comparison_tests import declared
 from meanmap.arrays import is_array, is_floating, namespace
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import Nystroem
-from statistical_tests import declared
 
 Answers = dict[str, Any]
 

@@ -25,7 +25,7 @@ LAMBDA = 1e-2
 STATE, OBSERVATION = 0.8, 1.0  # bandwidths
 LENGTHS = (30, 18, 32)
 STEPS = 14
-# Whether smoothing scales the prior's weights u to a total of one; see test_bayes_filter.py.
+# Whether smoothing scales the prior's weights u to a total of one; see test_bayes.py.
 NORMALISED = False
 
 
