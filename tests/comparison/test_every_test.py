@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from libraries import INSTALLED, Library
-from meanmap import TestResult
+from meanmap.comparison import TestResult
 from statistical_tests import declared, groups, sample_names, samples, solve
 
 DOCS = Path(__file__).parents[2] / "docs"

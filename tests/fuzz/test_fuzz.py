@@ -127,7 +127,7 @@ def public() -> set[str]:
         for name, value in vars(streams).items()
         if name in ("RunningEmbedding", "feed") and (inspect.isclass(value) or callable(value))
     }
-    return names | set(mm.__all__)
+    return names | set(public_names())
 
 
 def test_every_public_name_is_registered_or_excused() -> None:
