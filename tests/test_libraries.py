@@ -29,6 +29,7 @@ from libraries import MISSING, NAMES, Library, host, library
 from meanmap.arrays import is_array, is_floating, namespace
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import Nystroem
+from public import public_names
 from statistical_tests import declared
 
 Answers = dict[str, Any]

@@ -29,6 +29,7 @@ from sklearn.svm import SVC
 import meanmap as mm
 from fitted import FITTED, Answers, X, Y, noisy
 from meanmap import arrays
+from public import public_names
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 THREADS = 8

@@ -116,7 +116,7 @@ def run_experiments(
         except ImportError as error:
             if not some:
                 raise
-            warn(f"{name} is left out: {error}")
+            warn(f"{name} is left out: {error}", UserWarning)
             yield name, None, str(error)
         else:
             yield name, found, ""

@@ -32,6 +32,7 @@ from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.streams import RunningEmbedding, feed
+from public import public_names
 
 Good = dict[str, Any]
 

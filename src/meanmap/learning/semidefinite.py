@@ -117,6 +117,7 @@ class UnfoldingProgramme:
         if found.status not in cp.settings.SOLUTION_PRESENT:
             raise RuntimeError(_no_answer(found.status))
         problem.unpack(found)
+        assert A.value is not None
         V = _nearest_factor((A.value + A.value.T) / 2)
         if nu is None:
             V = self._keep_distances(V, M, upper, tol)
