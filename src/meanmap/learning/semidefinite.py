@@ -112,8 +112,11 @@ class UnfoldingProgramme:
             problem = cp.Problem(cp.Minimize(nu * cp.sum_squares(R[:, :-1] @ a - R[:, -1]) - gain))
         settings = {} if max_iter is None else {"max_iter": max_iter}
         # the steps of problem.solve, which warns of what the status says as well
-        data, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts=settings)
-        found = chain.invert(chain.solve_via_data(problem, data, solver_opts=settings), inverse)
+        try:
+            data, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts=settings)
+            found = chain.invert(chain.solve_via_data(problem, data, solver_opts=settings), inverse)
+        except cp.SolverError as error:
+            raise RuntimeError(_no_answer("solver_error")) from error
         if found.status not in cp.settings.SOLUTION_PRESENT:
             raise RuntimeError(_no_answer(found.status))
         problem.unpack(found)
