@@ -168,7 +168,7 @@ def test_blocks_are_halved_when_memory_runs_out() -> None:
     def never(size: int) -> None:
         raise OutOfMemoryError("CUDA out of memory")
 
-    with pytest.warns(SettingWarning), pytest.raises(OutOfMemoryError):
+    with pytest.warns(SettingWarning, match="ran out of memory"), pytest.raises(OutOfMemoryError):
         in_blocks(never, 1024)
     with pytest.raises(ZeroDivisionError):
         in_blocks(lambda size: 1 // 0, 1024)
@@ -191,7 +191,7 @@ def test_a_device_that_is_full(there: Library, monkeypatch: pytest.MonkeyPatch) 
         return plain(tile, axis)
 
     monkeypatch.setattr(tiles, "total", crowded)
-    with pytest.warns(SettingWarning):
+    with pytest.warns(SettingWarning, match="ran out of memory"):
         found = mmd(there.asarray(X), there.asarray(Y), Gaussian(1.0))
     assert found == pytest.approx(truth, rel=1e-9)
 

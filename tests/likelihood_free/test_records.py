@@ -79,7 +79,7 @@ def test_too_few_simulations_warn(n: int, shift: float) -> None:
     y = shift + np.array([[-0.3], [0.3]])
     with pytest.warns(DataWarning, match="2 of 2 posteriors rest on fewer than 10"):
         fitted.posterior(y)
-    with pytest.warns(DataWarning):  # with another prior too
+    with pytest.warns(DataWarning, match="chance moves its mean"):  # with another prior too
         fitted.posterior([shift + 0.3], prior=stats.norm(0.0, 0.8))
 
 

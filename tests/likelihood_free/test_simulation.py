@@ -210,7 +210,7 @@ def test_every_draw_is_simulated_once(vectorized: bool) -> None:
         seen.append(np.atleast_2d(theta).copy())
         return fails_more_often_for_large(theta, rng)
 
-    with pytest.warns(DataWarning):
+    with pytest.warns(DataWarning, match="draws failed and were left out"):
         model = fitted(spy, 200, vectorized=vectorized)
     draws = np.concatenate(seen)
     assert len(np.unique(draws)) == len(draws) == 200 + model.n_failed_
@@ -219,7 +219,7 @@ def test_every_draw_is_simulated_once(vectorized: bool) -> None:
 
 @pytest.mark.parametrize("vectorized", [True, False])
 def test_failures_that_depend_on_the_draw_do_not_bias_the_draws(vectorized: bool) -> None:
-    with pytest.warns(DataWarning):
+    with pytest.warns(DataWarning, match="draws failed and were left out"):
         model = fitted(fails_more_often_for_large, 4000, vectorized=vectorized)
     # E[θ | success] with P(success | θ) = Φ(1 - θ): -φ(1/√2)/(√2 Φ(1/√2)); with three tries -0.12
     a = 1 / np.sqrt(2)
@@ -247,7 +247,7 @@ def test_a_quarter_of_failures_is_survived(failing: Any) -> None:
     # whatever the seed: the last few draws are no reason to refuse
     vectorized = failing.__qualname__.startswith("failing")
     for seed in range(12):
-        with pytest.warns(DataWarning):
+        with pytest.warns(DataWarning, match="draws failed and were left out"):
             model = fitted(failing, 40, vectorized=vectorized, random_state=seed)
         assert len(model.theta_) == 40
 
