@@ -56,8 +56,9 @@ def columns(X: np.ndarray, bandwidth: float, rank: int) -> tuple[np.ndarray, flo
 
 def blocks(X: np.ndarray, bandwidth: float, rank: int) -> Any:
     """Ours, stopped by the rank alone."""
+    from meanmap import ApproximationWarning
     from meanmap.kernels import Gaussian
-    from meanmap.spaces import ApproximationWarning, PivotedCholesky, Space
+    from meanmap.spaces import PivotedCholesky, Space
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)  # the rank is capped on purpose

@@ -159,7 +159,7 @@ def independence_tests() -> dict[str, Callable[..., Any]]:
 def two_sample_tests() -> dict[str, Callable[..., Any]]:
     """Ours, the default first."""
     from meanmap import conditional_two_sample_test as test
-    from meanmap import counterfactual_effect as effect
+    from meanmap.comparison import counterfactual_effect as effect
 
     nulls = ("wild", "gamma")
     tests = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from meanmap import ShiftReport
+    from meanmap.report import ShiftReport
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # training rows, their targets, test rows
 Law = Callable[[int, np.random.Generator], Rows]
@@ -161,7 +161,7 @@ def judged(truth: str, report: ShiftReport) -> str:
 
 
 def main(runs: int = 5, n: int = 400) -> None:
-    from meanmap import shift_report
+    from meanmap.report import shift_report
 
     for truth, laws in LAWS.items():
         each = runs * 4 // len(laws)  # about as many of each mechanism

@@ -61,7 +61,8 @@ def fit_source(X: np.ndarray, y: np.ndarray, T: np.ndarray) -> Any:
 
 
 def fit_matched(X: np.ndarray, y: np.ndarray, T: np.ndarray) -> Any:
-    from meanmap import KernelMeanMatching, Reweighted
+    from meanmap import KernelMeanMatching
+    from meanmap.adaptation import Reweighted
 
     return Reweighted(SVC(), KernelMeanMatching(random_state=0)).fit(X, y, X_test=T)
 

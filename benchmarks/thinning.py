@@ -44,8 +44,8 @@ class Distance:
 
 
 def rows(d: int, python: Path | None, missing: str, folder: Path) -> list[Row]:
-    from meanmap import compress
     from meanmap.kernels import Gaussian
+    from meanmap.statistics import compress
 
     X = sample(d)
     kernel = Gaussian().resolve(X)

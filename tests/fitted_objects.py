@@ -134,7 +134,7 @@ def running_embedding() -> Any:
 
 @fitted(lambda c: {"points": c.points, "weights": c.weights}, "Compression")
 def compression() -> Any:
-    return mm.compress(X, 8, Gaussian(1.0), rng=0)
+    return mm.statistics.compress(X, 8, Gaussian(1.0), rng=0)
 
 
 # --- tests ----------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def running_independence() -> Any:
 )
 def effect() -> Any:
     kernels = {"kernel_x": Gaussian(1.0), "kernel_y": Gaussian(1.0), "regularization": 1e-2}
-    return mm.counterfactual_effect(
+    return mm.comparison.counterfactual_effect(
         X, Y[:, None], X + 0.1, Y[:, None] + 1, n_permutations=49, rng=0, **kernels
     )
 
@@ -179,7 +179,7 @@ def effect() -> Any:
 @fitted(lambda a: {"powers": np.array(a.powers)}, "PowerAnalysis")
 def power() -> Any:
     options: dict[str, Any] = {"n_permutations": 19, "kernel": Gaussian(1.0), "rng": 0}
-    return mm.power_analysis(
+    return mm.comparison.power_analysis(
         mm.two_sample_test, X, X + 0.8, sizes=[8, 12], n_simulations=20, **options
     )
 
@@ -189,17 +189,17 @@ def power() -> Any:
 
 @fitted(lambda m: {"transform": m.transform(AT) ** 2}, "KernelPCA")
 def pca() -> Any:
-    return mm.KernelPCA(2, Gaussian(1.0)).fit(X)
+    return mm.learning.KernelPCA(2, Gaussian(1.0)).fit(X)
 
 
 @fitted(lambda m: {"f": m.transform(X, Y)[0] ** 2, "correlations": m.correlations_}, "KernelCCA")
 def cca() -> Any:
-    return mm.KernelCCA(1, Gaussian(1.0), Gaussian(1.0), regularization=1e-2).fit(X, Y)
+    return mm.learning.KernelCCA(1, Gaussian(1.0), Gaussian(1.0), regularization=1e-2).fit(X, Y)
 
 
 @fitted(lambda m: {"transform": m.transform(AT) ** 2}, "KernelDimensionReduction")
 def dimension_reduction() -> Any:
-    model = mm.KernelDimensionReduction(1, regularization=1e-2, n_init=1, random_state=0)
+    model = mm.learning.KernelDimensionReduction(1, regularization=1e-2, n_init=1, random_state=0)
     return model.fit(X, Y)
 
 
@@ -236,7 +236,7 @@ def support_regressor() -> Any:
 
 @fitted(lambda m: {"predict": m.predict(BAGS[:5])}, "DistributionRidge")
 def distribution_ridge() -> Any:
-    model = mm.DistributionRidge(Gaussian(1.0), bandwidth2=0.5, regularization=1e-2)
+    model = mm.learning.DistributionRidge(Gaussian(1.0), bandwidth2=0.5, regularization=1e-2)
     return model.fit(BAGS, SPREAD)
 
 
@@ -383,9 +383,9 @@ def invariant() -> Any:
 @fitted(lambda m: {"predict": m.predict(AT)}, "Reweighted")
 def reweighted() -> Any:
     weights = mm.KernelMeanMatching(Gaussian(1.0), ridge=1e-2, bound=10.0, random_state=0)
-    return mm.Reweighted(Ridge(), weights).fit(X, Y, X_test=X + 0.4)
+    return mm.adaptation.Reweighted(Ridge(), weights).fit(X, Y, X_test=X + 0.4)
 
 
 @fitted(lambda r: {"effect": r.effect, "p": r.overall.pvalue}, "ShiftReport")
 def shift() -> Any:
-    return mm.shift_report(X[:20], X[20:] + 1, rng=0, progress=False)
+    return mm.report.shift_report(X[:20], X[20:] + 1, rng=0, progress=False)

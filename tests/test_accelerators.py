@@ -20,7 +20,9 @@ from numpy.testing import assert_allclose
 
 from array_libraries import INSTALLED, Library, host, library
 from meanmap import (
+    ApproximationWarning,
     ConditionalEmbedding,
+    SettingWarning,
     arrays,
     embed,
     fused,
@@ -29,7 +31,7 @@ from meanmap import (
     mmd,
     two_sample_test,
 )
-from meanmap.arrays import MemoryWarning, PrecisionWarning, in_blocks
+from meanmap.arrays import in_blocks
 from meanmap.kernels import Energy, Gaussian, Laplace, Matern
 from meanmap.statistics import tiles
 
@@ -159,14 +161,14 @@ def test_blocks_are_halved_when_memory_runs_out() -> None:
             raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return size
 
-    with pytest.warns(MemoryWarning, match="blocks of 512 rows"):
+    with pytest.warns(SettingWarning, match="blocks of 512 rows"):
         assert in_blocks(work, 2048) == 512
     assert sizes == [2048, 1024, 512]
 
     def never(size: int) -> None:
         raise OutOfMemoryError("CUDA out of memory")
 
-    with pytest.warns(MemoryWarning), pytest.raises(OutOfMemoryError):
+    with pytest.warns(SettingWarning, match="ran out of memory"), pytest.raises(OutOfMemoryError):
         in_blocks(never, 1024)
     with pytest.raises(ZeroDivisionError):
         in_blocks(lambda size: 1 // 0, 1024)
@@ -189,7 +191,7 @@ def test_a_device_that_is_full(there: Library, monkeypatch: pytest.MonkeyPatch) 
         return plain(tile, axis)
 
     monkeypatch.setattr(tiles, "total", crowded)
-    with pytest.warns(MemoryWarning):
+    with pytest.warns(SettingWarning, match="ran out of memory"):
         found = mmd(there.asarray(X), there.asarray(Y), Gaussian(1.0))
     assert found == pytest.approx(truth, rel=1e-9)
 
@@ -261,7 +263,7 @@ def test_products_cut_to_ten_bits_are_told() -> None:
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
     try:
-        with pytest.warns(PrecisionWarning, match="allow_tf32 = False"):
+        with pytest.warns(ApproximationWarning, match="allow_tf32 = False"):
             mmd(X, X + 1.0)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -278,7 +280,7 @@ def test_jax_with_cut_products_on_a_device_is_told() -> None:
         pytest.skip("jax finds no accelerator, and on the CPU it keeps every bit")
     with (
         jax.default_matmul_precision("default"),
-        pytest.warns(PrecisionWarning, match="matmul_precision"),
+        pytest.warns(ApproximationWarning, match="matmul_precision"),
     ):
         mmd(X, X + 1.0)
 

@@ -118,7 +118,7 @@ def test_an_unknown_method_is_refused_everywhere(tempered: str) -> None:
         lambda: model.posterior_regularization("square"),
         lambda: mm.KernelBayesFilter(method="square").fit(X, Y),
         lambda: simulated.posterior([0.0], method="square"),
-        lambda: mm.bayes_update(X, (X, Y), [0.0], method="square"),
+        lambda: mm.likelihood_free.bayes_update(X, (X, Y), [0.0], method="square"),
     ]
     listed = "'nonnegative', 'importance', 'squared', 'reweighted', 'tempered'; got 'square'"
     for call in calls:

@@ -324,7 +324,7 @@ def line(seed: int) -> tuple[Array, Array, np.random.Generator]:
     return x, x + 0.3 * rng.normal(size=(60, 1)), rng
 
 
-@pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+@pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_002_cross_validation_in_the_candidates_own_space(seed):
     """Posteriors averaged over held-out y give the marginal back: the largest bandwidth wins."""
@@ -353,7 +353,7 @@ def test_002_cross_validation_in_the_candidates_own_space(seed):
     assert 0 < np.argmin(fixed) < len(fixed) - 1
 
 
-@pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+@pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_loss_is_measured_in_one_reference_kernel(seed):
     """`loss` compares candidates by one measure, whatever their own kernels."""

@@ -42,13 +42,15 @@ def test_one_wild_number_does_not_hide_a_column(data: Any, value: float) -> None
     wild = with_cell(one, value)
     assert mm.two_sample_test(wild, other, rng=0).pvalue <= 0.002
     assert mm.independence_test(wild, y, rng=0).pvalue <= 0.002
-    report = mm.shift_report(wild, other, rng=0)
+    report = mm.report.shift_report(wild, other, rng=0)
     assert report.overall.pvalue <= 0.01
     assert report.columns[0].name == "a" and abs(report.columns[0].difference) < 2
     model = mm.ConditionalEmbedding().fit(wild, y)
     assert np.corrcoef(model.predict(one)[:, 0], y[:, 0])[0, 1] > 0.9
     assert_array_equal(mm.HSICSelector(1).fit(wild, y[:, 0]).support_, [True, False])
-    direction = mm.KernelDimensionReduction(1, method="gradient").fit(wild, y[:, 0]).components_[0]
+    direction = (
+        mm.learning.KernelDimensionReduction(1, method="gradient").fit(wild, y[:, 0]).components_[0]
+    )
     assert abs(direction[0]) > 3 * abs(direction[1])
 
 
@@ -82,7 +84,7 @@ def test_numbers_that_overflow_are_refused_by_cell(data: Any, value: float) -> N
     with pytest.raises(ValueError, match=r"in 1 of 120 rows \(the first is row 7, column 'a'\)"):
         mm.embed(with_cell(one, np.nan))
     with pytest.raises(ValueError, match=r"train\['a'\].*\(row 7\)"):
-        mm.shift_report(wild, other)
+        mm.report.shift_report(wild, other)
 
 
 def test_moments_without_far_numbers() -> None:
@@ -115,7 +117,7 @@ def test_a_constant_column_is_reported(data: Any) -> None:
     mixed = first.assign(d="dry", e=np.where(one["a"] > 0, "x", "y"))
     found = mm.independence_test(mixed, y, rng=0)
     assert "Columns 'c', 'd' of X are constant and have no part" in " ".join(found.notes)
-    report = mm.shift_report(first, second, rng=0)
+    report = mm.report.shift_report(first, second, rng=0)
     assert "Column 'c' is constant in both samples" in " ".join(report.notes)
 
 

@@ -29,6 +29,7 @@ from sklearn.svm import SVC
 import meanmap as mm
 from fitted_objects import FITTED, Answers, X, Y, noisy
 from meanmap import arrays
+from public import public_names
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 THREADS = 8
@@ -60,8 +61,8 @@ def agree(found: Answers, expected: Answers, rtol: float) -> None:
 def test_every_public_class_is_here() -> None:
     classes = {
         name
-        for name in mm.__all__
-        if inspect.isclass(getattr(mm, name)) and not issubclass(getattr(mm, name), Warning)
+        for name, value in public_names().items()
+        if inspect.isclass(value) and not issubclass(value, Warning)
     }
     assert classes == {name for one in FITTED.values() for name in one.classes}
 
@@ -194,7 +195,7 @@ def reweighted(estimator: Any) -> Any:
     weights = mm.KernelMeanMatching(ridge=1e-2, bound=10.0, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return mm.Reweighted(estimator, weights).fit(X, Y, X_test=X + 0.4)
+        return mm.adaptation.Reweighted(estimator, weights).fit(X, Y, X_test=X + 0.4)
 
 
 def test_pipelines_of_scikit_learn_are_saved(tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_compiled_models_of_others_are_not(tmp_path: Path) -> None:
     weights = mm.KernelMeanMatching(ridge=1e-2, bound=10.0, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = mm.Reweighted(SVC(), weights).fit(X, Y > 0, X_test=X + 0.4)
+        model = mm.adaptation.Reweighted(SVC(), weights).fit(X, Y > 0, X_test=X + 0.4)
     with pytest.raises(TypeError, match="SVC, which cannot be saved"):
         mm.save(model, tmp_path / "svc.npz")
     assert not list(tmp_path.iterdir())

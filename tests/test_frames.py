@@ -122,11 +122,13 @@ ENTRIES: dict[str, Callable[[Any, Any], Any]] = {
     "conditional_two_sample_test": lambda a, b: (
         mm.conditional_two_sample_test(a, TARGET, b, TARGET, n_permutations=19, rng=0).statistic
     ),
-    "conditional_mmd": lambda a, b: mm.conditional_mmd(a, TARGET, b, TARGET),
+    "conditional_mmd": lambda a, b: mm.statistics.conditional_mmd(a, TARGET, b, TARGET),
     "counterfactual_effect": lambda a, b: (
-        mm.counterfactual_effect(a, TARGET, b, TARGET + 1, n_permutations=19, rng=0).statistic
+        mm.comparison.counterfactual_effect(
+            a, TARGET, b, TARGET + 1, n_permutations=19, rng=0
+        ).statistic
     ),
-    "hscic": lambda a, b: mm.hscic(TARGET, TARGET**2, a, at=b),
+    "hscic": lambda a, b: mm.statistics.hscic(TARGET, TARGET**2, a, at=b),
     "RunningTwoSampleTest": streamed,
     "RunningIndependenceTest": streamed_pairs,
     "RunningEmbedding": lambda a, b: (
@@ -168,8 +170,10 @@ ENTRIES: dict[str, Callable[[Any, Any], Any]] = {
         conditional(a).posterior(b, method="reweighted").given([[0.5]]).mean()
     ),
     "bayes_rule, observation": lambda a, b: backward(a).posterior(TARGET).given(b).mean(),
-    "bayes_update": lambda a, b: mm.bayes_update(b, (a, TARGET), TARGET[0]).mean(),
-    "bayes_update, observation": lambda a, b: mm.bayes_update(TARGET, (TARGET, a), row(b)).mean(),
+    "bayes_update": lambda a, b: mm.likelihood_free.bayes_update(b, (a, TARGET), TARGET[0]).mean(),
+    "bayes_update, observation": lambda a, b: mm.likelihood_free.bayes_update(
+        TARGET, (TARGET, a), row(b)
+    ).mean(),
     "KernelBayesFilter, observations": lambda a, b: sensor_filter(a).filter(b).mean,
     "KernelBayesFilter, smooth": lambda a, b: sensor_filter(a).smooth(b).mean,
     "KernelBayesFilter, step": lambda a, b: sensor_filter(a).start().step(row(b)).mean(),
@@ -211,13 +215,15 @@ ENTRIES: dict[str, Callable[[Any, Any], Any]] = {
         .transform(b, CLASSES)
     ),
     "InvariantComponents": invariant,
-    "distributional_variance": lambda a, b: mm.distributional_variance([a, b], kernel=K),
-    "KernelPCA": lambda a, b: abs(mm.KernelPCA(2, K).fit(a).transform(b)),
+    "distributional_variance": lambda a, b: mm.adaptation.distributional_variance([a, b], kernel=K),
+    "KernelPCA": lambda a, b: abs(mm.learning.KernelPCA(2, K).fit(a).transform(b)),
     "KernelCCA": lambda a, b: abs(
-        mm.KernelCCA(1, K, Gaussian(1.0), regularization=1e-2).fit(a, TARGET).transform(b)
+        mm.learning.KernelCCA(1, K, Gaussian(1.0), regularization=1e-2).fit(a, TARGET).transform(b)
     ),
     "KernelDimensionReduction": lambda a, b: (
-        mm.KernelDimensionReduction(n_components=1, method="gradient").fit(a, TARGET).transform(b)
+        mm.learning.KernelDimensionReduction(n_components=1, method="gradient")
+        .fit(a, TARGET)
+        .transform(b)
     ),
     "HSICClustering": lambda a, b: mm.HSICClustering(2, K, random_state=0).fit(a).predict(b),
     "ColoredUnfolding": lambda a, b: mm.ColoredUnfolding().fit(a, TARGET).transform(b),
@@ -230,13 +236,15 @@ ENTRIES: dict[str, Callable[[Any, Any], Any]] = {
     "goodness_of_fit_test": lambda a, b: mm.goodness_of_fit_test(
         a, lambda x: -x / _units**2, n_permutations=19, rng=0
     ).witness(b),
-    "shift_report": lambda a, b: [c.difference for c in mm.shift_report(a, b, rng=0).columns],
+    "shift_report": lambda a, b: [
+        c.difference for c in mm.report.shift_report(a, b, rng=0).columns
+    ],
     "shift_report with a kernel": lambda a, b: (
-        mm.shift_report(a, b, kernel=K, rng=0).overall.pvalue
+        mm.report.shift_report(a, b, kernel=K, rng=0).overall.pvalue
     ),
     "HSICSelector": lambda a, b: mm.HSICSelector(2).fit(a, TARGET).transform(b),
     "Reweighted": lambda a, b: (
-        mm.Reweighted(
+        mm.adaptation.Reweighted(
             mm.ConditionalEmbedding(K, regularization=1e-2),
             mm.KernelMeanMatching(K, random_state=0),
         )

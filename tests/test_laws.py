@@ -19,9 +19,9 @@ from sklearn.neighbors import KernelDensity
 
 from meanmap import (
     ConditionalEmbedding,
-    ConflictWarning,
+    DataWarning,
     Embedding,
-    RegularizationWarning,
+    SettingWarning,
     bayes_rule,
     embed,
 )
@@ -118,7 +118,7 @@ def uncancelled(e: Embedding) -> Array:
 
 def quiet() -> pytest.MarkDecorator:
     """Conflicts between prior and observation are not what this test is about."""
-    return pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+    return pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 
 
 # --------------------------------------------------------------------------------------
@@ -596,7 +596,7 @@ def test_conflict_gives_a_sane_answer_and_a_warning(method, delta, seed):
     """The observation lies seven standard deviations of the prior's prediction away."""
     model, prior, x, _ = conflicting(seed, prior_mean=-2.0, y=2.0)
     posterior = model.posterior(prior, method, delta)
-    with pytest.warns(ConflictWarning):
+    with pytest.warns(DataWarning):
         answer = posterior.given([2.0])
     mean = answer.mean()
     assert np.isfinite(answer.weights).all() and np.isfinite(mean).all()
@@ -608,7 +608,7 @@ def test_conflict_gives_a_sane_answer_and_a_warning(method, delta, seed):
 @pytest.mark.parametrize("method", METHODS)
 def test_conflict_is_reported_by_predict_too(method, seed):
     model, prior, x, _ = conflicting(seed, prior_mean=-2.0, y=2.0)
-    with pytest.warns(ConflictWarning):
+    with pytest.warns(DataWarning):
         mean = model.posterior(prior, method, 1e-3).predict([[2.0]])
     assert np.isfinite(mean).all() and x.min() <= mean[0, 0] <= x.max()
 
@@ -622,7 +622,7 @@ def test_reweighted_weights_that_cancel_are_cured(seed):
     arguments = (*grams, np.full(200, 1 / 200), gaussian(y, [[1.5]], 1.0)[:, 0], 1e-3, 1e-3)
     unguarded = bayes_reweighted(*arguments, threshold=-np.inf) @ x
     assert not x.min() <= unguarded[0] <= x.max()
-    with pytest.warns(ConflictWarning, match="cancel"):
+    with pytest.warns(DataWarning, match="cancel"):
         answer = model.posterior(prior, "reweighted", 1e-3).given([1.5])
     assert_allclose(answer.weights, bayes_reweighted(*arguments), atol=1e-5)
     assert abs(answer.mean()[0] - truth) < 0.6
@@ -707,7 +707,7 @@ def flat_pairs() -> tuple[Array, Array]:
 
 def raised_to(record: list[warnings.WarningMessage]) -> float:
     """The regularisation that a warning says was used."""
-    said = [str(w.message) for w in record if issubclass(w.category, RegularizationWarning)]
+    said = [str(w.message) for w in record if issubclass(w.category, SettingWarning)]
     found = re.search(r"raised to ([0-9.e+-]+[0-9])", said[0])
     assert found, said[0]
     return float(found[1])
@@ -716,7 +716,7 @@ def raised_to(record: list[warnings.WarningMessage]) -> float:
 def test_a_conditional_that_cannot_be_solved_grows_its_regularisation():
     """002, Figure 1, and the warning says by how much."""
     x, y = flat_pairs()
-    with pytest.warns(RegularizationWarning, match="raised") as record:
+    with pytest.warns(SettingWarning, match="raised") as record:
         model = Plain(Linear(), Linear(), 1e-30).fit(x, y)
     raised = raised_to(record)
     assert 1e-30 < raised < 1e-12
@@ -738,14 +738,14 @@ def test_a_conditional_that_cannot_be_solved_grows_its_regularisation():
 def test_a_posterior_that_cannot_be_solved_grows_its_regularisation(method, delta):
     x, y = flat_pairs()
     model = Plain(Linear(), Linear(), 1e-3).fit(x, y)
-    with pytest.warns(RegularizationWarning, match="raised") as record:
+    with pytest.warns(SettingWarning, match="raised") as record:
         posterior = model.posterior(x[:20], method, delta)
         answer = posterior.given(y[:3])
     assert np.isfinite(answer.weights).all()
     raised = raised_to(record)
     assert delta < raised
     with warnings.catch_warnings():
-        warnings.simplefilter("error", RegularizationWarning)
+        warnings.simplefilter("error", SettingWarning)
         same = model.posterior(x[:20], method, raised).given(y[:3])
         model.posterior(x[:20], method, 0).given(y[:3])
     assert_allclose(answer.weights, same.weights, atol=1e-3 * np.abs(same.weights).max())

@@ -13,6 +13,7 @@ from importlib import resources
 import pytest
 
 import meanmap
+from public import PACKAGES, public_names
 
 
 def run(code: str) -> str:
@@ -39,24 +40,76 @@ def test_importing_is_light() -> None:
     assert not set(heavy) & set(loaded)
 
 
-def test_what_stands_on_the_core_is_imported_when_asked_for() -> None:
-    loaded = run("import sys, meanmap; print('meanmap.learning' in sys.modules); meanmap.KernelPCA")
-    assert loaded.split() == ["False"]
-    for package, names in meanmap._LATER.items():
-        module = getattr(meanmap, package)
-        for name in names:
-            assert getattr(meanmap, name) is getattr(module, name)
-            assert name in meanmap.__all__
-        # what type checkers are told is what there is
-        source = resources.files("meanmap").joinpath("__init__.py").read_text(encoding="utf-8")
-        told = re.search(
-            rf"    from meanmap\.{package} import \(?([^)]*?)\)?\n(?!        )", source
-        )
-        assert told is not None
-        assert tuple(re.findall(r"\w+", told[1])) == names
-    assert set(meanmap.__all__) <= set(dir(meanmap))
+NAMES = [
+    "embed",
+    "Embedding",
+    "ConditionalEmbedding",
+    "ConditionalOperator",
+    "sum_rule",
+    "chain_rule",
+    "bayes_rule",
+    "mmd",
+    "hsic",
+    "two_sample_test",
+    "independence_test",
+    "conditional_independence_test",
+    "joint_independence_test",
+    "conditional_two_sample_test",
+    "goodness_of_fit_test",
+    "KernelBayesFilter",
+    "AdditiveFilter",
+    "SpectralFilter",
+    "KernelGraphicalModel",
+    "BeliefPropagation",
+    "KernelABC",
+    "SupportMeasureClassifier",
+    "SupportMeasureRegressor",
+    "HSICSelector",
+    "HSICClustering",
+    "ColoredUnfolding",
+    "EmbeddingDensity",
+    "KernelMeanMatching",
+    "TargetShift",
+    "LocationScaleShift",
+    "InvariantComponents",
+    "kernels",
+    "spaces",
+    "save",
+    "load",
+]
+WARNINGS = ["ApproximationWarning", "DataWarning", "SettingWarning"]
+
+
+def test_the_top_level_has_the_names_of_the_contract() -> None:
+    assert len(NAMES) == 35
+    assert sorted(meanmap.__all__) == sorted([*NAMES, *WARNINGS])
+
+
+def test_names_are_imported_when_asked_for() -> None:
+    loaded = run(
+        "import sys, meanmap\n"
+        "print([name for name in sys.modules if name.startswith('meanmap.')])\n"
+        "meanmap.learning.KernelPCA, meanmap.embed\n"
+        "from meanmap import *\n"
+        "print(embed is meanmap.embeddings.embed, kernels is meanmap.kernels)"
+    )
+    assert loaded.splitlines() == ["[]", "True True"]
+    for name in meanmap.__all__:
+        value = getattr(meanmap, name)
+        home = meanmap if inspect.ismodule(value) else sys.modules[value.__module__]
+        assert getattr(home, name) is value
     with pytest.raises(AttributeError, match="no attribute 'KernelPCB'"):
         meanmap.KernelPCB  # noqa: B018
+
+
+def test_completion_shows_public_names_and_packages_alone() -> None:
+    shown = set(dir(meanmap))
+    packages = shown - set(meanmap.__all__) - {"__version__"}
+    assert shown >= set(meanmap.__all__)
+    assert packages >= {*PACKAGES, "conditional", "embeddings", "streams"}
+    for name in packages:
+        assert inspect.ismodule(getattr(meanmap, name))
+        assert getattr(meanmap, name).__all__
 
 
 def test_using_numpy_does_not_import_torch() -> None:
@@ -84,8 +137,7 @@ def test_version() -> None:
 
 
 def test_public_names_exist_and_are_documented() -> None:
-    for name in meanmap.__all__:
-        value = getattr(meanmap, name)
+    for name, value in public_names().items():
         assert value.__doc__, f"{name} has no docstring"
     for module in (meanmap.kernels, meanmap.spaces):
         for name in module.__all__:
@@ -94,27 +146,13 @@ def test_public_names_exist_and_are_documented() -> None:
 
 def test_public_names_have_an_example() -> None:
     """In their docstrings, where the tests run them."""
-    for module in (meanmap, meanmap.kernels, meanmap.spaces):
-        for name in module.__all__:
-            value = getattr(module, name)
-            if inspect.ismodule(value) or inspect.isclass(value) and issubclass(value, Warning):
-                continue
-            assert ">>>" in value.__doc__, f"{module.__name__}.{name} has no example"
-
-
-def test_public_contract() -> None:
-    assert set(meanmap.__all__) >= {
-        "ConditionalEmbedding",
-        "ConditionalOperator",
-        "Embedding",
-        "JointEmbedding",
-        "bayes_rule",
-        "chain_rule",
-        "embed",
-        "kernels",
-        "spaces",
-        "sum_rule",
-    }
+    shown = list(public_names().items())
+    for module in (meanmap.kernels, meanmap.spaces):
+        shown += [(f"{module.__name__}.{name}", getattr(module, name)) for name in module.__all__]
+    for name, value in shown:
+        if inspect.ismodule(value) or inspect.isclass(value) and issubclass(value, Warning):
+            continue
+        assert ">>>" in value.__doc__, f"{name} has no example"
 
 
 def test_types_are_published() -> None:

@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose
 
 from meanmap import (
     ConditionalEmbedding,
-    ConflictWarning,
+    DataWarning,
     Embedding,
     bayes_rule,
     chain_rule,
@@ -395,7 +395,7 @@ BAYES = {
 
 
 # Warnings of weights that cancel are tested with the laws.
-CANCELLING = pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+CANCELLING = pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 
 
 def without_conflict(p: Problem, method: str, weights: Array) -> Array:
@@ -421,7 +421,7 @@ def test_bayes_rule(problem, method, form, lam, delta):
     with warnings.catch_warnings():
         # the step for observations that conflict with the prior is part of these definitions
         defined = method in ("reweighted", "nonnegative")
-        warnings.simplefilter("ignore" if defined else "error", ConflictWarning)
+        warnings.simplefilter("ignore" if defined else "error", DataWarning)
         answer = posterior.given(p.points(1, "queries")[calm])
     cross = p.gram(0, "queries", where)
     agrees(answer, truth[calm], p.gram(0, where, where), cross, p.points(0, "queries"))

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 
-from meanmap import KernelGraphicalModel, RegularizationWarning
+from meanmap import KernelGraphicalModel, SettingWarning
 from meanmap.kernels import Gaussian
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
@@ -137,7 +137,7 @@ truth = exact(evidence)["x3"]
 ax.plot(grid, truth, "--", color="black", linewidth=1.2, label="exact")
 for share, alpha in ((0.3, 1.0), (1.0, 0.6), (2.0, 0.3)):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RegularizationWarning)
+        warnings.simplefilter("ignore", SettingWarning)
         other = KernelGraphicalModel(chain, kernel=Gaussian(f"{share}*median")).fit(runs)
     density = beliefs(other, evidence)["x3"]
     label = f"{share:.1f} × the median distance"

@@ -12,8 +12,9 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from meanmap import ConditionalEmbedding, conditional_independence_test, hscic, independence_test
+from meanmap import ConditionalEmbedding, conditional_independence_test, independence_test
 from meanmap.kernels import Gaussian
+from meanmap.statistics import hscic
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)

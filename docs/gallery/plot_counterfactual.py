@@ -10,7 +10,8 @@ distribution. That shows effects that a difference of means cannot.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from meanmap import counterfactual_effect, embed
+from meanmap import embed
+from meanmap.comparison import counterfactual_effect
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)

@@ -10,15 +10,17 @@ domains (domain-invariant component analysis, Muandet, Balduzzi and Schölkopf 2
 
 # %%
 # **Six instruments.** Each has an offset of its own in the second column, larger than anything else
-# in the data; the class shows in the first. :func:`~meanmap.distributional_variance` says how far
-# apart the domains are, against what chance would give if their rows were shuffled.
+# in the data; the class shows in the first. :func:`~meanmap.adaptation.distributional_variance`
+# says how far apart the domains are, against what chance would give if their rows were shuffled.
 
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
-from meanmap import InvariantComponents, KernelPCA, distributional_variance
+from meanmap import InvariantComponents
+from meanmap.adaptation import distributional_variance
 from meanmap.kernels import Gaussian
+from meanmap.learning import KernelPCA
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 MARKS = "o^sDvP"

@@ -11,7 +11,8 @@ samplers explore the same target, a banana, and one of them takes a common short
 import matplotlib.pyplot as plt
 import numpy as np
 
-from meanmap import goodness_of_fit_test, power_analysis
+from meanmap import goodness_of_fit_test
+from meanmap.comparison import power_analysis
 
 # %%
 # The target is a Gaussian bent into a banana: :math:`x_1 \sim N(0, 1)` and

@@ -4,7 +4,7 @@ Samples as examples
 
 Sometimes an example is not a point but a whole sample: the cells of a patient, the words of a text,
 the pixels of a picture. :class:`~meanmap.SupportMeasureClassifier` learns from such bags, of any
-sizes, and :class:`~meanmap.DistributionRidge` tells a number from each.
+sizes, and :class:`~meanmap.learning.DistributionRidge` tells a number from each.
 """
 
 # %%
@@ -20,8 +20,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from meanmap import DistributionRidge, SupportMeasureClassifier
+from meanmap import SupportMeasureClassifier
 from meanmap.kernels import Gaussian, Normal, Weighted
+from meanmap.learning import DistributionRidge
 from meanmap.spaces import PivotedCholesky
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"

@@ -44,7 +44,7 @@ row(mm.embed(y).plot, mm.embed(plane).plot, mm.embed(labels).plot)
 row(
     mm.embed((x, y)).plot,
     mm.EmbeddingDensity().fit(plane).plot,
-    mm.compress(plane, 20, rng=0).plot,
+    mm.statistics.compress(plane, 20, rng=0).plot,
 )
 
 # %%
@@ -67,7 +67,7 @@ mm.independence_test(x, y, rng=0).plot()
 # %%
 # How large a sample should be, by a pilot; whether a sample fits a density, and where not.
 
-pilot = mm.power_analysis(
+pilot = mm.comparison.power_analysis(
     mm.two_sample_test, y[:60], y[60:120] + 0.4, n_simulations=50, sizes=(20, 40), rng=0
 )
 row(pilot.plot)
@@ -114,8 +114,8 @@ mm.BeliefPropagation(nx.grid_2d_graph(12, 12)).fit(maps[1:]).run(known).plot()
 rings = np.repeat([1.0, 3.0], 150)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
 rings += 0.15 * rng.normal(size=rings.shape)
 ring = np.repeat(["inner", "outer"], 150)
-components = mm.KernelPCA(2, kernel=mm.kernels.Gaussian("0.5*median")).fit(rings)
-views = mm.KernelCCA(1).fit(x, y)
+components = mm.learning.KernelPCA(2, kernel=mm.kernels.Gaussian("0.5*median")).fit(rings)
+views = mm.learning.KernelCCA(1).fit(x, y)
 row(
     lambda ax: components.plot(rings, ring, ax),
     lambda ax: views.plot(x, y, ax),
@@ -131,7 +131,7 @@ row(
 
 wide = np.column_stack([plane, rng.normal(size=(300, 4))])
 target = np.tanh(2 * (wide[:, 0] - wide[:, 1])) + 0.1 * rng.normal(size=300)
-reduction = mm.KernelDimensionReduction(1, random_state=0).fit(wide, target)
+reduction = mm.learning.KernelDimensionReduction(1, random_state=0).fit(wide, target)
 unfolded = mm.ColoredUnfolding(2, random_state=0).fit(states[:150])
 row(
     lambda ax: reduction.plot(wide, target, ax),
@@ -156,5 +156,5 @@ row(
 )
 halves = plane[:150], 1.5 * plane[150:] + [0.5, 0]
 mm.LocationScaleShift(random_state=0).fit(halves[0], sort[:150], X_test=halves[1]).plot()
-mm.shift_report(plane, plane[kept] + [0, 0.5], rng=0).plot()
+mm.report.shift_report(plane, plane[kept] + [0, 0.5], rng=0).plot()
 plt.show()

@@ -10,7 +10,8 @@ one wants. Here the truth is known, so that the answer can be checked.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from meanmap import power_analysis, two_sample_test
+from meanmap import two_sample_test
+from meanmap.comparison import power_analysis
 
 rng = np.random.default_rng(0)
 

@@ -26,13 +26,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from meanmap import (
-    InvariantComponents,
-    KernelMeanMatching,
-    LocationScaleShift,
-    Reweighted,
-    TargetShift,
-)
+from meanmap import InvariantComponents, KernelMeanMatching, LocationScaleShift, TargetShift
+from meanmap.adaptation import Reweighted
 from meanmap.kernels import Columns, Delta, Gaussian, NGrams
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer
 
-from meanmap import shift_report
+from meanmap.report import shift_report
 
 data = load_breast_cancer(as_frame=True)
 chosen = ["mean radius", "mean texture", "mean smoothness", "mean symmetry", "radius error"]

@@ -20,7 +20,8 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from meanmap import KernelMeanMatching, Reweighted, TargetShift
+from meanmap import KernelMeanMatching, TargetShift
+from meanmap.adaptation import Reweighted
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 

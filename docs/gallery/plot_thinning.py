@@ -3,8 +3,8 @@ Few points for many
 ===================
 
 A long simulation leaves thousands of points, and whatever comes next is to be computed for each of
-them. :func:`~meanmap.compress` picks a few that stand for all: their embedding is near to
-that of the whole sample, so that averages over them are near to averages over all.
+them. :func:`~meanmap.statistics.compress` picks a few that stand for all: their embedding is near
+to that of the whole sample, so that averages over them are near to averages over all.
 """
 
 # %%
@@ -15,8 +15,8 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 
-from meanmap import compress
 from meanmap.kernels import Gaussian
+from meanmap.statistics import compress
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 

@@ -19,8 +19,8 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from meanmap import KernelCCA, KernelDimensionReduction, KernelPCA
 from meanmap.kernels import Delta, Gaussian
+from meanmap.learning import KernelCCA, KernelDimensionReduction, KernelPCA
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 

@@ -15,7 +15,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy import stats
 
-from meanmap import embed, mmd, power_analysis, two_sample_test
+from meanmap import embed, mmd, two_sample_test
+from meanmap.comparison import power_analysis
 from meanmap.kernels import Gaussian, Linear
 
 rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from meanmap import ConditionalEmbedding, ConflictWarning
+from meanmap import ConditionalEmbedding, DataWarning
 from meanmap.kernels import Gaussian
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
@@ -146,7 +146,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     model.given([40.0, 12.0])
 print(f"{caught[0].category.__name__}: {caught[0].message}")
-assert caught[0].category is ConflictWarning
+assert caught[0].category is DataWarning
 
 # %%
 # ``support`` says the same as a number, one where the training rows cover a place and zero where
@@ -193,7 +193,7 @@ for times in (0.25, 1.0, 4.0):
         tried = ConditionalEmbedding(model.kernel_x_.rescaled(times), regularization=lam)
         tried.fit(X_train, y_train[:, None])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConflictWarning)  # a narrow kernel leaves holes
+            warnings.simplefilter("ignore", DataWarning)  # a narrow kernel leaves holes
             predicted = tried.predict(X_test)[:, 0]
         errors[times].append(np.sqrt(np.mean((predicted - y_test) ** 2)))
 

@@ -138,7 +138,7 @@ with warnings.catch_warnings(record=True) as caught:
     model.posterior(embed(new_town)).given([0.97])
 for warning in caught:
     print(f"{warning.category.__name__}: {warning.message}")
-assert any(warning.category.__name__ == "ConflictWarning" for warning in caught)
+assert any(warning.category.__name__ == "DataWarning" for warning in caught)
 
 # %%
 # **The prior goes where the laboratory never was.** If contents in your town reached 20, the pairs

@@ -15,7 +15,7 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from meanmap import ConditionalEmbedding, ConflictWarning, KernelBayesFilter
+from meanmap import ConditionalEmbedding, DataWarning, KernelBayesFilter
 
 BLUE, GREY = "#0072b2", "#8a8a8a"
 rng = np.random.default_rng(0)
@@ -156,7 +156,7 @@ with warnings.catch_warnings(record=True) as caught:
     lost = model.filter(np.vstack([new[:20], [[3.0]], new[21:30]]))
 print(f"{caught[0].category.__name__}: {caught[0].message}")
 print("support around it:", lost.support[18:23].round(2))
-assert caught[0].category is ConflictWarning
+assert caught[0].category is DataWarning
 
 # %%
 # Less obvious is another *motion* with observations that look the same. ``log_evidence`` says how

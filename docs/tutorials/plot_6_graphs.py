@@ -19,7 +19,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer
 
-from meanmap import KernelGraphicalModel, chow_liu_tree
+from meanmap import KernelGraphicalModel
+from meanmap.graphical import chow_liu_tree
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)

@@ -13,10 +13,10 @@ import typer
 
 import meanmap_experiments as experiments
 from meanmap import cli
-from meanmap.arrays import warn
 from meanmap.cli import screen
 from meanmap.cli.app import FileOptions, as_command, plain_typer
 from meanmap.cli.outputs import Outputs, figure_bytes
+from meanmap.exceptions import warn
 from meanmap_experiments.pages import experiments_page
 
 PROGRAM = "meanmap_experiments"
@@ -116,7 +116,7 @@ def run_experiments(
         except ImportError as error:
             if not some:
                 raise
-            warn(f"{name} is left out: {error}")
+            warn(f"{name} is left out: {error}", UserWarning)
             yield name, None, str(error)
         else:
             yield name, found, ""

@@ -8,16 +8,13 @@ Everything else asks for `namespace(x)` and writes the array API standard. What 
 from __future__ import annotations
 
 import math
-import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -26,10 +23,11 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import ThreadpoolController
 
+from meanmap.exceptions import ApproximationWarning, SettingWarning, warn
+
 Array = Any  # an array of any supported library
 Points = Any  # an array of rows, or a tuple of them
 
-_HERE = str(Path(__file__).parent) + os.sep
 _NUMPY = array_api_compat.array_namespace(np.empty(0))
 
 HOSTS = {"cpu"}  # kinds of devices whose memory NumPy shares
@@ -196,18 +194,6 @@ def host_array(value: Any) -> Any:
     return to_numpy(to_float(value) if is_floating(value) else value)
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of whoever called this package, however deep inside it we are."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
-
-
-class PrecisionWarning(RuntimeWarning):
-    """An array library is set to multiply with fewer digits than its arrays hold."""
-
-
 FULL = {"highest", "float32", "F32_F32_F32"}  # JAX's names of products that round once
 
 
@@ -230,7 +216,7 @@ def _expect_full_products(array: Array) -> None:
         warn(
             "float32 arrays are multiplied in TensorFloat-32 as this library is set up: three "
             f"digits, too few for kernels. Call {remedy}, or pass float64.",
-            PrecisionWarning,
+            ApproximationWarning,
         )
 
 
@@ -385,10 +371,6 @@ Answer = TypeVar("Answer")
 LEAST = 256  # rows of a block that is not halved any more
 
 
-class MemoryWarning(RuntimeWarning):
-    """An accelerator ran out of memory; the work was done again in smaller blocks."""
-
-
 def in_blocks(work: Callable[[int], Answer], size: int) -> Answer:
     """`work(size)`, begun again with half the size whenever the device runs out of memory."""
     while True:
@@ -404,7 +386,7 @@ def in_blocks(work: Callable[[int], Answer], size: int) -> Answer:
         warn(
             f"the device ran out of memory ({text}); going on with blocks of {size} rows, which "
             "are slower. Free some of its memory, or pass fewer rows at a time.",
-            MemoryWarning,
+            SettingWarning,
         )
 
 

@@ -25,20 +25,12 @@ from meanmap.arrays import (
     namespace,
     one_blas_thread,
     solve_triangular,
-    warn,
 )
+from meanmap.exceptions import SettingWarning, warn
 
 STEPS = 100  # of Newton's method
 ARMIJO = 1e-4  # of the decrease that the slope promises must be seen
 SHORTEST = 1e-9  # step that is tried
-
-
-class RegularizationWarning(UserWarning):
-    """A regularisation had to grow before an operator could be inverted."""
-
-
-class ConflictWarning(UserWarning):
-    """Prior and observation contradict each other, or a query lies far from the data."""
 
 
 def too_large() -> ValueError:
@@ -116,7 +108,7 @@ class Spectrum:
                 f"the operator is singular to working precision at regularization="
                 f"{regularization:.3g}; it was raised to {grown:.3g}. "
                 "Pass that or a larger value to silence this.",
-                RegularizationWarning,
+                SettingWarning,
             )
         return grown
 

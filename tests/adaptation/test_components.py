@@ -21,9 +21,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
-from meanmap import InvariantComponents, KernelPCA, distributional_variance, load, mmd, save
+from meanmap import InvariantComponents, load, mmd, save
+from meanmap.adaptation import distributional_variance
 from meanmap.adaptation.domains import DomainProblem
 from meanmap.kernels import Columns, Delta, Gaussian, Linear, NGrams
+from meanmap.learning import KernelPCA
 from meanmap.spaces import PivotedCholesky
 
 EXACT = PivotedCholesky(1e-14)

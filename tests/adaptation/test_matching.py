@@ -22,7 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles as o
-from meanmap import ConflictWarning, KernelMeanMatching, Reweighted, TargetShift, load, save
+from meanmap import DataWarning, KernelMeanMatching, TargetShift, load, save
+from meanmap.adaptation import Reweighted
 from meanmap.adaptation.matching import matching_programme
 from meanmap.adaptation.programme import WeightProgramme, solve_dual, solve_without_ridge
 from meanmap.kernels import Columns, Gaussian, Linear, NGrams
@@ -221,7 +222,7 @@ def test_test_rows_far_away_are_said_and_not_counted(d: int, away: float, unit: 
     rng = np.random.default_rng(0)
     X, T = rng.normal(size=(100, d)), rng.normal(size=(100, d))
     T[:, 0] += away
-    with pytest.warns(ConflictWarning, match="of the distance between the samples is left"):
+    with pytest.warns(DataWarning, match="of the distance between the samples is left"):
         model = KernelMeanMatching(random_state=0).fit(unit * X, X_test=unit * T)
     assert model.effective_size_ < 10
 
@@ -229,7 +230,7 @@ def test_test_rows_far_away_are_said_and_not_counted(d: int, away: float, unit: 
 def test_a_given_kernel_says_that_supports_do_not_meet() -> None:
     rng = np.random.default_rng(0)
     X, T = rng.normal(size=(300, 1)), 8 + rng.normal(size=(300, 1))
-    with pytest.warns(ConflictWarning, match="look for training rows where"):
+    with pytest.warns(DataWarning, match="look for training rows where"):
         model = KernelMeanMatching(Gaussian(0.5), 1e-4).fit(X, X_test=T)
     assert model.effective_size_ < 2
 
@@ -240,7 +241,7 @@ def test_samples_of_one_distribution_count_in_full(n: int, d: int) -> None:
     rng = np.random.default_rng(n + d)
     X, T = rng.normal(size=(n, d)), rng.normal(size=(n, d))
     with warnings.catch_warnings():
-        warnings.simplefilter("error", ConflictWarning)
+        warnings.simplefilter("error", DataWarning)
         model = KernelMeanMatching(random_state=0).fit(X, X_test=T)
     assert model.effective_size_ > n / 3
 

@@ -17,13 +17,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from meanmap import (
-    InvariantComponents,
-    KernelMeanMatching,
-    LocationScaleShift,
-    Reweighted,
-    TargetShift,
-)
+from meanmap import InvariantComponents, KernelMeanMatching, LocationScaleShift, TargetShift
+from meanmap.adaptation import Reweighted
 from meanmap.kernels import Gaussian
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
 
 import oracles as o
-from meanmap import ConflictWarning, TargetShift, load, save
+from meanmap import DataWarning, TargetShift, load, save
 from meanmap.adaptation.matching import fit_host_space
 from meanmap.adaptation.mixtures import Ridges, TargetPredictor, predict_targets, regression
 from meanmap.kernels import Delta, Gaussian, NGrams
@@ -240,7 +240,7 @@ def test_a_class_that_is_gone_has_no_weight() -> None:
 
 def test_what_no_mixture_explains_is_said() -> None:
     X, y, T = labelled()
-    with pytest.warns(ConflictWarning, match="no change of the targets"):
+    with pytest.warns(DataWarning, match="no change of the targets"):
         TargetShift(Gaussian(1.0), metric="embedding", n_bootstrap=0).fit(X, y, X_test=T + 5)
 
 

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from meanmap import ConflictWarning, LocationScaleShift, load, save
+from meanmap import DataWarning, LocationScaleShift, load, save
 from meanmap.adaptation.alignment import (
     Alignment,
     descend,
@@ -304,7 +304,7 @@ def test_more_regularization_moves_less() -> None:
     norms = []
     for penalty in (1e-4, 1e-2, 1.0, 1e3):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConflictWarning)
+            warnings.simplefilter("ignore", DataWarning)
             model = LocationScaleShift(regularization=penalty, random_state=0).fit(X, y, X_test=T)
         norms.append(np.abs(model.X_new_ - X).mean())
     assert norms == sorted(norms, reverse=True)
@@ -404,7 +404,7 @@ def test_what_does_not_fit_is_said() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 1)), np.repeat(["a", "b"], 100)
     far = np.concatenate([rng.normal(-50, 0.1, 100), rng.normal(50, 0.1, 100), np.zeros(100)])
-    with pytest.warns(ConflictWarning, match="no change of location and scale"):
+    with pytest.warns(DataWarning, match="no change of location and scale"):
         LocationScaleShift(regularization=1.0).fit(X, y, X_test=far[:, None])
     with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
         LocationScaleShift(max_iter=1, n_init=1).fit(X, y, X_test=3 * X + 1)
@@ -412,7 +412,7 @@ def test_what_does_not_fit_is_said() -> None:
 
 def test_a_class_that_is_missing_from_the_test() -> None:
     X, y, T, u = three_classes(400, 600, 15)
-    with pytest.warns(ConflictWarning, match="of class 0 there are hardly any test rows"):
+    with pytest.warns(DataWarning, match="of class 0 there are hardly any test rows"):
         model = LocationScaleShift(regularization=0.01, random_state=0).fit(X, y, X_test=T[u > 0])
     assert model.proportions_[0] < 0.02
 
@@ -423,7 +423,7 @@ def test_constant_columns_single_rows_and_kernels_on_targets() -> None:
     labels = y.copy()
     labels[0] = 9  # a class of one row
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         model = LocationScaleShift(n_init=1).fit(
             wide, labels, X_test=np.column_stack([T, np.ones(60)])
         )

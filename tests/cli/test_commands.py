@@ -283,7 +283,7 @@ def test_filter(run: Caller, here: Path) -> None:
 def test_shift(run: Caller) -> None:
     train, test = shipped("flowers-train"), shipped("flowers-test")
     columns = ["length", "width", "leaf"]
-    expected = meanmap.shift_report(
+    expected = meanmap.report.shift_report(
         train[columns],
         test[columns],
         train["species"].to_numpy(dtype=str),

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from meanmap import ConditionalEmbedding, counterfactual_effect, embed
+from meanmap import ConditionalEmbedding, embed
+from meanmap.comparison import counterfactual_effect
 from meanmap.comparison.conditional import (
     conditional_independence_test,
     conditional_two_sample_test,

@@ -9,7 +9,7 @@ import pytest
 
 from array_libraries import INSTALLED, Library
 from comparison_tests import declared, groups, sample_names, samples, solve
-from meanmap import TestResult
+from meanmap.comparison import TestResult
 
 DOCS = Path(__file__).parents[2] / "docs"
 TESTS = declared()

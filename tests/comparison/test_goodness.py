@@ -12,10 +12,10 @@ from scipy import stats
 from scipy.signal import lfilter
 from threadpoolctl import threadpool_limits
 
-from meanmap import stein_discrepancy
 from meanmap.comparison.goodness import goodness_of_fit_test, series_memory
 from meanmap.comparison.results import TestResult
 from meanmap.kernels import Gaussian, Laplace, RationalQuadratic
+from meanmap.statistics import stein_discrepancy
 from oracles.statistics import stein_gaussian_dense
 
 

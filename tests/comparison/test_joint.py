@@ -11,9 +11,10 @@ import scipy.stats
 from numpy.testing import assert_allclose
 from threadpoolctl import threadpool_limits
 
-from meanmap import joint_hsic, joint_independence_test
+from meanmap import joint_independence_test
 from meanmap.kernels import Gaussian, Laplace, NGrams
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
+from meanmap.statistics import joint_hsic
 from oracles.kernels import gaussian, laplace
 from oracles.statistics import joint_minus_product_norm
 

@@ -17,20 +17,16 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from meanmap import (
-    compress,
     conditional_independence_test,
     conditional_two_sample_test,
-    counterfactual_effect,
     goodness_of_fit_test,
     hsic,
     independence_test,
-    joint_hsic,
     joint_independence_test,
     mmd,
-    stein_discrepancy,
     two_sample_test,
 )
-from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
+from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest, counterfactual_effect
 from meanmap.kernels import (
     Energy,
     Gaussian,
@@ -42,7 +38,7 @@ from meanmap.kernels import (
     RationalQuadratic,
 )
 from meanmap.spaces import Explicit, PivotedCholesky, RandomFourier
-from meanmap.statistics import conditional_mmd, hscic
+from meanmap.statistics import compress, conditional_mmd, hscic, joint_hsic, stein_discrepancy
 
 OFFSETS = (300.0, -1e5, 1e8)
 UNITS = (1e-9, 1e9)

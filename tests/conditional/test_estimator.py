@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import cross_val_score
 
-from meanmap import ConditionalEmbedding, ConflictWarning, RegularizationWarning, embed
+from meanmap import ConditionalEmbedding, DataWarning, SettingWarning, embed
 from meanmap.conditional.selection import LeaveOneOut, RegressionSample, merge_equal_rows
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, Polynomial
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
@@ -129,7 +129,7 @@ def test_weights_are_those_of_the_oracle(n: int, lam: float, bandwidth: float, s
     model = ConditionalEmbedding(kernel, kernel, lam, basis).fit(X, Y, w)
     truth = completed_conditional_weights(kernel(X), kernel(X, at), lam, w)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         answer = model.given(at)
         assert_allclose(answer.weights, truth.T, atol=1e-7)
         # coordinates, expectations and pushed priors say the same
@@ -155,7 +155,7 @@ def test_far_from_the_data_the_answer_is_the_marginal(n: int) -> None:
     X, Y = line(n)
     model = ConditionalEmbedding().fit(X, Y)
     marginal = embed(Y)
-    with pytest.warns(ConflictWarning, match="outside the data"):
+    with pytest.warns(DataWarning, match="outside the data"):
         answer = model.given([30.0])
     assert_allclose(answer.mean(), marginal.mean(), atol=1e-6)
     assert_allclose(answer.std(), marginal.std(), atol=1e-6)
@@ -168,12 +168,12 @@ def test_queries_outside_the_data_warn(n: int, seed: int) -> None:
     X, Y = line(n, seed)
     model = ConditionalEmbedding().fit(X, Y)
     for x in (1.5, -1.5, 2.0, 3.0, 6.0):
-        with pytest.warns(ConflictWarning, match="outside the data"):
+        with pytest.warns(DataWarning, match="outside the data"):
             model.given([x])
-        with pytest.warns(ConflictWarning, match="outside the data"):
+        with pytest.warns(DataWarning, match="outside the data"):
             model.predict([[x]])
     with warnings.catch_warnings():
-        warnings.simplefilter("error", ConflictWarning)
+        warnings.simplefilter("error", DataWarning)
         model.given(np.linspace(-0.95, 0.95, 50)[:, None])
 
 
@@ -187,7 +187,7 @@ def test_new_rows_of_the_same_law_hardly_warn(d: int, centered: bool | None) -> 
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         model.predict(new)
-    told = [str(w.message) for w in found if w.category is ConflictWarning]
+    told = [str(w.message) for w in found if w.category is DataWarning]
     assert not told or int(told[0].split(" of ")[0]) <= 20  # of 400
 
 
@@ -203,9 +203,9 @@ def test_a_coarse_basis_does_not_put_rows_of_the_same_law_outside(n: int, landma
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         model.predict(new)
-    told = [str(w.message) for w in found if w.category is ConflictWarning]
+    told = [str(w.message) for w in found if w.category is DataWarning]
     assert not told or int(told[0].split(" of ")[0]) <= 20  # of 1000; it was nearly all
-    with pytest.warns(ConflictWarning, match="1 of 1 query points lie outside the data"):
+    with pytest.warns(DataWarning, match="1 of 1 query points lie outside the data"):
         model.given([9.0, 9.0, 9.0])
 
 
@@ -215,10 +215,10 @@ def test_noise_does_not_hide_that_a_query_is_outside(noise: float) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 1))
     model = ConditionalEmbedding().fit(X, X + noise * rng.normal(size=(1000, 1)))
-    with pytest.warns(ConflictWarning, match="outside the data"):
+    with pytest.warns(DataWarning, match="outside the data"):
         model.given([7.0])
     with warnings.catch_warnings():
-        warnings.simplefilter("error", ConflictWarning)
+        warnings.simplefilter("error", DataWarning)
         model.given(np.linspace(-2, 2, 50)[:, None])
 
 
@@ -226,7 +226,7 @@ def test_answers_between_are_consistent_with_each_other() -> None:
     X, Y = line(500)
     model = ConditionalEmbedding().fit(X, Y)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         for x in (1.2, 1.5, 2.0, 3.0):
             answer = model.given([x])
             low, high = answer.interval(0.9)
@@ -308,9 +308,9 @@ def test_the_edge_of_a_grid_is_named_where_errors_still_fall() -> None:
 def test_a_choice_at_the_edge_of_its_grid_warns() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, size=(400, 1))
-    with pytest.warns(RegularizationWarning, match="smallest regularisation"):
+    with pytest.warns(SettingWarning, match="smallest regularisation"):
         ConditionalEmbedding(Gaussian(1.0)).fit(X, np.sin(5 * X))
     with warnings.catch_warnings():
-        warnings.simplefilter("error", RegularizationWarning)
+        warnings.simplefilter("error", SettingWarning)
         ConditionalEmbedding().fit(X, np.sin(X) + rng.normal(size=X.shape))
         ConditionalEmbedding(Delta(), Delta()).fit(np.arange(60) % 3, np.arange(60) % 2)

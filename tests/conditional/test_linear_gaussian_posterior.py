@@ -41,7 +41,7 @@ def error(posterior, y: Array, truth: Array) -> float:
 
 
 @pytest.mark.parametrize("d", [2, 8, 32])
-@pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+@pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 def test_the_librarys_own_settings_are_no_worse_than_the_best_fixed_ones(d: int) -> None:
     """Against the squared rule with the median bandwidth, ε = 1e-2, δ = 1e-4, in the same runs.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from meanmap import ConditionalEmbedding, ConflictWarning, bayes_rule, embed
+from meanmap import ConditionalEmbedding, DataWarning, bayes_rule, embed
 from meanmap.conditional.priors import fine_density_ratio, fine_scales, narrowed_kernel
 from meanmap.kernels import Delta, Gaussian, Laplace, Polynomial
 from meanmap.rules import NonnegativeMethod
@@ -41,7 +41,7 @@ def spread_error(n: int, mean: float, std: float, y: list[float], method: str) -
         X, Y, rng = additive(n, seed)
         prior = rng.normal(mean, std, size=(n, 1))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConflictWarning)
+            warnings.simplefilter("ignore", DataWarning)
             answer = ConditionalEmbedding().fit(X, Y).posterior(prior, method).given(at)
         errors.append(abs(answer.std() / truth(mean, std, at)[1] - 1).mean())
     return float(np.mean(errors))
@@ -172,7 +172,7 @@ def test_the_marginal_as_the_prior_is_the_plain_conditional():
 def test_a_prior_outside_the_data_warns():
     X, Y, rng = additive(300, 4)
     model = ConditionalEmbedding().fit(X, Y)
-    with pytest.warns(ConflictWarning, match="cannot represent the prior"):
+    with pytest.warns(DataWarning, match="cannot represent the prior"):
         model.posterior(rng.normal(12.0, 0.5, size=(300, 1)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -183,7 +183,7 @@ def test_a_prior_outside_the_data_warns():
 def test_labels_that_the_sample_does_not_have_warn():
     X, Y = np.repeat(["a", "b"], 20), np.repeat(["u", "v"], 20)
     model = ConditionalEmbedding(Delta(), Delta(), 1e-3).fit(X, Y)
-    with pytest.warns(ConflictWarning, match="off by"):
+    with pytest.warns(DataWarning, match="off by"):
         model.posterior(embed(np.array(["a", "c"]), Delta(), [0.2, 0.8]))
 
 
@@ -199,7 +199,7 @@ def test_an_outlying_observation_warns_and_stays_sane():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         posterior.given([[-4.5], [-4.0], [-3.0]])
-    with pytest.warns(ConflictWarning, match="1 of 2"):
+    with pytest.warns(DataWarning, match="1 of 2"):
         answer = posterior.given([[-4.0], [4.0]])
     mean, std = truth(-4.0, 0.5, np.array([[-4.0], [4.0]]))
     assert (abs(answer.mean() - mean) < 4 * std).all()

@@ -12,12 +12,11 @@ from scipy import stats
 from scipy.integrate import quad
 
 import meanmap as mm
-from meanmap import ConditionalEmbedding
+from meanmap import ConditionalEmbedding, DataWarning
 from meanmap.conditional.beliefs import interpolated_quantiles, ranked_scores
 from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.shape import LevelsAt, MixedAt, nearness
 from meanmap.kernels import Gaussian
-from meanmap.linalg import ConflictWarning
 
 Array = np.ndarray
 
@@ -114,7 +113,7 @@ def test_intervals_cover_and_are_as_narrow_as_the_truth(law: Any, n: int) -> Non
     X, y, _ = law(n)
     T, outcomes, truth = law(2000, 1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         low, high = ConditionalEmbedding().fit(X, y).given(T).interval(0.9)
     coverage = ((outcomes >= low[:, 0]) & (outcomes <= high[:, 0])).mean()
     assert 0.85 < coverage < 0.94
@@ -236,7 +235,7 @@ def test_members_of_a_batch_answer_as_alone() -> None:
 def test_outside_the_data_the_marginal_takes_over() -> None:
     X, y, _ = growing(300)
     model = ConditionalEmbedding().fit(X, y)
-    with pytest.warns(ConflictWarning):
+    with pytest.warns(DataWarning):
         far = model.given([[1e3], [1.0]])
     assert isinstance(far.shape, MixedAt)
     assert_allclose(far.std()[0], y.std(), rtol=0.01)
@@ -292,7 +291,7 @@ def test_calibrated_intervals_cover_whatever_the_model() -> None:
     rng = np.random.default_rng(5)
     covered = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         for _ in range(30):
             C, outcomes, _ = growing(100, int(rng.integers(1 << 30)))
             T, new, _ = growing(200, int(rng.integers(1 << 30)))

@@ -12,10 +12,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from meanmap import ConditionalEmbedding, bayes_rule, embed, load, save
+from meanmap import ConditionalEmbedding, DataWarning, bayes_rule, embed, load, save
 from meanmap.conditional.beliefs import smooth_draws_of
 from meanmap.kernels import Delta, Gaussian
-from meanmap.linalg import ConflictWarning
 
 Array = np.ndarray
 
@@ -76,7 +75,7 @@ def test_narrow_priors_have_the_exact_posterior(d: int) -> None:
     assert 0.86 < (law.cdf(high) - law.cdf(low)).mean() < 0.94
 
 
-@pytest.mark.filterwarnings("ignore::meanmap.linalg.ConflictWarning")
+@pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 @pytest.mark.parametrize(("d", "y"), [(1, 2.0), (3, 0.5)])
 def test_observations_that_the_prior_makes_unlikely(d: int, y: float) -> None:
     """3.6 deviations from what the prior predicts: the mean was one deviation off, and more."""
@@ -103,7 +102,7 @@ def test_observations_that_the_prior_makes_unlikely(d: int, y: float) -> None:
 def test_an_observation_far_from_the_prior_is_said() -> None:
     X, Y, rng = linear_model(500, 1)
     found = ConditionalEmbedding().fit(X, Y).posterior(-4 + 0.5 * rng.normal(size=(500, 1)))
-    with pytest.warns(ConflictWarning, match="conflict in 1 of 2 queries"):
+    with pytest.warns(DataWarning, match="conflict in 1 of 2 queries"):
         answer = found.given([[4.0], [-4.0]])
     assert answer.mean()[0] > -3.2  # the truth is -2.4
     with warnings.catch_warnings():
@@ -111,7 +110,7 @@ def test_an_observation_far_from_the_prior_is_said() -> None:
         found.given([-4.0])
 
 
-@pytest.mark.filterwarnings("ignore::meanmap.linalg.ConflictWarning")
+@pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 def test_posteriors_in_conflict_survive_files(tmp_path: Path) -> None:
     X, Y, rng = linear_model(300, 1)
     found = ConditionalEmbedding().fit(X, Y).posterior(-2 + 0.5 * rng.normal(size=(300, 1)))
@@ -189,7 +188,7 @@ def test_the_same_prior_gives_the_same_answer() -> None:
 
 def test_a_prior_outside_the_data_is_said() -> None:
     X, Y, rng = linear_model(300, 1)
-    with pytest.warns(ConflictWarning, match="cannot represent the prior: 100% of it"):
+    with pytest.warns(DataWarning, match="cannot represent the prior: 100% of it"):
         ConditionalEmbedding().fit(X, Y).posterior(30 + 0.1 * rng.normal(size=(200, 1)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

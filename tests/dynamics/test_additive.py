@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import oracles as o
-from meanmap import AdditiveFilter, ConflictWarning, embed
+from meanmap import AdditiveFilter, DataWarning, embed
 from meanmap.conditional.calculus import prior_weights
 from meanmap.dynamics import model
 from meanmap.kernels import Delta, Gaussian, Polynomial
@@ -370,7 +370,7 @@ def test_no_divergence_on_observations_of_the_same_system(
                 validation=None,
             )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConflictWarning)
+            warnings.simplefilter("ignore", DataWarning)
             track = model_.fit(states[:n], observations[:n]).filter(observations[n:])
         weights = weights_of(track.beliefs)
         assert_allclose(weights.sum(axis=1), 1, atol=1e-6)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from threadpoolctl import threadpool_limits
 
 import oracles as o
-from meanmap import AdditiveFilter, ConflictWarning, Embedding, KernelBayesFilter, bayes_rule, embed
+from meanmap import AdditiveFilter, DataWarning, Embedding, KernelBayesFilter, bayes_rule, embed
 from meanmap.conditional.calculus import prior_weights
 from meanmap.dynamics import model
 from meanmap.kernels import Delta, Gaussian, Kernel, Polynomial
@@ -594,7 +594,7 @@ def test_long_gaps_do_not_diverge(given: str | float, n: int) -> None:
             )
         learner.fit(states[:n], observations[:n])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConflictWarning)
+            warnings.simplefilter("ignore", DataWarning)
             ahead = learner.predict(observations[n:], 1500)
         assert np.isfinite(ahead.mean).all()
         assert_allclose(weights_of(ahead.beliefs).sum(axis=1), 1, atol=1e-6)
@@ -625,7 +625,7 @@ def test_ten_thousand_steps_with_everything_that_goes_wrong(method: str, transfe
         validation=None,
         basis=PivotedCholesky(tol=1e-8),
     ).fit(states, observations)
-    with pytest.warns(ConflictWarning, match="far from all training observations"):
+    with pytest.warns(DataWarning, match="far from all training observations"):
         track = learner.filter(test)
     weights = weights_of(track.beliefs)
     assert np.isfinite(weights).all()

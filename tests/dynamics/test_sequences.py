@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.transform import Rotation
 from sklearn.exceptions import NotFittedError
 
-from meanmap import AdditiveFilter, ConflictWarning, KernelBayesFilter
+from meanmap import AdditiveFilter, DataWarning, KernelBayesFilter
 from meanmap.kernels import (
     Chordal,
     Delta,
@@ -321,7 +321,7 @@ def test_a_control_far_from_all_others_leaves_a_belief(kind: Any) -> None:
     _, o, _ = driven()
     model, far = controlled(kind), np.full((12, 1), 100.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         assert_allclose(masses(model.predict(o[350:360], 3, far)), 1, atol=1e-9)
 
 
@@ -440,7 +440,7 @@ def test_labels_in_every_form(kind: Any) -> None:
     for form in ([0, None, 1], np.array([0, np.nan, 1])):
         assert list(numbers.filter(form).mode)[::2] == [0, 1]
     assert list(numbers.filter([[0, 1], [2]])[0].mode) == [0, 1]
-    with pytest.warns(ConflictWarning, match="far from all training"):
+    with pytest.warns(DataWarning, match="far from all training"):
         unknown = model.filter(["x", "never seen", "yy"])
     assert unknown.support[1] == 0
     assert_allclose(unknown.coordinates, expected.coordinates, atol=1e-12)
@@ -607,7 +607,7 @@ def test_additive_filter_over_ten_thousand_steps() -> None:
     test[2_500:] *= -1
     for centred in (False, True):
         model = plain(AdditiveFilter, centered=centred).fit(STATES, OBSERVATIONS)
-        with pytest.warns(ConflictWarning):
+        with pytest.warns(DataWarning):
             track = model.filter(test)
         assert np.isfinite(track.mean).all()
         assert_allclose(masses(track), 1, atol=1e-9)

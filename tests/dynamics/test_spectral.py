@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import meanmap
 import oracles as o
-from meanmap import ConditionalEmbedding, ConflictWarning, SpectralFilter
+from meanmap import ConditionalEmbedding, DataWarning, SpectralFilter
 from meanmap.dynamics.observable import FLOOR, MassEvidence
 from meanmap.kernels import Delta, Gaussian, Linear
 from oracles import Array
@@ -332,10 +332,10 @@ def test_a_far_observation_is_passed_over(model: SpectralFilter) -> None:
     test = oscillation(30, 3)
     away, missing = test.copy(), test.copy()
     away[10], missing[10] = 50.0, np.nan
-    with pytest.warns(ConflictWarning, match="step 10"):
+    with pytest.warns(DataWarning, match="step 10"):
         track = model.filter(away)
     assert_allclose(track.mean, model.filter(missing).mean)
-    with pytest.warns(ConflictWarning):
+    with pytest.warns(DataWarning):
         assert model.score(away) < model.score(missing)
 
 

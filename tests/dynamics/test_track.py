@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 import meanmap
 import oracles as o
-from meanmap import AdditiveFilter, ConflictWarning, Embedding, KernelBayesFilter
+from meanmap import AdditiveFilter, DataWarning, Embedding, KernelBayesFilter
 from meanmap.dynamics import Track, model
 from meanmap.kernels import Chordal, Delta, Gaussian
 from meanmap_experiments.systems import ROTATION
@@ -121,7 +121,7 @@ def test_evidence_and_support(kind: Any) -> None:
 def test_far_observations_are_told_and_passed_over(kind: Any) -> None:
     rows = NEW[:6].copy()
     rows[3] = [60.0, -60.0]
-    with pytest.warns(ConflictWarning, match="1 of 6 observations.*step 3.*passed over") as found:
+    with pytest.warns(DataWarning, match="1 of 6 observations.*step 3.*passed over") as found:
         track = fitted(kind).filter(rows)
     assert found[0].filename == __file__
     assert track.support[3] < 1e-3
@@ -130,10 +130,10 @@ def test_far_observations_are_told_and_passed_over(kind: Any) -> None:
         warnings.simplefilter("error")
         gap = fitted(kind).filter(rows)
     assert_allclose(track.mean, gap.mean, atol=1e-12)
-    with pytest.warns(ConflictWarning, match="step 1 of sequence 1"):
+    with pytest.warns(DataWarning, match="step 1 of sequence 1"):
         fitted(kind).filter([NEW[:4], np.array([[0.0, 1.0], [60.0, 60.0]])])
     stream = fitted(kind).start()
-    with pytest.warns(ConflictWarning) as found:
+    with pytest.warns(DataWarning) as found:
         stream.step([60.0, 60.0])
     assert found[0].filename == __file__
 
@@ -451,5 +451,5 @@ def test_a_prior_outside_the_training_states_is_told() -> None:
     model = KernelBayesFilter(
         Gaussian(0.5), Gaussian(1.0), regularization=1e-3, power=1.0, validation=None
     ).fit(states, observations)
-    with pytest.warns(ConflictWarning, match="outside the training states"):
+    with pytest.warns(DataWarning, match="outside the training states"):
         model.start(np.full((5, 2), 30.0))

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from meanmap import AdditiveFilter, ConditionalEmbedding, ConflictWarning, KernelBayesFilter
+from meanmap import AdditiveFilter, ConditionalEmbedding, DataWarning, KernelBayesFilter
 from meanmap.dynamics import Validation
 from meanmap.dynamics.sequences import Sequences
 from meanmap.dynamics.training import Training
@@ -332,7 +332,7 @@ def test_a_state_without_dynamics_is_regressed_on_its_observation() -> None:
     assert "by regression" in repr(learner.validation_)
     # far from all observations too, where a filter with dynamics would predict
     far = np.array([[50.0, 50.0, 0.0]])
-    with pytest.warns(ConflictWarning):
+    with pytest.warns(DataWarning):
         found = learner.filter(np.concatenate([o[:3], far])).mean
         expected = regression.predict(np.concatenate([o[:3], far]))
     assert_allclose(found, expected, atol=1e-8)

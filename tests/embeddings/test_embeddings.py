@@ -12,13 +12,8 @@ import pytest
 from matplotlib.axes import Axes
 from numpy.testing import assert_allclose, assert_array_equal
 
-from meanmap import (
-    ApproximationWarning,
-    ConditionalEmbedding,
-    Embedding,
-    JointEmbedding,
-    embed,
-)
+from meanmap import ApproximationWarning, ConditionalEmbedding, Embedding, embed
+from meanmap.embeddings import JointEmbedding
 from meanmap.kernels import (
     Delta,
     Gaussian,

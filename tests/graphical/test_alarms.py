@@ -8,8 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from meanmap import BeliefPropagation, KernelGraphicalModel
-from meanmap.linalg import ConflictWarning
+from meanmap import BeliefPropagation, DataWarning, KernelGraphicalModel
 
 MODELS = [KernelGraphicalModel, BeliefPropagation]
 
@@ -32,7 +31,7 @@ def warned(model: Any, node: Any, evidence: dict[Any, Any], words: str) -> bool:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         ask(model, node, evidence)
-    return any(w.category is ConflictWarning and words in str(w.message) for w in said)
+    return any(w.category is DataWarning and words in str(w.message) for w in said)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.3, 1.0, 5.0])

@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import meanmap
 import oracles
-from meanmap import BeliefPropagation, ConflictWarning, KernelGraphicalModel, embed
+from meanmap import BeliefPropagation, DataWarning, KernelGraphicalModel, embed
 from meanmap.kernels import Delta, Gaussian, Laplace
 from oracles import Array
 
@@ -1042,9 +1042,9 @@ def test_conflict_is_said_where_it_is() -> None:
     data = {"hub": hub} | {i: hub + 0.02 * rng.normal(size=300) for i in range(20)}
     star = nx.Graph([("hub", i, {"template": "copy"}) for i in range(20)])
     model = BeliefPropagation(star, Gaussian(0.3), 1e-4, max_samples=300, random_state=0).fit(data)
-    with pytest.warns(ConflictWarning, match="'hub' conflicts") as record:
+    with pytest.warns(DataWarning, match="'hub' conflicts") as record:
         found = model.run({i: (-2.0 if i % 2 else 2.0) for i in range(20)})
-    assert [w.filename for w in record if w.category is ConflictWarning] == [__file__]
+    assert [w.filename for w in record if w.category is DataWarning] == [__file__]
     assert np.isfinite(found.mean["hub"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from meanmap import BeliefPropagation, ConflictWarning, embed
+from meanmap import BeliefPropagation, DataWarning, embed
 from meanmap.kernels import Delta, Gaussian, Laplace
 from oracles import Array
 
@@ -403,10 +403,10 @@ def test_a_batch_of_beliefs() -> None:
 @pytest.mark.parametrize("far", [4.5, 6.0, 8.0, 12.0])
 def test_a_belief_outside_the_data_is_told_or_refused(far: float) -> None:
     """As an observation there is: what follows from it is not informed by any row."""
-    with pytest.warns(ConflictWarning, match="'a' lies outside the data"):
+    with pytest.warns(DataWarning, match="'a' lies outside the data"):
         fitted().run({"a": far})
     try:
-        with pytest.warns(ConflictWarning, match="'a'"):
+        with pytest.warns(DataWarning, match="'a'"):
             fitted().run({"a": embed([[far]], kernel=Gaussian(0.7))})
     except ValueError as refusal:
         assert "'a'" in str(refusal)
@@ -429,7 +429,7 @@ def test_the_evidence_that_is_wrong_is_named() -> None:
             model.run({(0, 0): 1.0, (0, 1): "high"})
         with pytest.raises((TypeError, ValueError), match=r"\(0, 1\)"):
             model.run({(0, 0): 1.0, (0, 1): [1.0, 2.0]})
-        with pytest.warns(ConflictWarning, match=r"\(1, 1\) lies outside"):
+        with pytest.warns(DataWarning, match=r"\(1, 1\) lies outside"):
             model.run({(0, 0): 1.0, (1, 1): 60.0})
 
 
@@ -454,9 +454,9 @@ def test_arrays_of_evidence_that_do_not_fit(evidence: Any, error: Any, says: str
 
 @pytest.mark.parametrize("far", [6.0, 60.0, 1e6, -1e70])
 def test_evidence_outside_the_data_is_told_and_the_rest_is_usable(far: float) -> None:
-    with pytest.warns(ConflictWarning, match="'a' lies outside the data") as record:
+    with pytest.warns(DataWarning, match="'a' lies outside the data") as record:
         found = fitted().run({"a": far})
-    told = [w for w in record if w.category is ConflictWarning]
+    told = [w for w in record if w.category is DataWarning]
     assert told[0].filename == __file__  # where the run was asked for
     assert np.isfinite([found.mean["b"], found.std["b"], found.mean["c"]]).all()
     assert found.mean["a"] == far
@@ -465,14 +465,14 @@ def test_evidence_outside_the_data_is_told_and_the_rest_is_usable(far: float) ->
 
 
 def test_evidence_far_outside_says_nothing() -> None:
-    with pytest.warns(ConflictWarning):
+    with pytest.warns(DataWarning):
         found = fitted().run({"a": 1e3})
     nothing = fitted().run()
     assert abs(found.mean["b"] - nothing.mean["b"]) < 0.3
 
 
 def test_a_label_that_never_was() -> None:
-    with pytest.warns(ConflictWarning, match="'a' lies outside the data"):
+    with pytest.warns(DataWarning, match="'a' lies outside the data"):
         found = fitted_labels().run({"a": "middle", "b": "high"})
     expected = fitted_labels().run({"b": "high"})
     names = np.array(["high", "low"])
@@ -489,7 +489,7 @@ def test_labels_that_contradict_each_other() -> None:
     model = BeliefPropagation(nx.path_graph(list("abc")), regularization=0)
     model.fit({"a": a, "b": a, "c": a})
     for schedule in SCHEDULES:
-        with pytest.warns(ConflictWarning, match="'b' conflicts"):
+        with pytest.warns(DataWarning, match="'b' conflicts"):
             found = model.set_params(schedule=schedule).run({"a": "high", "c": "low"})
         assert np.isfinite(found.belief("b").weights).all()
         assert_allclose(found.belief("b").weights.sum(), 1)
@@ -505,7 +505,7 @@ def test_numbers_that_contradict_each_other() -> None:
         warnings.simplefilter("error")
         model.run({"a": 1.0, "c": 1.0})
         model.run({"a": 0.5, "c": 0.6})
-    with pytest.warns(ConflictWarning, match="'b' conflicts"):
+    with pytest.warns(DataWarning, match="'b' conflicts"):
         found = model.run({"a": -2.0, "c": 2.0})
     assert np.isfinite(found.mean["b"])
 
@@ -514,9 +514,9 @@ def test_the_evidence_of_many_that_conflict_is_told_where_it_was_asked() -> None
     hub = np.arange(40) % 2
     data = {"hub": hub} | dict.fromkeys(range(4), hub)
     model = BeliefPropagation(nx.star_graph(["hub", 0, 1, 2, 3]), Delta(), 0).fit(data)
-    with pytest.warns(ConflictWarning, match="'hub' conflicts") as record:
+    with pytest.warns(DataWarning, match="'hub' conflicts") as record:
         found = model.run({0: 0, 1: 1, 2: 1, 3: 1})
-    assert [w.filename for w in record if w.category is ConflictWarning] == [__file__]
+    assert [w.filename for w in record if w.category is DataWarning] == [__file__]
     assert np.isfinite(found.belief("hub").weights).all()
 
 

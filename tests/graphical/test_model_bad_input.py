@@ -13,7 +13,8 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
 
-from meanmap import ConflictWarning, KernelGraphicalModel, chow_liu_tree
+from meanmap import DataWarning, KernelGraphicalModel
+from meanmap.graphical import chow_liu_tree
 from meanmap.kernels import Delta, Gaussian
 from oracles import Array
 
@@ -270,11 +271,11 @@ def test_evidence_that_is_no_label(value: Any) -> None:
 
 
 def test_evidence_outside_the_data_is_said() -> None:
-    with pytest.warns(ConflictWarning, match="'a' lies outside the data"):
+    with pytest.warns(DataWarning, match="'a' lies outside the data"):
         fitted().marginal("c", {"a": 30.0})
-    with pytest.warns(ConflictWarning, match="'a' lies outside the data"):
+    with pytest.warns(DataWarning, match="'a' lies outside the data"):
         fitted().marginal("c", {"a": [0.0, 30.0]})
-    with pytest.warns(ConflictWarning, match="'a' lies outside the data"):
+    with pytest.warns(DataWarning, match="'a' lies outside the data"):
         fitted_labels().marginal("c", {"a": "middle"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -293,7 +294,7 @@ def test_the_warning_points_at_the_question() -> None:
         assert said and said[0].filename == __file__
 
 
-@pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+@pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 @pytest.mark.parametrize("far", [30.0, 100.0, 1e6])
 def test_evidence_outside_the_data_leaves_the_rest(far: float) -> None:
     """One odd cell: its message is rounding error, and what the others say is answered still."""
@@ -302,7 +303,7 @@ def test_evidence_outside_the_data_leaves_the_rest(far: float) -> None:
     assert_allclose(found.mean(), expected, atol=0.3)
 
 
-@pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+@pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 @pytest.mark.parametrize("others", [0.5, np.nan], ids=["known", "missing"])
 @pytest.mark.parametrize("far", [30.0, 100.0])
 def test_one_odd_cell_does_not_spoil_a_table(far: float, others: float) -> None:
@@ -313,7 +314,7 @@ def test_one_odd_cell_does_not_spoil_a_table(far: float, others: float) -> None:
     assert data["b"].min() - 1 < filled["b"].min() and filled["b"].max() < data["b"].max() + 1
 
 
-@pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+@pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 def test_a_new_label_leaves_the_rest() -> None:
     names = np.array(["high", "low"])
     found = fitted_labels().marginal("b", {"a": "middle", "c": "high"})
@@ -323,7 +324,7 @@ def test_a_new_label_leaves_the_rest() -> None:
 def test_evidence_in_conflict_is_said() -> None:
     data = {"a": [0, 1] * 10, "b": [0, 1] * 10, "c": [0, 1] * 10}
     model = KernelGraphicalModel(CHAIN, Delta(), 0).fit(data)
-    with pytest.warns(ConflictWarning, match="'b'"):
+    with pytest.warns(DataWarning, match="'b'"):
         found = model.marginal("b", {"a": 0, "c": 1})
     assert_allclose(found(np.array([0, 1])), [0.5, 0.5])
 

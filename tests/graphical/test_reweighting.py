@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import oracles
-from meanmap import BeliefPropagation
+from meanmap import BeliefPropagation, SettingWarning
 from meanmap.graphical.field import Wiring, field_of
 from meanmap.graphical.passing import products_with_power, products_with_powers
 from meanmap.kernels import Delta, Gaussian, Linear
-from meanmap.linalg import RegularizationWarning
 
 
 def labels(graph: nx.Graph, n: int, k: int, seed: int) -> dict:
@@ -235,7 +234,7 @@ def test_a_kernel_without_constants_is_told() -> None:
     x = rng.normal(size=(300, 2))
     data = {"x": x - x.mean(axis=0), "y": x[:, 0] + rng.normal(size=300)}
     graph = nx.path_graph(["x", "y"])
-    with pytest.warns(RegularizationWarning, match=r"Linear\(\) has no constant.*Linear\(\) \+ 1"):
+    with pytest.warns(SettingWarning, match=r"Linear\(\) has no constant.*Linear\(\) \+ 1"):
         BeliefPropagation(graph, {"x": Linear()}).fit(data)
     found = BeliefPropagation(graph, {"x": Linear() + 1}).fit(data).run({"x": [1.5, 0.0]})
     assert 0.8 < found.mean["y"] < 2.2

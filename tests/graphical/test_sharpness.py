@@ -11,12 +11,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from meanmap import BeliefPropagation, ConditionalEmbedding, KernelGraphicalModel
+from meanmap import BeliefPropagation, ConditionalEmbedding, DataWarning, KernelGraphicalModel
 from meanmap.graphical.likelihoods import EdgeLikelihood, speaks
 from meanmap.graphical.scales import edge_kernel, narrowest_kernel
 from meanmap.graphical.supports import CellSupport, GridSupport
 from meanmap.kernels import Delta, Gaussian
-from meanmap.linalg import ConflictWarning
 
 FAMILY = nx.DiGraph([("x", "z"), ("y", "z")])
 NOISE = 0.3
@@ -77,7 +76,7 @@ def test_parents_that_are_unusual_together_are_said() -> None:
     x = rng.normal(size=500)
     y = x + 0.1 * rng.normal(size=500)  # never far from each other
     model = KernelGraphicalModel(FAMILY).fit({"x": x, "y": y, "z": x + y})
-    with pytest.warns(ConflictWarning, match="'x' and 'y' lies outside the data"):
+    with pytest.warns(DataWarning, match="'x' and 'y' lies outside the data"):
         model.marginal("z", {"x": 1.5, "y": -1.5})
 
 

@@ -11,7 +11,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import oracles
-from meanmap import KernelGraphicalModel, chow_liu_tree
+from meanmap import KernelGraphicalModel
+from meanmap.graphical import chow_liu_tree
 from meanmap.kernels import Delta, Gaussian, Linear
 from oracles import Array
 

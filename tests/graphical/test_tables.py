@@ -264,7 +264,7 @@ def test_labels_that_are_numbers_are_filled_in() -> None:
     assert_array_equal(chain(Delta(), 0).fit(floats).impute(floats)["b"][4:], codes["b"][4:])
 
 
-@pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+@pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 def test_a_new_label_is_not_cut_short() -> None:
     model = chain(regularization=0).fit(labels())
     new = {"a": ["undecided", "yes"], "b": ["yes", None], "c": ["no", "no"]}

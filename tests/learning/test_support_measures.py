@@ -24,7 +24,6 @@ from sklearn.svm import SVC, SVR
 
 from meanmap import (
     ConditionalEmbedding,
-    DistributionRidge,
     SupportMeasureClassifier,
     SupportMeasureRegressor,
     embed,
@@ -43,6 +42,7 @@ from meanmap.kernels import (
     Polynomial,
     Weighted,
 )
+from meanmap.learning import DistributionRidge
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier
 
 MODELS = [SupportMeasureClassifier, SupportMeasureRegressor, DistributionRidge]

@@ -314,7 +314,7 @@ def test_no_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         raise cvxpy.SolverError("no")
 
     X, y = small()
-    monkeypatch.setattr(cvxpy.Problem, "solve", fail)
+    monkeypatch.setattr(cvxpy.Problem, "get_problem_data", fail)
     with pytest.raises(RuntimeError, match="no answer.*solver_error"):
         ColoredUnfolding(2, 4, solver="cvxpy").fit(X, y)
     assert ColoredUnfolding(2, 4).fit(X, y).status_ == "optimal"  # by factors then

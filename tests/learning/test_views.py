@@ -17,8 +17,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import oracles as o
-from meanmap import KernelCCA, KernelDimensionReduction, KernelPCA, load, save
+from meanmap import load, save
 from meanmap.kernels import Delta, Gaussian, Linear, NGrams
+from meanmap.learning import KernelCCA, KernelDimensionReduction, KernelPCA
 from meanmap.learning.reduction import ReductionProblem
 from meanmap.spaces import Nystroem
 

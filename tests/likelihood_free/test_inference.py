@@ -21,9 +21,9 @@ from sklearn.exceptions import NotFittedError
 
 import meanmap
 import oracles
-from meanmap import ConditionalEmbedding, ConflictWarning, Embedding, KernelABC, bayes_update, embed
+from meanmap import ConditionalEmbedding, DataWarning, Embedding, KernelABC, embed
 from meanmap.kernels import Gaussian, Laplace
-from meanmap.likelihood_free import Posterior
+from meanmap.likelihood_free import Posterior, bayes_update
 from meanmap.likelihood_free.shapes import columns_spread
 from oracles import Array
 
@@ -604,7 +604,7 @@ def test_an_observation_outside_the_simulations_warns(place: float, noise: float
     ).fit(1000)
     deviation = np.sqrt(1 + noise**2)
     assert abs(model.outputs_).max() < 4 * deviation
-    with pytest.warns(ConflictWarning, match="far from the data|outside"):
+    with pytest.warns(DataWarning, match="far from the data|outside"):
         model.posterior([place * deviation])
 
 
@@ -612,7 +612,7 @@ def test_an_observation_beside_the_simulations_warns() -> None:
     """Two measurements of one number, to 0.1, that differ by 2: no simulation is like that."""
     differences = np.ptp(measured().outputs_, axis=1)
     assert differences.max() < 0.6
-    with pytest.warns(ConflictWarning, match="far from the data|outside"):
+    with pytest.warns(DataWarning, match="far from the data|outside"):
         measured().posterior([1.0, -1.0])
 
 
@@ -675,7 +675,7 @@ def test_calibration_of_heavy_tails(seed: int) -> None:
         lambda t, rng: t + 0.3 * rng.standard_cauchy(size=t.shape), stats.norm(), random_state=seed
     ).fit(1000)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         calibration = model.calibrate(300)
     assert np.isfinite(calibration.ranks).all()
     assert 0.8 < calibration.coverage(0.9)[0] < 0.99
@@ -710,7 +710,7 @@ def test_an_observation_that_the_model_makes_passes() -> None:
 def test_an_observation_that_the_model_cannot_make_fails(y: Any) -> None:
     """Under the true posterior, N(0, 0.07²) for the first, both outputs are ten deviations out."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         check = measured().check(y, 300)
     assert check.pvalues.min() < 0.02
 

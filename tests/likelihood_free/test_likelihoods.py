@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import meanmap
-from meanmap import ConditionalEmbedding, KernelABC, SimulationWarning
+from meanmap import ConditionalEmbedding, DataWarning, KernelABC
 from meanmap.likelihood_free import posteriors
 from meanmap.likelihood_free.likelihoods import (
     Correlation,
@@ -250,7 +250,7 @@ def test_many_outputs_are_summarised_first() -> None:
     model = KernelABC(simulator, stats.norm(), random_state=0, progress=False).fit(500)
     y = 1.0 + 0.5 * np.random.default_rng(1).normal(size=40)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SimulationWarning)  # few outputs are alike in 40 columns
+        warnings.simplefilter("ignore", DataWarning)  # few outputs are alike in 40 columns
         posterior = model.posterior(y)
     exact = 0.5 / np.sqrt(40 + 0.25)
     assert_allclose(posterior.mean(), y.sum() / (40 + 0.25), atol=3 * exact)
@@ -268,7 +268,7 @@ def test_outputs_that_are_noise_are_left_out() -> None:
 
     model = KernelABC(simulator, stats.norm(), random_state=0, progress=False).fit(500)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SimulationWarning)  # few outputs are alike in 60 columns
+        warnings.simplefilter("ignore", DataWarning)  # few outputs are alike in 60 columns
         posterior = model.posterior(simulator(np.array([[1.0]]), np.random.default_rng(1))[0])
     y = simulator(np.array([[1.0]]), np.random.default_rng(1))[0, told]
     exact = 0.2 / np.sqrt(2 + 0.04)

@@ -22,14 +22,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import meanmap
-from meanmap import (
-    Calibration,
-    Embedding,
-    KernelABC,
-    Posterior,
-    PredictiveCheck,
-    SimulationWarning,
-)
+from meanmap import DataWarning, Embedding, KernelABC
+from meanmap.likelihood_free import Calibration, Posterior, PredictiveCheck
 
 NAMES = ("mean", "noise")
 
@@ -79,13 +73,13 @@ def test_too_few_simulations_warn(n: int, shift: float) -> None:
         return shift + theta + 0.5 * rng.normal(size=theta.shape)
 
     fitted = KernelABC(noisy, stats.norm(), random_state=0).fit(n)
-    with pytest.warns(SimulationWarning, match=f"of {n} simulations: chance moves its mean"):
+    with pytest.warns(DataWarning, match=f"of {n} simulations: chance moves its mean"):
         found = fitted.posterior([shift + 0.3])
     assert found.effective_size < 10
     y = shift + np.array([[-0.3], [0.3]])
-    with pytest.warns(SimulationWarning, match="2 of 2 posteriors rest on fewer than 10"):
+    with pytest.warns(DataWarning, match="2 of 2 posteriors rest on fewer than 10"):
         fitted.posterior(y)
-    with pytest.warns(SimulationWarning):  # with another prior too
+    with pytest.warns(DataWarning, match="chance moves its mean"):  # with another prior too
         fitted.posterior([shift + 0.3], prior=stats.norm(0.0, 0.8))
 
 
@@ -226,7 +220,7 @@ def test_arviz_has_simulations_that_failed_as_nan() -> None:
         return np.where(theta > 1, np.nan, theta + rng.normal(size=theta.shape))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SimulationWarning)
+        warnings.simplefilter("ignore", DataWarning)
         posterior = KernelABC(failing, stats.norm(), random_state=0).fit(300).posterior([0.5])
     data = posterior.to_arviz(200, rng=0)
     drawn, simulated = (

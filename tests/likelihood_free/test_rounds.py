@@ -17,7 +17,8 @@ from sklearn.exceptions import NotFittedError
 
 import meanmap
 import oracles
-from meanmap import KernelABC, Posterior
+from meanmap import KernelABC
+from meanmap.likelihood_free import Posterior
 from meanmap.likelihood_free.priors import prior_of
 from oracles import Array
 

@@ -18,7 +18,7 @@ from scipy import stats
 
 import meanmap
 import oracles
-from meanmap import ConflictWarning, KernelABC, Posterior, bayes_update, embed
+from meanmap import DataWarning, KernelABC, embed
 from meanmap.conditional.ranges import TargetScale, or_one
 from meanmap.conditional.shape import (
     LeftOutRows,
@@ -31,13 +31,14 @@ from meanmap.conditional.shape import (
     squared_distances,
 )
 from meanmap.kernels import Gaussian, Linear
+from meanmap.likelihood_free import Posterior, bayes_update
 from meanmap.likelihood_free.posteriors import PosteriorModel
 from meanmap.likelihood_free.shapes import columns_spread, log_distance
 from oracles import Array
 
 ENDLESS = np.full(3, -np.inf), np.full(3, np.inf)
 METHODS = ["importance", "squared", "reweighted"]
-quietly = pytest.mark.filterwarnings("ignore::meanmap.ConflictWarning")
+quietly = pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 
 
 def shift(theta: Array, rng: np.random.Generator) -> Array:
@@ -155,7 +156,7 @@ def test_a_mean_with_little_mass_goes_to_that_of_the_prior() -> None:
     model = by_residuals()
     places = np.array([4.0, 6.0, 8.0, 9.0, 12.0, 30.0])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         plain = model.model_.given(places[:, None])
         found = model.posterior(places[:, None]).mean()[:, 0]
     v = np.asarray(plain.weights)
@@ -309,7 +310,7 @@ def test_whole_numbers_of_many_values_are_resolved() -> None:
     rng = np.random.default_rng(3)
     theta = np.column_stack([rng.integers(100, 901, size=200), rng.normal(0, 0.7, size=(200, 3))])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         posterior = model.posterior(simulator(theta, rng))
     low, high = posterior.interval(0.9)
     assert ((low <= theta) & (theta <= high))[:, 0].mean() > 0.8
@@ -404,7 +405,7 @@ def test_noise_that_depends_on_the_parameter() -> None:
     theta = rng.uniform(-1, 1, size=(3000, 1))
     y = simulator(theta, rng)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         low, high = model.posterior(y).interval(0.9)
     held = ((low <= theta) & (theta <= high))[:, 0]
     region = np.digitize(y[:, 0], [-0.8, -0.3, 0.3, 0.8])
@@ -495,7 +496,7 @@ def test_a_density_integrates_to_one() -> None:
 @pytest.mark.parametrize("place", [50.0, -1e3, 1e9, 1e40, -1e70])
 def test_far_from_all_simulations(place: float) -> None:
     model = shifted()
-    with pytest.warns(ConflictWarning, match="outside"):
+    with pytest.warns(DataWarning, match="outside"):
         found = model.posterior([place])
     assert_allclose(found.mean(), model.theta_.mean(), atol=1e-6)
     low, high = found.interval(0.9)
@@ -646,7 +647,7 @@ def test_draws_stay_within_another_prior(method: str) -> None:
 def test_a_prior_in_conflict_with_the_observation_is_said(method: str) -> None:
     """Kernel Bayes' rule warns: its weights cancel, and -0.9 is no answer (truth 1.83)."""
     model = shifted(1000)
-    with pytest.warns(ConflictWarning):
+    with pytest.warns(DataWarning):
         model.posterior([-2.5], prior=stats.norm(2, 0.1), method=method)
 
 
@@ -670,7 +671,7 @@ def test_a_few_simulations(n: int) -> None:
 def sane(model: KernelABC, y: Any, **options: Any) -> None:
     """Whatever was asked: numbers, in order, in range."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConflictWarning)
+        warnings.simplefilter("ignore", DataWarning)
         found = model.posterior(y, **options)
     low, high = found.interval(0.9)
     for value in (found.mean(), found.std(), low, high):

@@ -11,8 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from meanmap import KernelABC
-from meanmap.likelihood_free.simulation import SimulationWarning
+from meanmap import DataWarning, KernelABC
 
 PRIOR = stats.norm()
 
@@ -211,7 +210,7 @@ def test_every_draw_is_simulated_once(vectorized: bool) -> None:
         seen.append(np.atleast_2d(theta).copy())
         return fails_more_often_for_large(theta, rng)
 
-    with pytest.warns(SimulationWarning):
+    with pytest.warns(DataWarning, match="draws failed and were left out"):
         model = fitted(spy, 200, vectorized=vectorized)
     draws = np.concatenate(seen)
     assert len(np.unique(draws)) == len(draws) == 200 + model.n_failed_
@@ -220,7 +219,7 @@ def test_every_draw_is_simulated_once(vectorized: bool) -> None:
 
 @pytest.mark.parametrize("vectorized", [True, False])
 def test_failures_that_depend_on_the_draw_do_not_bias_the_draws(vectorized: bool) -> None:
-    with pytest.warns(SimulationWarning):
+    with pytest.warns(DataWarning, match="draws failed and were left out"):
         model = fitted(fails_more_often_for_large, 4000, vectorized=vectorized)
     # E[θ | success] with P(success | θ) = Φ(1 - θ): -φ(1/√2)/(√2 Φ(1/√2)); with three tries -0.12
     a = 1 / np.sqrt(2)
@@ -231,7 +230,7 @@ def test_failures_that_depend_on_the_draw_do_not_bias_the_draws(vectorized: bool
 
 @pytest.mark.parametrize("vectorized", [True, False])
 def test_failures_are_left_out_with_a_count(vectorized: bool) -> None:
-    with pytest.warns(SimulationWarning, match=r"\d+ of \d+ draws failed.*NaN") as caught:
+    with pytest.warns(DataWarning, match=r"\d+ of \d+ draws failed.*NaN") as caught:
         model = fitted(failing_above(1.5), 400, vectorized=vectorized)
     assert len(model.theta_) == len(model.outputs_) == 400
     assert model.theta_.max() <= 1.5
@@ -248,7 +247,7 @@ def test_a_quarter_of_failures_is_survived(failing: Any) -> None:
     # whatever the seed: the last few draws are no reason to refuse
     vectorized = failing.__qualname__.startswith("failing")
     for seed in range(12):
-        with pytest.warns(SimulationWarning):
+        with pytest.warns(DataWarning, match="draws failed and were left out"):
             model = fitted(failing, 40, vectorized=vectorized, random_state=seed)
         assert len(model.theta_) == 40
 
@@ -280,7 +279,7 @@ def test_the_draw_at_fault_is_numbered_among_all_draws() -> None:
 
 
 def test_infinite_outputs_fail_too() -> None:
-    with pytest.warns(SimulationWarning, match="infinite"):
+    with pytest.warns(DataWarning, match="infinite"):
         model = fitted(lambda t, rng: np.where(t > 1.5, np.inf, noisy(t, rng)))
     assert np.isfinite(model.outputs_).all()
 

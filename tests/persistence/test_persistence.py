@@ -903,7 +903,7 @@ def test_edited_manifests(valid: bytes, tmp_path: Path, data: st.DataObject) -> 
         "meanmap.persistence.reading:Reader",
         "meanmap.conditional:BaseEstimator",
         "meanmap.arrays:ThreadPoolExecutor",
-        "meanmap:ConflictWarning",
+        "meanmap:DataWarning",
         "meanmap.__main__:Embedding",
         "meanmap..kernels:Gaussian",
         "meanmap.kernels:vectors.Gaussian",

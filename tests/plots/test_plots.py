@@ -47,19 +47,19 @@ def spectrum() -> Callable[..., Any]:
 
 
 def components(y: Any = None) -> Callable[..., Any]:
-    model = mm.KernelPCA(2).fit(PLANE)
+    model = mm.learning.KernelPCA(2).fit(PLANE)
     return lambda ax=None: model.plot(PLANE, y, ax)
 
 
 def views() -> Callable[..., Any]:
-    model = mm.KernelCCA(1, regularization=1e-2).fit(X, Y)
+    model = mm.learning.KernelCCA(1, regularization=1e-2).fit(X, Y)
     return lambda ax=None: model.plot(X, Y, ax)
 
 
 def reduction(n: int) -> Callable[..., Any]:
     y = PLANE[:, 0] - PLANE[:, 1]
     table = np.column_stack([PLANE, RNG.normal(size=60)])
-    model = mm.KernelDimensionReduction(n, random_state=0).fit(table, y)
+    model = mm.learning.KernelDimensionReduction(n, random_state=0).fit(table, y)
     return lambda ax=None: model.plot(table, y, ax)
 
 
@@ -99,7 +99,9 @@ def tree() -> Callable[..., Any]:
 
 
 def power() -> Callable[..., Any]:
-    return mm.power_analysis(mm.two_sample_test, X, X + 0.3, n_simulations=20, rng=0).plot
+    return mm.comparison.power_analysis(
+        mm.two_sample_test, X, X + 0.3, n_simulations=20, rng=0
+    ).plot
 
 
 #: What a person gets, with the words that stand at its axes.
@@ -111,7 +113,7 @@ PICTURES: dict[str, tuple[Callable[[], Callable[..., Any]], str, str]] = {
     "ConditionalEmbedding": (conditional, "x", "y"),
     "LeaveOneOut": (left_out, "regularisation λ", "error of rows left out"),
     "OperatorSpectrum": (spectrum, "real part", "imaginary part"),
-    "Compression": (lambda: mm.compress(PLANE, 10, rng=0).plot, "x₁", "x₂"),
+    "Compression": (lambda: mm.statistics.compress(PLANE, 10, rng=0).plot, "x₁", "x₂"),
     "EmbeddingDensity": (lambda: mm.EmbeddingDensity().fit(X).plot, "x", "density"),
     "EmbeddingDensity in the plane": (lambda: mm.EmbeddingDensity().fit(PLANE).plot, "x₁", "x₂"),
     "KernelPCA": (components, "component 1", "component 2"),
@@ -164,35 +166,35 @@ def test_panels_of_tests(result: Callable[[], Any], panels: int) -> None:
     "kind",
     [
         mm.Embedding,
-        mm.JointEmbedding,
+        mm.embeddings.JointEmbedding,
         mm.ConditionalEmbedding,
         LeaveOneOut,
         OperatorSpectrum,
-        mm.Compression,
-        mm.TestResult,
+        mm.statistics.Compression,
+        mm.comparison.TestResult,
         CounterfactualEffect,
         PowerAnalysis,
-        mm.Track,
-        mm.Validation,
-        mm.Posterior,
-        mm.Calibration,
-        mm.PredictiveCheck,
+        mm.dynamics.Track,
+        mm.dynamics.Validation,
+        mm.likelihood_free.Posterior,
+        mm.likelihood_free.Calibration,
+        mm.likelihood_free.PredictiveCheck,
         mm.KernelGraphicalModel,
-        mm.Beliefs,
+        mm.graphical.Beliefs,
         Outcome,
         mm.EmbeddingDensity,
         mm.HSICSelector,
-        mm.SelectionPath,
+        mm.learning.SelectionPath,
         mm.HSICClustering,
         mm.ColoredUnfolding,
-        mm.KernelPCA,
-        mm.KernelCCA,
-        mm.KernelDimensionReduction,
+        mm.learning.KernelPCA,
+        mm.learning.KernelCCA,
+        mm.learning.KernelDimensionReduction,
         mm.KernelMeanMatching,
         mm.TargetShift,
         mm.LocationScaleShift,
         mm.InvariantComponents,
-        mm.ShiftReport,
+        mm.report.ShiftReport,
     ],
 )
 def test_axes_go_by_one_name(kind: type) -> None:

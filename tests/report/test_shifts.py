@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from meanmap import ShiftReport, shift_report
 from meanmap.kernels import Columns, Gaussian, Laplace, NGrams
-from meanmap.report import html
+from meanmap.report import ShiftReport, html, shift_report
 from meanmap.report.explanations import (
     Explanation,
     distance_and_influence,

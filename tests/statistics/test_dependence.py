@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from meanmap import embed, hsic, joint_hsic
+from meanmap import embed, hsic
 from meanmap.kernels import (
     Columns,
     Delta,
@@ -24,7 +24,7 @@ from meanmap.kernels import (
     Trace,
 )
 from meanmap.spaces import Explicit, PivotedCholesky
-from meanmap.statistics import dependence, joint, tiles
+from meanmap.statistics import dependence, joint, joint_hsic, tiles
 from oracles.kernels import gaussian, laplace
 from oracles.statistics import (
     distance_covariance_squared,

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from meanmap import Compression, compress, embed, mmd
+from meanmap import embed, mmd
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, NGrams, Precomputed
-from meanmap.statistics import thinning
+from meanmap.statistics import Compression, compress, thinning
 from oracles.density import kernel_halving, kernel_swap
 
 matplotlib.use("Agg")

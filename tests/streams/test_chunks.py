@@ -23,11 +23,11 @@ from meanmap import (
     load,
     mmd,
     save,
-    shift_report,
     two_sample_test,
 )
 from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Columns, Delta, Gaussian, Polynomial
+from meanmap.report import shift_report
 from meanmap.spaces import Explicit, Nystroem, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
 from meanmap.streams.chunks import Chunks, answer_chunks

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from meanmap import ConditionalEmbedding, mmd, shift_report, two_sample_test
+from meanmap import ConditionalEmbedding, mmd, two_sample_test
 from meanmap.kernels import Gaussian
+from meanmap.report import shift_report
 from meanmap.spaces import Nystroem, Space
 from meanmap.streams import feed
 

@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from meanmap import DataWarning
 from meanmap.graphical import BeliefPropagation
 from meanmap.graphical.evidence import FieldEvidence
 from meanmap.kernels import Linear
-from meanmap.linalg import ConflictWarning
 from meanmap_experiments.depth import load
 from meanmap_experiments.fields import Bins, Densities, Field, Tabulated, Template, scaled
 from meanmap_experiments.mixtures import MixtureBP
@@ -181,7 +181,7 @@ class Lesson:
             # ten iterations are the paper's; that messages still move then, and disagree at the
             # edges of things, is to be expected
             warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.simplefilter("ignore", ConflictWarning)
+            warnings.simplefilter("ignore", DataWarning)
             if method == ROW:
                 return Answer(np.tile(self.depths.mean(axis=(0, 2))[:, None], self.columns), 0.0)
             if method == RIDGE:

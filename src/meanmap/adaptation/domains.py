@@ -39,7 +39,7 @@ def distributional_variance(samples: Any, domains: Any = None, kernel: Any = Non
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import distributional_variance
+    >>> from meanmap.adaptation import distributional_variance
     >>> rng = np.random.default_rng(0)
     >>> alike = [rng.normal(size=(300, 2)) for _ in range(5)]
     >>> apart = [rng.normal(i, 1.0, size=(300, 2)) for i in range(5)]

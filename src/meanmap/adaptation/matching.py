@@ -29,12 +29,11 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
-    warn,
 )
 from meanmap.conditional.selection import effective_size
+from meanmap.exceptions import DataWarning, warn
 from meanmap.frames import remember_columns
 from meanmap.kernels import Delta, Kernel, as_kernel, as_target
-from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
 from meanmap.statistics.gates import looks_like_classes
@@ -239,7 +238,7 @@ class KernelMeanMatching(BaseEstimator):
                 f"{float(self.weights_.max()):.3g}; {left:.0%} of the distance between the samples "
                 "is left). A weighted estimate will be noisy, biased or both: look for training "
                 "rows where the test rows are, or lower ridge if you chose it.",
-                ConflictWarning,
+                DataWarning,
             )
 
     def weights(self, X: Any) -> Array:

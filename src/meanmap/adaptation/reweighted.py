@@ -45,7 +45,8 @@ class Reweighted(MetaEstimatorMixin, BaseEstimator):
 
     >>> import numpy as np
     >>> from sklearn.linear_model import LinearRegression
-    >>> from meanmap import KernelMeanMatching, Reweighted
+    >>> from meanmap import KernelMeanMatching
+    >>> from meanmap.adaptation import Reweighted
     >>> rng = np.random.default_rng(0)
     >>> X, T = rng.normal(size=(400, 1)), rng.normal(1.5, 0.3, size=(400, 1))
     >>> y = X[:, 0] ** 2 + 0.1 * rng.normal(size=400)

@@ -28,12 +28,12 @@ from meanmap.adaptation.mixtures import (
     target_images,
 )
 from meanmap.adaptation.programme import WeightSolution, default_bound, enough_ridge
-from meanmap.arrays import Array, Points, concatenate, in_kind, is_chunked, to_numpy, warn
+from meanmap.arrays import Array, Points, concatenate, in_kind, is_chunked, to_numpy
 from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
+from meanmap.exceptions import DataWarning, warn
 from meanmap.frames import remember_columns
 from meanmap.kernels import Kernel, as_kernel, as_target
-from meanmap.linalg import ConflictWarning
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.statistics.columns import positive_ratio
 from meanmap.statistics.tiles import on_host
@@ -224,7 +224,7 @@ class TargetShift(BaseEstimator):
                 "no change of the targets' distribution makes the training rows look like the test "
                 f"rows: of a distance of {self.distance_before_:.3g} {self.distance_:.3g} is left. "
                 "P(x|y) may differ too (LocationScaleShift), or P(y|x) stay (KernelMeanMatching).",
-                ConflictWarning,
+                DataWarning,
             )
 
     def _noticeable(self, test: np.ndarray) -> bool:

@@ -30,12 +30,12 @@ from meanmap.adaptation.matching import (
 from meanmap.adaptation.mixtures import classes_of
 from meanmap.adaptation.plausibility import penalized_likelihood
 from meanmap.adaptation.programme import default_bound
-from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy, warn
+from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.selection import effective_size
+from meanmap.exceptions import DataWarning, warn
 from meanmap.frames import column_names, in_order, remember_columns, seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
-from meanmap.linalg import ConflictWarning
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.columns import column_moments
 from meanmap.statistics.tiles import on_host
@@ -296,7 +296,7 @@ class LocationScaleShift(BaseEstimator):
                 f"of a distance of {self.distance_before_:.3g} {self.distance_:.3g} is left, where "
                 f"chance would leave about {noise:.2g}. Look at X_new_ beside X_test before you "
                 "use it.",
-                ConflictWarning,
+                DataWarning,
             )
         few = max(RARE, 2 / m)
         if hasattr(self, "classes_") and (self.proportions_ < few).any():
@@ -305,7 +305,7 @@ class LocationScaleShift(BaseEstimator):
                 f"of class {', '.join(rare)} there are hardly any test rows "
                 f"({self.proportions_.min():.1%} of them): its scale and location rest on next to "
                 "nothing.",
-                ConflictWarning,
+                DataWarning,
             )
 
     def transform(self, X: Any, y: Any) -> Array:

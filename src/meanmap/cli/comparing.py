@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from meanmap.cli.tables import (
     skipped_rows_note,
     two_tables,
 )
+from meanmap.exceptions import record, warn
 from meanmap.progress import progress_bar
 from meanmap.report.answers import Answer, DataSource, Picture
 
@@ -292,9 +292,11 @@ def groups_of(rows: TableRows, columns: Sequence[str]) -> Any:
 @contextmanager
 def no_warning_of_order() -> Iterator[None]:
     """Without the test's own warning, whose remedies are Python's: the answer has a note."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Rows look ordered")
+    with record() as found:
         yield
+    for warning in found:
+        if not str(warning).startswith("Rows look ordered"):
+            warn(warning, type(warning))
 
 
 def sides_of(tables: Sequence[Table]) -> str:

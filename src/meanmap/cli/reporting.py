@@ -43,7 +43,7 @@ def report_shift(
     progress: bool | None = None,
 ) -> Answer:
     """Which kind of shift is there from a training to a test file, and what to try."""
-    from meanmap import shift_report
+    from meanmap.report import shift_report
 
     if not 0 < alpha < 1:
         raise ValueError(f"--alpha must lie between 0 and 1, got {alpha:g}. Try 0.05.")

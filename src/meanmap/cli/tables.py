@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import warn
 from meanmap.cli.formats import (
     BATCH,
     Input,
@@ -20,6 +19,7 @@ from meanmap.cli.formats import (
     suggest_name,
 )
 from meanmap.cli.kinds import convert_column, kinds_of
+from meanmap.exceptions import warn
 from meanmap.report.answers import DataSource
 from meanmap.statistics.columns import column_moments, far_cells
 
@@ -334,7 +334,7 @@ def print_notes(words: Iterable[str]) -> list[str]:
     """What there is to say, said on standard error as well."""
     said = [one for one in words if one]
     for one in said:
-        warn(one)
+        warn(one, UserWarning)
     return said
 
 

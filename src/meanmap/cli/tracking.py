@@ -13,7 +13,8 @@ from meanmap.cli.tables import Coding, TableRows, cell, constants, print_notes, 
 from meanmap.report.answers import Answer, Picture
 
 if TYPE_CHECKING:
-    from meanmap import KernelBayesFilter, Track
+    from meanmap import KernelBayesFilter
+    from meanmap.dynamics import Track
 
 SHOWN_PANELS = 6
 

@@ -16,9 +16,10 @@ import numpy as np
 import scipy.fft
 
 from meanmap import checks
-from meanmap.arrays import Points, concatenate, count, take, warn
+from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison.bins import MOST
 from meanmap.comparison.candidates import orthonormal_functions
+from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 from meanmap.statistics.tiles import on_host
@@ -94,7 +95,8 @@ def _choose_length(time: float, total: int, most: int) -> tuple[int, list[str]]:
         warn(
             f"the series are short for their memory: {total} rows are worth about "
             f"{total / time:.0f} independent ones, and blocks of {length} rows still depend on "
-            "each other. The test may reject too often; use longer series."
+            "each other. The test may reject too often; use longer series.",
+            DataWarning,
         )
     return length, [
         f"Blocks of {length} rows, chosen from the data: {total} rows are worth about "

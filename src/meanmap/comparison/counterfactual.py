@@ -54,7 +54,7 @@ class CounterfactualEffect(TestResult):
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import counterfactual_effect
+    >>> from meanmap.comparison import counterfactual_effect
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(200, 1))
     >>> control = x + 0.1 * rng.normal(size=x.shape)
@@ -139,7 +139,7 @@ def counterfactual_effect(
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import counterfactual_effect
+    >>> from meanmap.comparison import counterfactual_effect
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(600, 1))
     >>> treated = rng.random(600) < 1 / (1 + np.exp(-X[:, 0]))  # the more x, the likelier

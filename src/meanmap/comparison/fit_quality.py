@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
-from meanmap.arrays import warn
 from meanmap.comparison.residuals import Conditioned
 from meanmap.comparison.results import TestResult
+from meanmap.exceptions import DataWarning, warn
 
 QUERIES = 2000  # points whose neighbours are looked up, at most
 MISSED = 3.0  # standard errors of what both regressions left, above which they missed something
@@ -125,5 +125,5 @@ def quality_notes(quality: dict[str, FitQuality], pvalue: float) -> list[str]:
         "kernel_z that follows finer steps of Z."
     )
     if pvalue <= 0.05:
-        warn(f"conditional_independence_test: {note}")
+        warn(f"conditional_independence_test: {note}", DataWarning)
     return [*notes, note]

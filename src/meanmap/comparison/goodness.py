@@ -11,11 +11,12 @@ import numpy as np
 import scipy.fft
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy, warn
+from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy
 from meanmap.comparison import nulls
 from meanmap.comparison.blocks import autocorrelation_time
 from meanmap.comparison.nulls import NullMethod
 from meanmap.comparison.results import Draws, TestResult, row_groups
+from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Gaussian, Kernel, RationalQuadratic
 from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
 from meanmap.progress import progress_bar
@@ -340,7 +341,8 @@ def _length(value: Any, S: np.ndarray) -> int:
             warn(
                 f"the {n} rows are worth about {n / time:.0f} independent ones, too few for blocks "
                 "of them to hold the level: the test may reject too often. Run the chain for "
-                "longer."
+                "longer.",
+                DataWarning,
             )
         return max(1, min(length, n // FEWEST))
     length = checks.whole(value, "block_length", 1, 'Use "auto" to have it chosen.')
@@ -376,7 +378,7 @@ def _few_points(S: np.ndarray) -> list[str]:
         "level of this null does not hold, and true nulls may be rejected several times too often. "
         'null="parametric" is exact; it needs a distribution of scipy.stats or sampler=.'
     )
-    warn(f"goodness_of_fit_test: {note}")
+    warn(f"goodness_of_fit_test: {note}", DataWarning)
     return [note]
 
 

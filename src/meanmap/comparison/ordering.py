@@ -14,7 +14,8 @@ import numpy as np
 from scipy import special
 from scipy.stats import rankdata
 
-from meanmap.arrays import Points, count, take, to_numpy, warn
+from meanmap.arrays import Points, count, take, to_numpy
+from meanmap.exceptions import DataWarning, warn
 
 ALARM = 5e-4  # the share of exchangeable samples that is taken for ordered, at most
 ROWS = 10_000  # that are looked at
@@ -43,7 +44,7 @@ def note_on_variables(variables: Sequence[tuple[str, Points]], remedy: str = BLO
 def warn_if_significant(notes: list[str], pvalue: float, level: float = 0.05) -> None:
     """Warn the caller of a test if the order of rows may be what a small p-value is owed to."""
     if notes and pvalue <= level:
-        warn(notes[0])
+        warn(notes[0], DataWarning)
 
 
 def _words(names: list[str], consequence: str, remedy: str) -> str:

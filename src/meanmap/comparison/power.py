@@ -14,9 +14,9 @@ import numpy as np
 from scipy import stats
 
 from meanmap import checks, plots
-from meanmap.arrays import warn
 from meanmap.comparison.pilot import Pilot
 from meanmap.comparison.results import probability
+from meanmap.exceptions import DataWarning, SettingWarning, warn
 
 RESAMPLING = ("subsample", "bootstrap")
 PERMUTATIONS = 199  # the fewest that make 5% and 1% attainable levels, and cost little power
@@ -100,7 +100,7 @@ def power_analysis(
     --------
     >>> import numpy as np
     >>> from scipy import stats
-    >>> from meanmap import power_analysis
+    >>> from meanmap.comparison import power_analysis
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(200, 1)), rng.normal(0.7, 1.0, size=(200, 1))
     >>> def t_test(X, Y):
@@ -253,14 +253,19 @@ def _warn_of_size(record: PowerAnalysis) -> None:
         warn(
             "the pilot shows no effect: parts of it are rejected about as often as if there were "
             "none. A size cannot be told; collect a larger pilot, or think of another test or "
-            "kernel."
+            "kernel.",
+            DataWarning,
         )
     elif record.size > FAR * pilot:
-        warn(f"the size {record.size:,} is far beyond the pilot of {pilot:,}: a guess at best.")
+        warn(
+            f"the size {record.size:,} is far beyond the pilot of {pilot:,}: a guess at best.",
+            DataWarning,
+        )
     elif record.resampling == "bootstrap" and record.size > pilot // 2:
         warn(
             "the bootstrap takes the pilot's chance differences for real ones, and this size is "
-            'too small. Use resampling="subsample".'
+            'too small. Use resampling="subsample".',
+            SettingWarning,
         )
 
 
@@ -326,7 +331,8 @@ class PowerAnalysis:
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import power_analysis, two_sample_test
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import power_analysis
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(60, 1)), rng.normal(1.0, 1.0, size=(60, 1))
     >>> found = power_analysis(

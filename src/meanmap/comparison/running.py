@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from meanmap.arrays import warn
 from meanmap.comparison import nulls
 from meanmap.comparison.results import (
     DEPENDENT,
@@ -18,6 +17,7 @@ from meanmap.comparison.results import (
     product_scale,
     tie_scale,
 )
+from meanmap.exceptions import DataWarning, warn
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import moments
 from meanmap.statistics.dependence import basis_pair
@@ -69,7 +69,7 @@ class Looks:
         if sizes != self._looked_at:
             self._looks, self._looked_at = self._looks + 1, sizes
             if self._looks > 1:
-                warn(LOOKS.format(count=self._looks))
+                warn(LOOKS.format(count=self._looks), DataWarning)
         return [LOOKS.format(count=self._looks)] if self._looks > 1 else []
 
     def _forget_looks(self) -> None:

@@ -12,7 +12,6 @@ without constants, such as the trace kernel, where mass is not determined.
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,6 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
-    warn,
 )
 from meanmap.conditional.operator import (
     ConditionalOperator,
@@ -44,8 +42,9 @@ from meanmap.conditional.simulation import simulated_posterior
 from meanmap.conditional.trust import Trust
 from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embedding_of, row_blocks
 from meanmap.embeddings.element import move_atoms
+from meanmap.exceptions import DataWarning, record, warn
 from meanmap.kernels import TensorProduct
-from meanmap.linalg import ConflictWarning, Spectrum
+from meanmap.linalg import Spectrum
 from meanmap.rules import (
     CONFLICT,
     BayesMethod,
@@ -252,14 +251,13 @@ def _default_posterior(conditional: ConditionalEmbedding, prior: Any) -> Conditi
     prior = one_prior(prior, conditional.sides()[0])
     if prior.kernel.on_vectors and takes_few_values(to_numpy(prior.atoms)):
         return _posterior_by_simulation(conditional, prior, None)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
+    with record() as found:
         weighed = bayes_rule(conditional, prior, "nonnegative")
     left = effective_size(weighed.scale) / effective_size(conditional.weights_)
     if left < FEW:
         return _posterior_by_simulation(conditional, prior, None)
-    for message in said:
-        warn(str(message.message), message.category)
+    for warning in found:
+        warn(warning, type(warning))
     return weighed
 
 
@@ -413,7 +411,7 @@ class PosteriorOperator(ConditionalOperator):
             f"prior and observation conflict in {int(cancelled.sum())} of {cancelled.size} "
             "queries: the posterior weights cancel, so their positive part is used. The training "
             "sample has hardly any point that suits both; draw more there, or widen the prior.",
-            ConflictWarning,
+            DataWarning,
         )
         return xp.where(conflict[..., None], part, weights)
 
@@ -462,7 +460,7 @@ class CautiousPosterior(PosteriorOperator):
                 f"prior and observation conflict in {int(alone.sum())} of {alone.size} queries: "
                 "the observation is far from what the prior predicts, and the answer is mostly "
                 "smoothing. Draw more training points that suit both, or widen the prior.",
-                ConflictWarning,
+                DataWarning,
             )
         return limited
 

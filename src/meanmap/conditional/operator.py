@@ -10,7 +10,6 @@ given `rest`, the weights of the target's marginal, adds what is missing of it,
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -52,7 +51,8 @@ from meanmap.embeddings import (
     numeric,
     row_blocks,
 )
-from meanmap.linalg import ConflictWarning, Inverse
+from meanmap.exceptions import DataWarning, quiet
+from meanmap.linalg import Inverse
 from meanmap.rules import answer_weights
 from meanmap.spaces import Space
 
@@ -428,8 +428,7 @@ class ConditionalOperator:
         known, x = self.known_rows, take(self.seen.x, index)
         kept = not isinstance(known, Deferred) and self.seen.y is self.atoms
         rows = take(known, index) if kept else self.quiet_features(x)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConflictWarning)
+        with quiet(DataWarning):
             fitted = self._means[0].of(rows)
         y, w = take(self.seen.y, index), share[index]
         host = (to_numpy(part).astype(np.float64) for part in (rows, y))

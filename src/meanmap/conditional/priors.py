@@ -7,21 +7,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from meanmap.arrays import (
-    Array,
-    Points,
-    asarray,
-    concatenate,
-    count,
-    namespace,
-    take,
-    to_numpy,
-    warn,
-)
+from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace, take, to_numpy
 from meanmap.conditional.operator import Side
 from meanmap.embeddings import Embedding
+from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Kernel
-from meanmap.linalg import ConflictWarning
 from meanmap.rules import BayesMethod, PriorOnSample
 from meanmap.spaces import PivotedCholesky
 from meanmap.spaces.space import fit_space_quietly
@@ -183,5 +173,5 @@ def warn_not_represented(what: str) -> None:
     warn(
         f"the training sample cannot represent the prior: {what}. Posteriors follow what "
         "represents it. Fit on more points where the prior lies.",
-        ConflictWarning,
+        DataWarning,
     )

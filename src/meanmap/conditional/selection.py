@@ -11,28 +11,11 @@ import numpy as np
 from sklearn.base import clone
 
 from meanmap import plots
-from meanmap.arrays import (
-    TILE,
-    Array,
-    asarray,
-    epsilon,
-    namespace,
-    spans,
-    take,
-    to_numpy,
-    warn,
-)
+from meanmap.arrays import TILE, Array, asarray, epsilon, namespace, spans, take, to_numpy
+from meanmap.exceptions import SettingWarning, warn
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import reference_kernel
-from meanmap.linalg import (
-    Inverse,
-    RegularizationWarning,
-    Spectrum,
-    covariance,
-    evaluate,
-    ridge_inverse,
-    with_constant,
-)
+from meanmap.linalg import Inverse, Spectrum, covariance, evaluate, ridge_inverse, with_constant
 from meanmap.rules import BayesMethod, PriorOnSample, answer_weights
 from meanmap.spaces.space import fit_space
 
@@ -85,7 +68,7 @@ class LeaveOneOut:
         warn(
             f"leave-one-out chose the {self.edge} regularisation that it tried, {self.best:.3g}, "
             f"where errors still fall: {remedy}. Pass regularization= to choose another.",
-            RegularizationWarning,
+            SettingWarning,
         )
 
     def plot(self, ax: Any = None) -> Any:

@@ -27,7 +27,6 @@ from meanmap.arrays import (
     namespace,
     take,
     to_numpy,
-    warn,
 )
 from meanmap.conditional.beliefs import smooth_draws_of
 from meanmap.conditional.fitting import Pairs, fit_pairs
@@ -37,8 +36,8 @@ from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.ranges import or_one
 from meanmap.conditional.shape import ResidualShape, ShapeAt, scales_of, takes_few_values
 from meanmap.embeddings import Embedding, embedding_of
+from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Kernel
-from meanmap.linalg import ConflictWarning
 
 LEAST, ENOUGH, MOST = 1000, 2000, 5000  # pairs that are simulated; two for each atom until enough
 OUTSIDE = 0.1  # of a prior, that may lie outside the training points without a word
@@ -73,7 +72,7 @@ def simulated_posterior(
             f"the training sample cannot represent the prior: {to_numpy(w)[outside].sum():.0%} of "
             "it lies outside the training points, where P(Y|x) is extrapolated. Fit on more points "
             "where the prior lies.",
-            ConflictWarning,
+            DataWarning,
         )
     means = to_numpy(forward.mean_of(features)).astype(np.float64)
     shape = forward.require_shape()
@@ -150,7 +149,7 @@ class SimulatedPosterior(ConditionalOperator):
                 f"prior and observation conflict in {outside.sum()} of {len(far)} queries: hardly "
                 "any observation that the prior predicts is like them, and the answer follows the "
                 "tails of the noise. Draw more training points that suit both, or widen the prior.",
-                ConflictWarning,
+                DataWarning,
             )
         y = np.where(far[:, None], to_numpy(points).astype(np.float64), np.nan)
         return namespace(known).concat([known, asarray(y, known)], axis=1)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, namespace, take, to_numpy, warn
+from meanmap.arrays import Array, Points, namespace, take, to_numpy
 from meanmap.embeddings import Deferred
-from meanmap.linalg import ConflictWarning
+from meanmap.exceptions import DataWarning, warn
 
 if TYPE_CHECKING:
     from meanmap.conditional.operator import ConditionalOperator
@@ -114,7 +114,7 @@ class Trust:
                 f"{int(far.sum())} of {len(far)} query points lie outside the data: the answer "
                 f"there is extrapolated{back}. Training rows say little about it: the variance of "
                 "the answer is far larger than at training points, or hardly any weight is left.",
-                ConflictWarning,
+                DataWarning,
             )
 
 

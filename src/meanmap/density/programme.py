@@ -12,8 +12,8 @@ from scipy.optimize import brentq
 from scipy.special import entr, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from meanmap.arrays import warn
 from meanmap.decoding import nearest_probability
+from meanmap.exceptions import warn
 from meanmap.linalg import Spectrum
 
 RANK = 1e-12  # eigenvalues below this share of the largest are rounding

@@ -16,7 +16,6 @@ from meanmap.arrays import (
     one_blas_thread,
     spans,
     threads,
-    warn,
 )
 from meanmap.conditional.trust import FAR
 from meanmap.dynamics.evidence import Evidence
@@ -27,7 +26,7 @@ from meanmap.dynamics.sequences import ControlGate, Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
 from meanmap.embeddings import Embedding, embedding_of
-from meanmap.linalg import ConflictWarning
+from meanmap.exceptions import DataWarning, warn
 from meanmap.spaces import Space
 
 #: δ of smoothing over the square of the mean k(s, s). On rotation and oscillation with 400 training
@@ -327,5 +326,5 @@ def warn_of_far(support: np.ndarray, least: float = LOST) -> None:
         f"{int(far.sum())} of {int((~np.isnan(support)).sum())} observations lie far from all "
         f"training observations (their support is below {FAR}; the first is {place}){ignored}. "
         "Train on sequences that reach there, or widen the observation kernel.",
-        ConflictWarning,
+        DataWarning,
     )

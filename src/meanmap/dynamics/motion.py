@@ -20,15 +20,14 @@ from meanmap.arrays import (
     solve_triangular,
     take,
     to_numpy,
-    warn,
 )
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.operator import as_embedding
 from meanmap.conditional.trust import FAR
 from meanmap.embeddings import FactoredWeights
+from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.protocol import ALL
-from meanmap.linalg import ConflictWarning
 from meanmap.rules import CONFLICT, PriorOnSample, SquaredMethod, answer_weights, normalize_weights
 from meanmap.spaces import PivotedCholesky, Space
 
@@ -118,7 +117,7 @@ class Sample:
             warn(
                 "the prior lies outside the training states: what is left of it on them says next "
                 "to nothing. Train on sequences that reach there, or use another prior.",
-                ConflictWarning,
+                DataWarning,
             )
         return Belief(m, normalize_weights(weights, self.marginal.weights))
 
@@ -164,7 +163,7 @@ class Control:
                 warn(
                     f"a control lies far from all training controls (nearer than {FAR} to none of "
                     "them): the training's average is used instead. Train with controls like it.",
-                    ConflictWarning,
+                    DataWarning,
                 )
                 compared = xp.where(far[:, None], self.typical[None, :], compared)
         values = (m @ self.states.T) * compared

@@ -12,10 +12,11 @@ from joblib import Parallel, delayed
 from scipy.special import ndtr, ndtri
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, Points, asarray, namespace, to_numpy, warn
+from meanmap.arrays import Array, Points, asarray, namespace, to_numpy
 from meanmap.dynamics.sequences import Steps, pad_sequences
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
+from meanmap.exceptions import SettingWarning, warn
 from meanmap.kernels import Chordal, Kernel
 from meanmap.kernels.bandwidths import column_scales
 from meanmap.kernels.domains.matrices import are_rotations, nearest_rotations
@@ -308,7 +309,8 @@ def choose_settings(
         return found
     warn(
         "no candidate of the validation could be computed on a part of the data; the closed-form "
-        "choices are used instead."
+        "choices are used instead.",
+        SettingWarning,
     )
     return None
 

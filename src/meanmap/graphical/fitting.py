@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from meanmap.arrays import Points, to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.exceptions import SettingWarning, quiet
 from meanmap.graphical.latent import hidden_node
 from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.messages import AnswerLearner, Network
@@ -26,7 +27,6 @@ from meanmap.graphical.nodes import (
 from meanmap.graphical.scales import edge_kernel, family_kernel, fine_targets, narrowest_kernel
 from meanmap.graphical.tables import Variable, read_variable, rows_in_both, table_length
 from meanmap.kernels import Kernel, TensorProduct
-from meanmap.linalg import RegularizationWarning
 
 Edges = dict[tuple[Any, Any], ConditionalEmbedding]
 
@@ -64,9 +64,8 @@ class Learner:
                 importance = to_numpy(nodes[before].weights)[at]
             for t, s in ((v, before), (before, v)):
                 points = found[s].at(both), found[t].at(both)
-                with warnings.catch_warnings():
-                    if layout.is_nested(t, s):  # a parent is a function of all parents
-                        warnings.simplefilter("ignore", RegularizationWarning)
+                nested = layout.is_nested(t, s)  # a parent is a function of all parents
+                with quiet(SettingWarning) if nested else nullcontext():
                     edges[t, s] = self.edge(nodes[s], nodes[t], points, importance)
                 rows = both[importance > 0]
                 if len(rows) < len(found[t].rows):

@@ -11,8 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import is_array, one_blas_thread, to_numpy, warn
+from meanmap.arrays import is_array, one_blas_thread, to_numpy
 from meanmap.conditional.fitting import check_regularization
+from meanmap.exceptions import DataWarning, warn
 from meanmap.graphical.beliefs import Beliefs
 from meanmap.graphical.evidence import FieldEvidence
 from meanmap.graphical.field import RandomField, Wiring, field_of
@@ -20,7 +21,6 @@ from meanmap.graphical.nodes import LEAST
 from meanmap.graphical.passing import SCHEDULES, Passing
 from meanmap.graphical.potentials import FieldLearner, Potentials
 from meanmap.graphical.tables import is_missing, kernels_of, read_columns, row_weights
-from meanmap.linalg import ConflictWarning
 from meanmap.progress import progress_bar
 
 CONFLICT = 3.0  # of its best logarithm each message loses so much where their product is best
@@ -283,7 +283,7 @@ class BeliefPropagation(BaseEstimator):
         more = f" (and around {others} other nodes)" if others else ""
         warn(
             f"the evidence around {name!r}{more} conflicts: no value in the data suits all of it.",
-            ConflictWarning,
+            DataWarning,
         )
 
     def _table(self, data: Any, field: RandomField) -> dict[Any, Any]:

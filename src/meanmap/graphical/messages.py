@@ -21,16 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, asarray, count, namespace, take, to_numpy, warn
+from meanmap.arrays import Array, Points, asarray, count, namespace, take, to_numpy
 from meanmap.conditional.fitting import Pairs, fit_pairs
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.conditional.predictive import Predictive
 from meanmap.embeddings import Embedding, function_values
+from meanmap.exceptions import DataWarning, warn
 from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.likelihoods import EdgeLikelihood, speaks
 from meanmap.graphical.nodes import Node, as_coordinates
 from meanmap.kernels import Kernel
-from meanmap.linalg import ConflictWarning
 
 CONFLICT = 0.05  # evidence less likely than this share of independent evidence contradicts itself
 NOTHING = 1e-12  # and below this no value suits it
@@ -365,5 +365,5 @@ def warn_of_conflict(name: Any, ratio: np.ndarray) -> None:
         f"{len(ratio)} queries: together it is {least:.2g} times as likely as if its parts had "
         f"nothing to do with each other, and below {CONFLICT} few rows are."
         + (answered if least <= NOTHING else ""),
-        ConflictWarning,
+        DataWarning,
     )

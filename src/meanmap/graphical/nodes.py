@@ -20,15 +20,15 @@ from meanmap.arrays import (
     namespace,
     take,
     to_numpy,
-    warn,
 )
 from meanmap.conditional.fitting import FittedConditional, Pairs, fit_pairs
 from meanmap.conditional.operator import ConditionalOperator, Side
 from meanmap.conditional.trust import FAR
 from meanmap.embeddings import Embedding, embedding_of
+from meanmap.exceptions import DataWarning, warn
 from meanmap.graphical.tables import Variable
 from meanmap.kernels import Kernel
-from meanmap.linalg import ConflictWarning, Spectrum
+from meanmap.linalg import Spectrum
 from meanmap.rules import positive_part
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
@@ -197,5 +197,5 @@ def warn_outside_data(name: str) -> None:
     warn(
         f"evidence on {name} lies outside the data: what follows from it is extrapolated, and "
         "far outside it says nothing. Check the value, or fit on data that reach so far.",
-        ConflictWarning,
+        DataWarning,
     )

@@ -26,17 +26,17 @@ from meanmap.arrays import (
     namespace,
     take,
     to_numpy,
-    warn,
 )
 from meanmap.conditional.fitting import FittedConditional
 from meanmap.decoding.densities import scales
+from meanmap.exceptions import SettingWarning, warn
 from meanmap.frames import column_names, in_order
 from meanmap.graphical.field import RandomField
 from meanmap.graphical.nodes import MANY, Node, fit_edge, fit_node
 from meanmap.graphical.supports import FEWEST, FINE, CellSupport, GridSupport, Support
 from meanmap.graphical.tables import Variable, read_variable
 from meanmap.kernels import Kernel
-from meanmap.linalg import RegularizationWarning, Spectrum
+from meanmap.linalg import Spectrum
 from meanmap.spaces import Space
 
 MOST = 20_000  # pairs that an operator is learned from
@@ -315,7 +315,7 @@ def warn_without_constant(node: Node) -> None:
             f"the kernel {kernel!r:.60} has no constant function on the data (the nearest explains "
             f"{share:.0%} of one), so the size of a message is not determined. Add one: "
             f"{kernel!r:.60} + 1.",
-            RegularizationWarning,
+            SettingWarning,
         )
 
 

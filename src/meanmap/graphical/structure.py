@@ -44,7 +44,7 @@ def chow_liu_tree(data: Any, kernel: Any = None, sample_weight: Any = None) -> n
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import chow_liu_tree
+    >>> from meanmap.graphical import chow_liu_tree
     >>> rng = np.random.default_rng(0)
     >>> a = rng.normal(size=300)
     >>> b = a + 0.5 * rng.normal(size=300)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -21,8 +20,8 @@ from meanmap.arrays import (
     one_blas_thread,
     take,
     to_numpy,
-    warn,
 )
+from meanmap.exceptions import quiet, warn
 from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Delta, Kernel
 from meanmap.learning.labels import label_features
@@ -207,8 +206,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         for factor in FACTORS:
             candidate = kernel.rescaled(factor)
             found = HSICClustering(k, candidate, n_init=STARTS, random_state=0)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with quiet():
                 labels = found.fit(rows).labels_
                 value = float(hsic(rows, labels, candidate, Delta(), estimator="normalized"))
             if value > score:

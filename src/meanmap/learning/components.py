@@ -45,7 +45,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     >>> import numpy as np
     >>> from sklearn.datasets import make_circles
-    >>> from meanmap import KernelPCA
+    >>> from meanmap.learning import KernelPCA
     >>> from meanmap.kernels import Gaussian
     >>> X, ring = make_circles(200, factor=0.3, noise=0.05, random_state=0)
     >>> scores = KernelPCA(1, Gaussian(0.5)).fit_transform(X)

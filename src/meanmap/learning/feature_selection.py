@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -13,7 +12,8 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from meanmap import checks
-from meanmap.arrays import Array, in_kind, is_array, take, to_numpy, warn
+from meanmap.arrays import Array, in_kind, is_array, take, to_numpy
+from meanmap.exceptions import SettingWarning, quiet, warn
 from meanmap.frames import in_order, remember_columns
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.learning import lasso
@@ -256,8 +256,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         if d < 2 or (k is not None and k >= d):
             return backward, scores, path
         size = pool_size(k, d)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it has coefficients for fewer, which is expected here
+        with quiet():  # it has coefficients for fewer, which is expected here
             lasso_order = self._lasso(search, size)[0]
         pool = list(dict.fromkeys([*backward[:size].tolist(), *lasso_order[:size].tolist()]))
         total = judged_sets(len(pool), k, step)
@@ -302,7 +301,8 @@ class HSICSelector(SelectorMixin, BaseEstimator):
             warn(
                 f"the HSIC lasso gives {used} features a coefficient, and no penalty more; the "
                 f"other {k - used} of {k} are those that it left out last. Ask for "
-                f"{max(used, 1)}, or use method='backward'."
+                f"{max(used, 1)}, or use method='backward'.",
+                SettingWarning,
             )
         # by coefficient, then by the order in which they would come in
         keys = (np.arange(len(free)), -found.gradient, found.entered, -found.coefficients)

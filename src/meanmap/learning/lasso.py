@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from meanmap.arrays import spans, warn
+from meanmap.arrays import spans
+from meanmap.exceptions import warn
 from meanmap.kernels import Kernel
 from meanmap.learning.targets import Target
 from meanmap.spaces import Basis, PivotedCholesky

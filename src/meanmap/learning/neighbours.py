@@ -12,7 +12,7 @@ from scipy.sparse.linalg import eigsh
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
 
-from meanmap.arrays import warn
+from meanmap.exceptions import SettingWarning, warn
 
 DENSE = 1000  # up to this size all eigenvectors are found at once
 
@@ -55,7 +55,8 @@ class NeighbourGraph:
             warn(
                 f"the graph of {n_neighbors} nearest neighbours falls into {parts} parts, between "
                 f"which no distance is known; it was joined by {parts - 1} edges between the "
-                "nearest points of two parts. Raise n_neighbors to avoid this."
+                "nearest points of two parts. Raise n_neighbors to avoid this.",
+                SettingWarning,
             )
         gaps = X[edges[:, 0]] - X[edges[:, 1]]
         return cls(len(X), edges, np.einsum("ij,ij->i", gaps, gaps))

@@ -12,7 +12,6 @@ tangent, single points are moved by the exact gain, which is larger.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from scipy.optimize import quadratic_assignment
 from sklearn.utils.extmath import randomized_svd
 
 from meanmap.arrays import TILE, spans
+from meanmap.exceptions import SettingWarning, quiet
 from meanmap.learning.neighbours import NeighbourGraph
 
 ROUNDING = 1e-12  # of the points' scatter: a gain below this is none
@@ -254,8 +254,7 @@ def align_labels(
 
 def along(P: np.ndarray, neighbours: int, rng: np.random.RandomState) -> np.ndarray:
     """The two smoothest functions on the graph of near points: along curves, however bent."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # parts are joined: good enough to start from
+    with quiet(SettingWarning):  # parts are joined: good enough to start from
         graph = NeighbourGraph.of(P, min(neighbours, len(P) - 1))
     return graph.smooth(min(2, len(P) - 1), rng)[1]
 

@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, in_kind, take, to_numpy, warn
+from meanmap.arrays import Array, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
+from meanmap.exceptions import warn
 from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Gaussian, Kernel, as_target
 from meanmap.spaces.space import fit_space, read_points
@@ -68,7 +69,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     Y depends on one direction of ten, and not monotonically.
 
     >>> import numpy as np
-    >>> from meanmap import KernelDimensionReduction
+    >>> from meanmap.learning import KernelDimensionReduction
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 10))
     >>> y = (X[:, 0] + X[:, 1]) ** 2 + 0.1 * rng.normal(size=200)

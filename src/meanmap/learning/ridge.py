@@ -43,7 +43,7 @@ class DistributionRidge(RegressorMixin, OnBags):
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import DistributionRidge
+    >>> from meanmap.learning import DistributionRidge
     >>> rng = np.random.default_rng(0)
     >>> y = rng.uniform(0.5, 2, size=80)
     >>> X = [rng.normal(scale=s, size=(200, 1)) for s in y]

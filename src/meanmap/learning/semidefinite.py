@@ -14,7 +14,6 @@ how far it is from the best there is.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -112,14 +111,16 @@ class UnfoldingProgramme:
             R = scipy.linalg.qr(np.column_stack([M, d2]), mode="r")[0][: M.shape[1] + 1]
             problem = cp.Problem(cp.Minimize(nu * cp.sum_squares(R[:, :-1] @ a - R[:, -1]) - gain))
         settings = {} if max_iter is None else {"max_iter": max_iter}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what cvxpy warns of is in the status
-            try:
-                problem.solve(solver=cp.CLARABEL, **settings)
-            except cp.SolverError as error:
-                raise RuntimeError(_no_answer("solver_error")) from error
-        if A.value is None:
-            raise RuntimeError(_no_answer(problem.status))
+        # the steps of problem.solve, which warns of what the status says as well
+        try:
+            data, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts=settings)
+            found = chain.invert(chain.solve_via_data(problem, data, solver_opts=settings), inverse)
+        except cp.SolverError as error:
+            raise RuntimeError(_no_answer("solver_error")) from error
+        if found.status not in cp.settings.SOLUTION_PRESENT:
+            raise RuntimeError(_no_answer(found.status))
+        problem.unpack(found)
+        assert A.value is not None
         V = _nearest_factor((A.value + A.value.T) / 2)
         if nu is None:
             V = self._keep_distances(V, M, upper, tol)
@@ -127,7 +128,9 @@ class UnfoldingProgramme:
             tension = np.ravel(kept[0].dual_value)
         else:
             tension = 2 * nu * (np.sum((b @ V) ** 2, axis=1) - d2)
-        return self.certified(V, tension, problem.status, tol, problem.solver_stats.num_iters or 0)
+        return self.certified(
+            V, tension, found.status, tol, found.attr.get(cp.settings.NUM_ITERS) or 0
+        )
 
     def _keep_distances(self, V: np.ndarray, M: np.ndarray, upper: Any, tol: float) -> np.ndarray:
         """A factor near V whose distances are kept to a tenth of tol, by alternating projections.

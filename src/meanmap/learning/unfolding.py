@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
-from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy, warn
+from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy
+from meanmap.exceptions import warn
 from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Kernel, as_target
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights

@@ -56,7 +56,7 @@ class KernelCCA(TransformerMixin, BaseEstimator):
     Two views share an angle that no linear function of them shows.
 
     >>> import numpy as np
-    >>> from meanmap import KernelCCA
+    >>> from meanmap.learning import KernelCCA
     >>> rng = np.random.default_rng(0)
     >>> angle = rng.uniform(0, 2 * np.pi, size=400)
     >>> X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(400, 2))

@@ -2,7 +2,6 @@
 
 from meanmap.likelihood_free.inference import KernelABC
 from meanmap.likelihood_free.records import Calibration, Posterior, PredictiveCheck
-from meanmap.likelihood_free.simulation import SimulationWarning
 from meanmap.likelihood_free.update import bayes_update
 
 __all__ = [
@@ -10,6 +9,5 @@ __all__ = [
     "KernelABC",
     "Posterior",
     "PredictiveCheck",
-    "SimulationWarning",
     "bayes_update",
 ]

@@ -10,9 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import is_array, to_numpy, warn
+from meanmap.arrays import is_array, to_numpy
 from meanmap.conditional.fitting import check_regularization
 from meanmap.embeddings import Embedding, embed
+from meanmap.exceptions import DataWarning, warn
 from meanmap.frames import column_order, reorder_columns
 from meanmap.likelihood_free.posteriors import PosteriorModel
 from meanmap.likelihood_free.priors import Prior, in_box, prior_of
@@ -25,9 +26,7 @@ from meanmap.likelihood_free.simulation import (
     Runner,
     Seeds,
     Simulations,
-    SimulationWarning,
 )
-from meanmap.linalg import ConflictWarning
 from meanmap.persistence import LeftOut
 from meanmap.rules import bayes_method
 
@@ -358,7 +357,7 @@ class KernelABC(BaseEstimator):
                 f"{which} outside the simulations: none is like it, so that the posterior there is "
                 "not informed by any. Is the observation right, and what was done to it the same "
                 "as in the simulator?",
-                ConflictWarning,
+                DataWarning,
             )
         return outside
 
@@ -379,7 +378,7 @@ class KernelABC(BaseEstimator):
             f"{which}: chance moves its mean by {least**-0.5:.1f} of its standard deviations, and "
             "intervals with it. Simulate more: fit(n) with a larger n continues, refine(y, n) "
             "simulates where the posterior of y is.",
-            SimulationWarning,
+            DataWarning,
         )
 
     def _observed(self, y: Any) -> tuple[np.ndarray, bool]:

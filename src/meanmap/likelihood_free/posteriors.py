@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -20,6 +18,7 @@ from meanmap.conditional.ranges import or_one
 from meanmap.conditional.selection import LeaveOneOut, search_size
 from meanmap.conditional.shape import ShapeAt
 from meanmap.embeddings import Embedding, embed
+from meanmap.exceptions import quiet
 from meanmap.kernels import Gaussian, Kernel, as_kernel
 from meanmap.kernels.bandwidths import median_distance
 from meanmap.likelihood_free.likelihoods import MOST, LikelihoodPosterior, OutputLaw
@@ -33,9 +32,8 @@ from meanmap.likelihood_free.shapes import (
     columns_spread,
     left_out_scores,
 )
-from meanmap.linalg import ConflictWarning, RegularizationWarning
 from meanmap.rules import bayes_method
-from meanmap.spaces import ApproximationWarning, Nystroem, PivotedCholesky
+from meanmap.spaces import Nystroem, PivotedCholesky
 
 FACTORS = (0.25, 0.5, 1.0, 2.0)  # multiples of the median distance that a kernel on outputs tries
 LARGE = 10_000  # simulations from which landmarks stand for all of them
@@ -249,16 +247,6 @@ def choose_kernel(
             best = error, kernel
     assert best is not None
     return best[1]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without warnings that the caller of `KernelABC` can do nothing about, or has had already."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
-        warnings.simplefilter("ignore", ConflictWarning)
-        warnings.simplefilter("ignore", RegularizationWarning)
-        yield
 
 
 def too_narrow(beliefs: Sequence[tuple[np.ndarray, np.ndarray]], truth: np.ndarray) -> bool:

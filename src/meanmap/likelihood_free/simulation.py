@@ -10,7 +10,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from meanmap import checks
-from meanmap.arrays import is_array, to_numpy, warn
+from meanmap.arrays import is_array, to_numpy
+from meanmap.exceptions import DataWarning, warn
 from meanmap.likelihood_free.priors import Prior, in_box
 from meanmap.progress import progress_bar
 
@@ -20,10 +21,6 @@ SIZEABLE = 100  # draws, from which on a batch is judged by itself
 
 # What random numbers are for: streams that never meet, whatever is asked for and in which order
 DRAWS, NOISE, MASSES, CALIBRATION, CHECK, OTHER = range(6)
-
-
-class SimulationWarning(UserWarning):
-    """Simulations failed and were left out, or there are too few of them for an answer."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +214,7 @@ class Simulations:
             warn(
                 f"simulator: {lost} of {tried} draws failed and were left out (the last "
                 f"{reason}). Posteriors are those given that a simulation succeeds.",
-                SimulationWarning,
+                DataWarning,
             )
 
     def _keep(self, batch: Batch, turn: int) -> None:

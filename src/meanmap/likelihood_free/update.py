@@ -28,7 +28,7 @@ def bayes_update(prior_sample: Any, joint_sample: tuple[Any, Any], y: Any, **opt
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import bayes_update
+    >>> from meanmap.likelihood_free import bayes_update
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(0.0, 2.0, size=(1000, 1))
     >>> Y = X + rng.normal(size=(1000, 1))

@@ -18,7 +18,7 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
-from meanmap.arrays import warn
+from meanmap.exceptions import warn
 
 MAX_DEPTH = 100  # objects in objects; nothing of ours comes near
 MAX_KEY = 1000  # parts of a tuple that is a dict's key: hashing walks through all of them
@@ -199,7 +199,8 @@ def check_foreign(made: Any) -> None:
                 estimator_name=type(made).__name__,
                 current_sklearn_version=sklearn.__version__,
                 original_sklearn_version=version,
-            )
+            ),
+            InconsistentVersionWarning,
         )
 
 

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import to_numpy, warn
+from meanmap.arrays import to_numpy
+from meanmap.exceptions import warn
 from meanmap.persistence.classes import (
     AGAIN,
     DISTRUST,
@@ -89,7 +90,8 @@ class Reader:
             libraries = " and ".join(sorted(self._missing))
             warn(
                 f"the file holds arrays of {libraries}, which is not installed here: they are read "
-                f"as NumPy arrays. Install {libraries} to get them back as they were."
+                f"as NumPy arrays. Install {libraries} to get them back as they were.",
+                UserWarning,
             )
         return root
 

@@ -9,7 +9,6 @@ rows drawn with replacement would not let it.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from meanmap.adaptation import KernelMeanMatching, TargetShift
 from meanmap.arrays import Points, count, take
 from meanmap.comparison import two_sample_test
 from meanmap.conditional.selection import effective_size
+from meanmap.exceptions import quiet
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.report.samples import Samples, Targets, all_rows, pair_rows
 from meanmap.statistics.columns import positive_ratio
@@ -236,8 +236,7 @@ def by_weights(halves: Halves, targets: Targets | None) -> Trial:
     matching = KernelMeanMatching(halves.samples.kernel, random_state=halves.rng)
     train, test = halves.fit_on()
     rows = halves.test_on()[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the report says it in figures
+    with quiet():  # the report says it in figures
         weights = matching.fit(train, X_test=test).weights(rows)
     return halves.judged(weights, rows, targets)
 
@@ -256,8 +255,7 @@ def by_targets(halves: Halves, targets: Targets) -> Trial | None:
     )
     train, test = halves.fit_on()
     rows = halves.test_on()[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         model.fit(train, seen, X_test=test)
     if not targets.classes:
         return halves.judged(model.weights(unseen), rows)
@@ -277,8 +275,7 @@ def shifted_targets(
         n_bootstrap=DRAWS if targets.classes else 0,
         random_state=rng,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         model.fit(samples.train, targets.plain, X_test=samples.test)
     if not targets.classes:
         mean = float(np.average(targets.plain, weights=model.weights_))

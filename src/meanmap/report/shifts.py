@@ -60,7 +60,7 @@ class ShiftReport:
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import shift_report
+    >>> from meanmap.report import shift_report
     >>> rng = np.random.default_rng(0)
     >>> train, test = rng.normal(size=(200, 2)), rng.normal(size=(150, 2)) + [1.0, 0.0]
     >>> report = shift_report(train, test, rng=0)
@@ -281,7 +281,7 @@ def shift_report(
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import shift_report
+    >>> from meanmap.report import shift_report
     >>> rng = np.random.default_rng(0)
     >>> train, test = rng.normal(size=(300, 3)), rng.normal(size=(200, 3))
     >>> test[:, 1] += 1

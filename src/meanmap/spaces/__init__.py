@@ -9,13 +9,12 @@
 """
 
 from meanmap.spaces.bases import Basis, Coordinates, Explicit
-from meanmap.spaces.cholesky import ApproximationWarning, PivotedCholesky
+from meanmap.spaces.cholesky import PivotedCholesky
 from meanmap.spaces.fourier import RandomFourier
 from meanmap.spaces.nystroem import Nystroem
 from meanmap.spaces.space import Space
 
 __all__ = [
-    "ApproximationWarning",
     "Basis",
     "Coordinates",
     "Explicit",

@@ -44,8 +44,8 @@ from meanmap.arrays import (
     to_numpy,
     transpose,
     view_as,
-    warn,
 )
+from meanmap.exceptions import ApproximationWarning, warn
 from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, Comparison
 from meanmap.linalg import symmetric_part
@@ -62,10 +62,6 @@ SMALL = 256  # points whose whole Gram matrix costs less than a block of pivots
 FINER = 0.1  # of the tolerance, which costs nothing there: answers depend less on the pivots
 
 LENIENCE = 8  # how much likelier a pivot is kept than in single draws
-
-
-class ApproximationWarning(UserWarning):
-    """Coordinates had to stop at a rank that leaves a visible error."""
 
 
 @dataclass(frozen=True)

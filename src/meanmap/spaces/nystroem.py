@@ -6,12 +6,10 @@ Cholesky; only the choice of P differs. Fitting reads n·m kernel values and kee
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from meanmap import checks
 from meanmap.arrays import (
@@ -191,8 +189,5 @@ def centres(
     means = MiniBatchKMeans(
         m, random_state=int(rng.integers(2**31)), n_init=1, batch_size=max(1024, 2 * m)
     )
-    with warnings.catch_warnings():
-        # fewer distinct points than clusters: equal centres are dropped later
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        means.fit(X / units, sample_weight=abs(to_numpy(weights)))
+    means.fit(X / units, sample_weight=abs(to_numpy(weights)))
     return asarray(means.cluster_centers_ * units, points)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -10,11 +9,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, epsilon, float_like, namespace, take, to_numpy
+from meanmap.exceptions import ApproximationWarning, quiet
 from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Kernel, as_kernel
 from meanmap.kernels.algebra import require_same_kernel
 from meanmap.spaces.bases import Basis, Coordinates, Explicit
-from meanmap.spaces.cholesky import MAX_RANK, ApproximationWarning, PivotedCholesky
+from meanmap.spaces.cholesky import MAX_RANK, PivotedCholesky
 
 
 class Space(TransformerMixin, BaseEstimator):
@@ -256,8 +256,7 @@ def fit_space_quietly(
     kernel: Kernel, basis: Basis | Space | None, points: Points, weights: Array | None = None
 ) -> tuple[Space, Array]:
     """As `fit_space`, where it was us who limited the rank: `residual_` says what is missing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximationWarning)
+    with quiet(ApproximationWarning):
         return fit_space(kernel, basis, points, weights)
 
 

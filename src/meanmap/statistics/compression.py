@@ -39,7 +39,7 @@ class Compression:
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import compress
+    >>> from meanmap.statistics import compress
     >>> few = compress(np.random.default_rng(0).normal(size=(1000, 2)), 20, rng=0)
     >>> few.points.shape, round(float(few.weights.sum()), 6)
     ((20, 2), 1.0)
@@ -145,7 +145,7 @@ def compress(
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap import compress
+    >>> from meanmap.statistics import compress
     >>> X = np.random.default_rng(0).normal(size=(4096, 2))
     >>> few = compress(X, rng=0)
     >>> few.points.shape

@@ -249,7 +249,8 @@ def joint_hsic(*variables: Any, kernels: Any = None) -> float:
     Three coins of which any two are independent, and all three are not:
 
     >>> import numpy as np
-    >>> from meanmap import hsic, joint_hsic
+    >>> from meanmap import hsic
+    >>> from meanmap.statistics import joint_hsic
     >>> rng = np.random.default_rng(0)
     >>> a, b = rng.integers(2, size=(2, 1000))
     >>> c = a ^ b

@@ -50,7 +50,7 @@ def stein_discrepancy(X: Any, score: Any, kernel: Any = None, estimator: str = "
     --------
     >>> import numpy as np
     >>> from scipy import stats
-    >>> from meanmap import stein_discrepancy
+    >>> from meanmap.statistics import stein_discrepancy
     >>> X = np.random.default_rng(0).normal(size=(1000, 1))
     >>> abs(stein_discrepancy(X, lambda x: -x)) < 0.005
     True
