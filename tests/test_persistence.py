@@ -41,6 +41,8 @@ from meanmap.kernels import (
     TensorProduct,
     Trace,
 )
+from meanmap.kernels.algebra import Product, Scaled, Sum
+from meanmap.kernels.domains.whitened import Whitened
 from meanmap.persistence import FORMAT, files, load, reading, save
 from meanmap.persistence.classes import state_of
 from meanmap.spaces import Explicit, PivotedCholesky, Space
@@ -161,6 +163,7 @@ ARGUMENTS: dict[str, Callable[[type], Kernel]] = {
 
 def kernel_classes() -> list[str]:
     found = {name: getattr(kernels, name) for name in kernels.__all__}
+    found |= {cls.__name__: cls for cls in (Product, Scaled, Sum, Whitened)}
     return [
         name
         for name, cls in found.items()
