@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
 from meanmap.arrays import asarray
-from meanmap.kernels import Gaussian, as_target
+from meanmap.kernels import Gaussian
+from meanmap.kernels.defaults import as_target
 
 
 class ConditionalKernelDensity(RegressorMixin, BaseEstimator):

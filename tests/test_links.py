@@ -15,6 +15,7 @@ DOCS = ROOT / "docs"
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted(DOCS.glob("*.md")),
+    *sorted((DOCS / "reference").glob("*.md")),
     *sorted((DOCS / "theory").glob("*.md")),
     ROOT / "benchmarks" / "README.md",
 ]

@@ -11,10 +11,11 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
+from threading import Lock
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -425,6 +426,11 @@ def threads() -> int:
     return min(counts) if counts else 1
 
 
+#: Held by the one thread of ours that limits the BLAS. The limit is that of the process: a second
+#: thread would take the first one's limit for the original, and restore that.
+_limiting = Lock()
+
+
 @contextmanager
 def one_blas_thread(needed: bool = True) -> Iterator[int]:
     """Keep the BLAS to one thread (where needed); yields how many threads we may use ourselves.
@@ -439,12 +445,14 @@ def one_blas_thread(needed: bool = True) -> Iterator[int]:
     if of == 1 or _allowed.get() is not None:
         yield of
         return
-    token = _allowed.set(of)
+    token, limits = _allowed.set(of), _limiting.acquire(blocking=False)
     try:
-        with _controller().limit(limits=1, user_api="blas"):
+        with _controller().limit(limits=1, user_api="blas") if limits else nullcontext():
             yield of
     finally:
         _allowed.reset(token)
+        if limits:
+            _limiting.release()
 
 
 def spans(length: int, step: int) -> Iterator[slice]:

@@ -10,7 +10,8 @@ from scipy import stats
 from meanmap import independence_test, two_sample_test
 from meanmap.comparison import candidates
 from meanmap.comparison.candidates import Candidates, paired_handicaps, whiten
-from meanmap.kernels import Delta, Energy, Gaussian, Linear, Whitened
+from meanmap.kernels import Delta, Energy, Gaussian, Linear
+from meanmap.kernels.domains.whitened import Whitened
 
 
 def zero_sum(rng: np.random.Generator, n: int) -> np.ndarray:

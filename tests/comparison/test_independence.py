@@ -27,8 +27,8 @@ from meanmap.kernels import (
     Linear,
     NGrams,
     WeisfeilerLehman,
-    Whitened,
 )
+from meanmap.kernels.domains.whitened import Whitened
 from meanmap.spaces import Nystroem, PivotedCholesky
 from meanmap.statistics.tiles import Family
 from oracles.kernels import gaussian, laplace

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from meanmap import ConditionalEmbedding, embed
 from meanmap.conditional.fitting import StreamedOperator
 from meanmap.conditional.operator import ConditionalOperator
-from meanmap.embeddings import Deferred
+from meanmap.embeddings.element import Deferred
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, Polynomial
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from oracles.kernels import gaussian

@@ -30,6 +30,9 @@ from kernels.cases import KERNELS
 from meanmap import kernels as k
 from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Delta, Gaussian
+from meanmap.kernels.algebra import Product, Scaled, Sum
+from meanmap.kernels.defaults import as_kernel, as_target
+from meanmap.kernels.domains.whitened import Whitened
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.streams import RunningEmbedding, feed
 from public import public_names
@@ -222,24 +225,24 @@ def bags_of_kinds(v: Any) -> Any:
 
 
 @entry(
-    "kernels.Columns", "kernels.as_kernel", "kernels.as_target", "kernels.default_kernel",
+    "kernels.Columns", "kernels.default_kernel",
     points=X, y=Y,
 )  # fmt: skip
 def columns(v: Any) -> Any:
     import pandas as pd
 
     kernel = k.default_kernel(v.points)
-    fitted = k.as_kernel(None, v.points).resolve(kernel.check(v.points))
+    fitted = as_kernel(None, v.points).resolve(kernel.check(v.points))
     table = pd.DataFrame({"a": X[:6, 0], "b": WORDS[:6]})
-    mixed = k.as_kernel(k.Columns(), table)
-    return fitted(v.points), mixed.resolve(mixed.check(table))(table), k.as_target(v.y, None)[0]
+    mixed = as_kernel(k.Columns(), table)
+    return fitted(v.points), mixed.resolve(mixed.check(table))(table), as_target(v.y, None)[0]
 
 
-@entry("kernels.Whitened", "kernels.Sum", "kernels.Product", "kernels.Scaled", A=X, factor=2.0)
+@entry(A=X, factor=2.0)
 def composites(v: Any) -> Any:
     landmarks = X[:4]
-    whitened = k.Whitened(G, landmarks, np.linalg.cholesky(G(landmarks)))
-    return whitened(v.A), k.Scaled(k.Sum(G, k.Product(G, G)), v.factor)(v.A)
+    whitened = Whitened(G, landmarks, np.linalg.cholesky(G(landmarks)))
+    return whitened(v.A), Scaled(Sum(G, Product(G, G)), v.factor)(v.A)
 
 
 def register_others() -> None:

@@ -43,8 +43,9 @@ from meanmap.kernels import (
     Trace,
     Weighted,
     WeisfeilerLehman,
-    Whitened,
 )
+from meanmap.kernels.algebra import Product, Scaled, Sum
+from meanmap.kernels.domains.whitened import Whitened
 from oracles.kernels import laplace
 
 Draw = Callable[[np.random.Generator, int], Any]
@@ -196,5 +197,6 @@ KERNELS: dict[str, Case] = {
 def public_kernels() -> set[type[Kernel]]:
     """The kernels that the package shows, without the classes that they are made from."""
     found = [getattr(kernels, name) for name in kernels.__all__]
+    found += [Product, Scaled, Sum, Whitened]  # made by operators and by spaces
     classes = {cls for cls in found if isinstance(cls, type) and issubclass(cls, Kernel)}
     return classes - {Kernel, Radial, Rough}

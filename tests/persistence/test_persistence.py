@@ -41,6 +41,8 @@ from meanmap.kernels import (
     TensorProduct,
     Trace,
 )
+from meanmap.kernels.algebra import Product, Scaled, Sum
+from meanmap.kernels.domains.whitened import Whitened
 from meanmap.persistence import FORMAT, files, load, reading, save
 from meanmap.persistence.classes import state_of
 from meanmap.spaces import Explicit, PivotedCholesky, Space
@@ -159,13 +161,14 @@ ARGUMENTS: dict[str, Callable[[type], Kernel]] = {
 }
 
 
-def kernel_classes() -> list[str]:
+def kernel_classes() -> dict[str, type[Kernel]]:
     found = {name: getattr(kernels, name) for name in kernels.__all__}
-    return [
-        name
+    found |= {cls.__name__: cls for cls in (Product, Scaled, Sum, Whitened)}
+    return {
+        name: cls
         for name, cls in found.items()
         if isinstance(cls, type) and issubclass(cls, Kernel) and name not in ("Kernel", "Function")
-    ]
+    }
 
 
 def conditional(**options: Any) -> ConditionalEmbedding:
@@ -365,7 +368,7 @@ later(
 
 @pytest.mark.parametrize("name", kernel_classes())
 def test_every_kernel(name: str, tmp_path: Path) -> None:
-    cls = getattr(kernels, name)
+    cls = kernel_classes()[name]
     make = ARGUMENTS.get(name, lambda cls: cls())
     kernel = make(cls)
     again = round_trip(kernel, tmp_path)
@@ -940,7 +943,7 @@ def test_attributes_that_are_none(name: str, tmp_path: Path) -> None:
 
 
 def test_attributes_that_lack(tmp_path: Path) -> None:
-    for name in ("meanmap.kernels:Whitened", "meanmap.conditional.calculus:Side"):
+    for name in ("meanmap.kernels.domains.whitened:Whitened", "meanmap.conditional.calculus:Side"):
         with pytest.raises(ValueError, match="lacks .* of a (Whitened|Side)"):
             load_bytes(archive(manifest({"object": name, "state": {}})), tmp_path)
 

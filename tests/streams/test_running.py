@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from meanmap import ConditionalEmbedding, embed, load, save
 from meanmap.conditional import fitting
-from meanmap.embeddings import Deferred
+from meanmap.embeddings.element import Deferred
 from meanmap.kernels import Delta, Gaussian, Linear, Polynomial, Trace
 from meanmap.spaces import Nystroem, PivotedCholesky, Space
 from meanmap.streams import RunningEmbedding, feed

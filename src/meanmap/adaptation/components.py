@@ -21,7 +21,8 @@ from meanmap.adaptation.matching import fit_host_space
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import remember_columns, seen_columns
-from meanmap.kernels import Delta, Kernel, as_kernel, as_target
+from meanmap.kernels import Delta, Kernel
+from meanmap.kernels.defaults import as_kernel, as_target
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 from meanmap.statistics.columns import column_signs

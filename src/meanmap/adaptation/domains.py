@@ -11,7 +11,7 @@ import scipy.linalg
 
 from meanmap import checks
 from meanmap.arrays import concatenate, count, one_blas_thread, to_numpy
-from meanmap.kernels import as_kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.linalg import Spectrum
 
 

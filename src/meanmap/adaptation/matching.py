@@ -33,7 +33,8 @@ from meanmap.arrays import (
 from meanmap.conditional.selection import effective_size
 from meanmap.exceptions import DataWarning, warn
 from meanmap.frames import remember_columns
-from meanmap.kernels import Delta, Kernel, as_kernel, as_target
+from meanmap.kernels import Delta, Kernel
+from meanmap.kernels.defaults import as_kernel, as_target
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
 from meanmap.statistics.gates import looks_like_classes

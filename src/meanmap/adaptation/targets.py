@@ -33,7 +33,8 @@ from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
 from meanmap.exceptions import DataWarning, warn
 from meanmap.frames import remember_columns
-from meanmap.kernels import Kernel, as_kernel, as_target
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_kernel, as_target
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.statistics.columns import positive_ratio
 from meanmap.statistics.tiles import on_host

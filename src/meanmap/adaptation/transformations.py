@@ -35,7 +35,8 @@ from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.selection import effective_size
 from meanmap.exceptions import DataWarning, warn
 from meanmap.frames import column_names, in_order, remember_columns, seen_columns
-from meanmap.kernels import Gaussian, Kernel, as_target
+from meanmap.kernels import Gaussian, Kernel
+from meanmap.kernels.defaults import as_target
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.columns import column_moments
 from meanmap.statistics.tiles import on_host

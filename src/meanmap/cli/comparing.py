@@ -200,7 +200,7 @@ def streamed_two_sample(
 ) -> Answer:
     """The test in sums over batches; coordinates are those of a sample of both files."""
     from meanmap.comparison import RunningTwoSampleTest
-    from meanmap.kernels import as_kernel
+    from meanmap.kernels.defaults import as_kernel
 
     samples = [table.sample(names, SAMPLE // 2, settings.seed) for table in tables]
     same_kinds(*samples)
@@ -226,7 +226,7 @@ def streamed_independence(
 ) -> Answer:
     """The same for pairs."""
     from meanmap.comparison import RunningIndependenceTest
-    from meanmap.kernels import as_kernel
+    from meanmap.kernels.defaults import as_kernel
 
     names = [column for side in sides for column in side]
     sample = table.sample(names, SAMPLE, settings.seed)

@@ -9,7 +9,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, eigh
 
 from meanmap.arrays import Points, concatenate, count, one_blas_thread, take, to_numpy
-from meanmap.kernels import Energy, Gaussian, Kernel, Whitened, as_kernel
+from meanmap.kernels import Energy, Gaussian, Kernel
+from meanmap.kernels.defaults import as_kernel
+from meanmap.kernels.domains.whitened import Whitened
 from meanmap.linalg import Spectrum, too_large
 from meanmap.statistics.tiles import on_host
 

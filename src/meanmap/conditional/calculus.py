@@ -40,8 +40,9 @@ from meanmap.conditional.selection import POSTERIOR_SCHEDULES, effective_size
 from meanmap.conditional.shape import takes_few_values
 from meanmap.conditional.simulation import simulated_posterior
 from meanmap.conditional.trust import Trust
-from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding, embedding_of, row_blocks
-from meanmap.embeddings.element import move_atoms
+from meanmap.embeddings import Embedding, GridEmbedding, JointEmbedding
+from meanmap.embeddings.element import move_atoms, row_blocks
+from meanmap.embeddings.single import embedding_of
 from meanmap.exceptions import DataWarning, record, warn
 from meanmap.kernels import TensorProduct
 from meanmap.linalg import Spectrum

@@ -52,9 +52,9 @@ from meanmap.conditional.streaming import ConditionalStream
 from meanmap.decoding.quantiles import read_levels
 from meanmap.embeddings import Embedding, JointEmbedding
 from meanmap.frames import in_order, remember_columns, seen_columns
-from meanmap.kernels import Kernel, as_kernel, as_target
+from meanmap.kernels import Kernel
 from meanmap.kernels.bandwidths import LEARNED
-from meanmap.kernels.defaults import reference_kernel
+from meanmap.kernels.defaults import as_kernel, as_target, reference_kernel
 from meanmap.kernels.protocol import same_value
 from meanmap.rules import bayes_method
 from meanmap.spaces import Space

@@ -52,9 +52,10 @@ from meanmap.conditional.selection import (
     search_size,
 )
 from meanmap.conditional.shape import LeftOutRows, choose_shape, takes_few_values
-from meanmap.embeddings import Deferred, numeric
-from meanmap.kernels import Kernel, as_target
+from meanmap.embeddings.element import Deferred, numeric
+from meanmap.kernels import Kernel
 from meanmap.kernels.bandwidths import median_distance
+from meanmap.kernels.defaults import as_target
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.spaces.space import fit_space, fit_space_moments, fit_space_quietly, read_points
 from meanmap.streams.sums import value_columns

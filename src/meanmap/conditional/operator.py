@@ -40,17 +40,16 @@ from meanmap.conditional.shape import (
     takes_few_values,
 )
 from meanmap.conditional.trust import ALONE, Trust
-from meanmap.embeddings import (
+from meanmap.embeddings import Embedding, embed
+from meanmap.embeddings.element import (
     Deferred,
-    Embedding,
     FactoredWeights,
     as_rows,
-    embed,
-    embedding_of,
     function_values,
     numeric,
     row_blocks,
 )
+from meanmap.embeddings.single import embedding_of
 from meanmap.exceptions import DataWarning, quiet
 from meanmap.linalg import Inverse
 from meanmap.rules import answer_weights

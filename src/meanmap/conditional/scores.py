@@ -11,7 +11,7 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, asarray, float_like, to_numpy
 from meanmap.conditional.predictive import Predictive
 from meanmap.decoding import quantiles
-from meanmap.kernels import as_target
+from meanmap.kernels.defaults import as_target
 
 if TYPE_CHECKING:
     from meanmap.conditional.estimator import ConditionalEmbedding

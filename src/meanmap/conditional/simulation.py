@@ -35,7 +35,8 @@ from meanmap.conditional.operator import ConditionalOperator, Functional, Side
 from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.ranges import or_one
 from meanmap.conditional.shape import ResidualShape, ShapeAt, scales_of, takes_few_values
-from meanmap.embeddings import Embedding, embedding_of
+from meanmap.embeddings import Embedding
+from meanmap.embeddings.single import embedding_of
 from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Kernel
 

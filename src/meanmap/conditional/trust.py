@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meanmap.arrays import Array, Points, namespace, take, to_numpy
-from meanmap.embeddings import Deferred
+from meanmap.embeddings.element import Deferred
 from meanmap.exceptions import DataWarning, warn
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from meanmap.dynamics.passage import Passage
 from meanmap.dynamics.steady import SteadyOperators
 from meanmap.dynamics.tallies import SequenceSums, Tally, join_observation
 from meanmap.dynamics.training import Placed
-from meanmap.embeddings import FactoredWeights
+from meanmap.embeddings.element import FactoredWeights
 from meanmap.linalg import solve_ridge
 from meanmap.rules import CONFLICT
 

@@ -25,7 +25,8 @@ from meanmap.dynamics.readings import stretch_beliefs
 from meanmap.dynamics.sequences import ControlGate, Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
-from meanmap.embeddings import Embedding, embedding_of
+from meanmap.embeddings import Embedding
+from meanmap.embeddings.single import embedding_of
 from meanmap.exceptions import DataWarning, warn
 from meanmap.spaces import Space
 

@@ -27,7 +27,8 @@ from meanmap.dynamics.system import (
     symmetric,
 )
 from meanmap.dynamics.track import Track
-from meanmap.embeddings import Embedding, embedding_of
+from meanmap.embeddings import Embedding
+from meanmap.embeddings.single import embedding_of
 from meanmap.rules import PriorOnSample
 
 

@@ -24,7 +24,7 @@ from meanmap.arrays import (
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.operator import as_embedding
 from meanmap.conditional.trust import FAR
-from meanmap.embeddings import FactoredWeights
+from meanmap.embeddings.element import FactoredWeights
 from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.protocol import ALL

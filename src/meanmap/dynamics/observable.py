@@ -29,7 +29,9 @@ from meanmap.dynamics.passage import Passage
 from meanmap.dynamics.sequences import ControlGate, Steps, pad_sequences
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
-from meanmap.embeddings import Embedding, FactoredWeights, embedding_of
+from meanmap.embeddings import Embedding
+from meanmap.embeddings.element import FactoredWeights
+from meanmap.embeddings.single import embedding_of
 from meanmap.rules import CONFLICT
 from meanmap.spaces import Space
 

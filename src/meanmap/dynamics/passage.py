@@ -14,7 +14,7 @@ from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.motion import Belief, Sample
 from meanmap.dynamics.sequences import Steps
 from meanmap.dynamics.track import Track
-from meanmap.embeddings import FactoredWeights, numeric
+from meanmap.embeddings.element import FactoredWeights, numeric
 from meanmap.rules import CONFLICT
 
 WHOLE = 1e-4  # a mass nearer to one than this is one but for rounding

@@ -22,7 +22,8 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.kernels.domains.matrices import ORTHOGONAL, are_permutations
 
 MOST = 0.9  # where this share of the states are rotations, a state that is none is a mistake

@@ -25,8 +25,9 @@ from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
 from meanmap.dynamics.readings import known_shape, stretch_beliefs
-from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
-from meanmap.embeddings.element import root
+from meanmap.embeddings import Embedding
+from meanmap.embeddings.element import FactoredWeights, numeric, root
+from meanmap.embeddings.single import embedding_of
 from meanmap.spaces import Space
 
 

@@ -30,7 +30,7 @@ from meanmap.dynamics.evidence import (
 )
 from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.sequences import Sequences, Steps, list_sequences, observed_steps
-from meanmap.embeddings import numeric
+from meanmap.embeddings.element import numeric
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import reference_kernel
 from meanmap.linalg import Spectrum

@@ -22,7 +22,8 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.conditional.trust import FAR
-from meanmap.embeddings import Embedding, function_values
+from meanmap.embeddings import Embedding
+from meanmap.embeddings.element import function_values
 from meanmap.graphical.field import Wiring
 from meanmap.graphical.nodes import (
     evidence_coordinates,

@@ -25,7 +25,8 @@ from meanmap.arrays import Array, Points, asarray, count, namespace, take, to_nu
 from meanmap.conditional.fitting import Pairs, fit_pairs
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.conditional.predictive import Predictive
-from meanmap.embeddings import Embedding, function_values
+from meanmap.embeddings import Embedding
+from meanmap.embeddings.element import function_values
 from meanmap.exceptions import DataWarning, warn
 from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.likelihoods import EdgeLikelihood, speaks

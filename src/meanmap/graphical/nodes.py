@@ -24,7 +24,8 @@ from meanmap.arrays import (
 from meanmap.conditional.fitting import FittedConditional, Pairs, fit_pairs
 from meanmap.conditional.operator import ConditionalOperator, Side
 from meanmap.conditional.trust import FAR
-from meanmap.embeddings import Embedding, embedding_of
+from meanmap.embeddings import Embedding
+from meanmap.embeddings.single import embedding_of
 from meanmap.exceptions import DataWarning, warn
 from meanmap.graphical.tables import Variable
 from meanmap.kernels import Kernel

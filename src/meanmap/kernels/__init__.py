@@ -13,14 +13,14 @@
 | data frames, dicts of columns | `Columns` |
 | tuples of samples | `TensorProduct`, written `kx @ ky` |
 | vectors, any function of a distance | subclasses of `Radial` or `Rough` |
-| anything | `Function`, `ScikitLearn`, `Precomputed`, `Constant`, `Whitened` |
+| anything | `Function`, `ScikitLearn`, `Precomputed`, `Constant` |
 
 Kernels on the same points add (`k1 + k2`, `k + 1`), multiply (`k1 * k2`) and scale (`2.0 * k`).
 Each says whether it is `bounded`, and on what it is `characteristic` and `universal`.
 """
 
-from meanmap.kernels.algebra import Constant, Product, Scaled, Sum, TensorProduct
-from meanmap.kernels.defaults import as_kernel, as_target, default_kernel
+from meanmap.kernels.algebra import Constant, TensorProduct
+from meanmap.kernels.defaults import default_kernel
 from meanmap.kernels.discrete import Delta
 from meanmap.kernels.domains.bags import Expected, OnEmbeddings
 from meanmap.kernels.domains.columns import Columns
@@ -32,7 +32,6 @@ from meanmap.kernels.domains.packs import Weighted
 from meanmap.kernels.domains.rows import Hamming
 from meanmap.kernels.domains.series import GlobalAlignment
 from meanmap.kernels.domains.strings import NGrams
-from meanmap.kernels.domains.whitened import Whitened
 from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.radial import Radial, Rough
 from meanmap.kernels.vectors import (
@@ -65,20 +64,14 @@ __all__ = [
     "OnEmbeddings",
     "Polynomial",
     "Precomputed",
-    "Product",
     "Radial",
     "RationalQuadratic",
     "Rough",
-    "Scaled",
     "ScikitLearn",
     "NGrams",
-    "Sum",
     "TensorProduct",
     "Trace",
     "Weighted",
     "WeisfeilerLehman",
-    "Whitened",
-    "as_kernel",
-    "as_target",
     "default_kernel",
 ]

@@ -66,7 +66,7 @@ def as_kernel(kernel: Any, points: Any, name: str = "points") -> Kernel:
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap.kernels import as_kernel
+    >>> from meanmap.kernels.defaults import as_kernel
     >>> as_kernel(None, np.array(["sun", "rain"]))
     Delta()
     """
@@ -103,7 +103,7 @@ def as_target(Y: Any, kernel: Any) -> tuple[Any, bool]:
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap.kernels import as_target
+    >>> from meanmap.kernels.defaults import as_target
     >>> Y, flat = as_target(np.array([1.0, 2.0, 3.0]), None)
     >>> Y.shape, flat
     ((3, 1), True)

@@ -16,15 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, is_array, take, to_numpy
 from meanmap.frames import in_order, remember_columns, require_table, seen_columns
-from meanmap.kernels import (
-    Expected,
-    Gaussian,
-    Kernel,
-    Normal,
-    OnEmbeddings,
-    Weighted,
-    as_kernel,
-)
+from meanmap.kernels import Expected, Gaussian, Kernel, Normal, OnEmbeddings, Weighted
+from meanmap.kernels.defaults import as_kernel
 from meanmap.kernels.domains.columns import all_numbers
 from meanmap.kernels.domains.packs import Pack, example_of, is_embedding
 from meanmap.spaces import Basis, Nystroem, Space

@@ -15,7 +15,8 @@ from meanmap import checks
 from meanmap.arrays import Array, in_kind, is_array, take, to_numpy
 from meanmap.exceptions import SettingWarning, quiet, warn
 from meanmap.frames import in_order, remember_columns
-from meanmap.kernels import Gaussian, Kernel, as_kernel
+from meanmap.kernels import Gaussian, Kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.learning import lasso
 from meanmap.learning.regressions import (
     EXPLAINED,

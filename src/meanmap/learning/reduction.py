@@ -17,7 +17,8 @@ from meanmap.arrays import Array, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.exceptions import warn
 from meanmap.frames import remember_columns, seen_columns
-from meanmap.kernels import Gaussian, Kernel, as_target
+from meanmap.kernels import Gaussian, Kernel
+from meanmap.kernels.defaults import as_target
 from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.columns import column_moments
 from meanmap.statistics.tiles import on_host

@@ -10,7 +10,8 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count, take
 from meanmap.frames import is_frame
-from meanmap.kernels import Delta, Gaussian, Kernel, as_kernel, as_target
+from meanmap.kernels import Delta, Gaussian, Kernel
+from meanmap.kernels.defaults import as_kernel, as_target
 from meanmap.kernels.domains.columns import all_numbers
 from meanmap.spaces import Basis
 from meanmap.statistics.columns import column_moments

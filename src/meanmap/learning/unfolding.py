@@ -16,7 +16,8 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, in_kind, one_blas_thread, to_numpy
 from meanmap.exceptions import warn
 from meanmap.frames import remember_columns, seen_columns
-from meanmap.kernels import Kernel, as_target
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_target
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
 from meanmap.learning.semidefinite import UnfoldingProgramme
 from meanmap.spaces.space import fit_space, read_points

@@ -14,7 +14,8 @@ from meanmap.arrays import Array, Points, count, namespace, take, to_numpy
 from meanmap.conditional.fitting import read_pairs
 from meanmap.conditional.selection import search_size
 from meanmap.frames import remember_columns, seen_columns
-from meanmap.kernels import Kernel, as_target
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_target
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis
 from meanmap.spaces.space import fit_space

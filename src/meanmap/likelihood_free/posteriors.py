@@ -19,8 +19,9 @@ from meanmap.conditional.selection import LeaveOneOut, search_size
 from meanmap.conditional.shape import ShapeAt
 from meanmap.embeddings import Embedding, embed
 from meanmap.exceptions import quiet
-from meanmap.kernels import Gaussian, Kernel, as_kernel
+from meanmap.kernels import Gaussian, Kernel
 from meanmap.kernels.bandwidths import median_distance
+from meanmap.kernels.defaults import as_kernel
 from meanmap.likelihood_free.likelihoods import MOST, LikelihoodPosterior, OutputLaw
 from meanmap.likelihood_free.priors import NormalMap
 from meanmap.likelihood_free.records import Posterior

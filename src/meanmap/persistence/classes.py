@@ -109,7 +109,7 @@ def name_of(cls: type) -> str | None:
     parts = cls.__module__.split(".")
     for length in range(1, len(parts) + 1):
         module = sys.modules.get(".".join(parts[:length]))
-        if module is not None and vars(module).get(cls.__name__) is cls:
+        if module is not None and getattr(module, cls.__name__, None) is cls:
             return f"{'.'.join(parts[:length])}:{cls.__name__}"
     return None
 

@@ -11,7 +11,8 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_array, is_chunked, take, to_numpy
 from meanmap.frames import is_frame
-from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
+from meanmap.kernels import Columns, Delta, Gaussian, Kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.statistics.columns import column_moments
 from meanmap.statistics.gates import looks_like_classes, require_points
 from meanmap.statistics.tiles import on_host

@@ -11,8 +11,9 @@ from meanmap import checks
 from meanmap.arrays import Array, Points, count, epsilon, float_like, namespace, take, to_numpy
 from meanmap.exceptions import ApproximationWarning, quiet
 from meanmap.frames import remember_columns, seen_columns
-from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels import Kernel
 from meanmap.kernels.algebra import require_same_kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.spaces.bases import Basis, Coordinates, Explicit
 from meanmap.spaces.cholesky import MAX_RANK, PivotedCholesky
 

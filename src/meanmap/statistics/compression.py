@@ -11,7 +11,8 @@ import numpy as np
 from meanmap import checks, decoding, plots
 from meanmap.arrays import Points, count, in_kind, one_blas_thread, take, to_numpy
 from meanmap.embeddings import Embedding, embed
-from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.linalg import Spectrum
 from meanmap.statistics.centring import center_kernel
 from meanmap.statistics.thinning import thin_sample

@@ -9,7 +9,8 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, epsilon, float_like, is_chunked, spans, take
-from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.spaces import Basis, Space
 from meanmap.spaces.space import fit_space
 from meanmap.statistics import moments

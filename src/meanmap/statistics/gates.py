@@ -19,7 +19,8 @@ from meanmap.arrays import (
     to_numpy,
 )
 from meanmap.frames import list_names
-from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.statistics.tiles import on_host
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_chunked, spans, take, to_numpy
-from meanmap.kernels import Kernel, as_kernel
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.spaces.space import fit_space
 from meanmap.statistics.centring import center_kernel

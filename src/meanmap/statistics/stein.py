@@ -9,8 +9,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Array, spans, to_numpy
-from meanmap.kernels import Kernel, RationalQuadratic, as_kernel
+from meanmap.kernels import Kernel, RationalQuadratic
 from meanmap.kernels.bandwidths import column_scales
+from meanmap.kernels.defaults import as_kernel
 from meanmap.statistics.gates import require_points
 from meanmap.statistics.scores import score_values
 from meanmap.statistics.tiles import ThreadSums, for_each_tile

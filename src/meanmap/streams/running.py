@@ -25,9 +25,11 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.embeddings import Embedding, embedding_of
-from meanmap.kernels import Kernel, TensorProduct, as_kernel
+from meanmap.embeddings import Embedding
+from meanmap.embeddings.single import embedding_of
+from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.algebra import require_same_kernel, variables
+from meanmap.kernels.defaults import as_kernel
 from meanmap.persistence import fingerprint, load, save
 from meanmap.progress import progress_bar
 from meanmap.spaces import Space

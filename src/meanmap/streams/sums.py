@@ -31,8 +31,9 @@ from meanmap.arrays import (
     to_float,
     to_numpy,
 )
-from meanmap.embeddings import numeric
-from meanmap.kernels import Kernel, as_target
+from meanmap.embeddings.element import numeric
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_target
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Space
 

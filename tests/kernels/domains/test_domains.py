@@ -44,8 +44,8 @@ from meanmap.kernels import (
     TensorProduct,
     Trace,
     WeisfeilerLehman,
-    as_kernel,
 )
+from meanmap.kernels.defaults import as_kernel
 from meanmap.spaces import Explicit, PivotedCholesky, Space
 
 N, M = 14, 6

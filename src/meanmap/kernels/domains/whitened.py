@@ -30,7 +30,8 @@ class Whitened(Around):
     Examples
     --------
     >>> import numpy as np
-    >>> from meanmap.kernels import Gaussian, Whitened
+    >>> from meanmap.kernels import Gaussian
+    >>> from meanmap.kernels.domains.whitened import Whitened
     >>> k = Whitened(Gaussian(1.0), np.zeros((1, 1)), np.array([[0.5]]))
     >>> k(np.array([[0.0], [3.0]])).round(3)
     array([[0.75 , 0.008],

@@ -1,0 +1,238 @@
+"""Work in several threads leaves the state of the process as it was.
+
+The filters of `warnings`, NumPy's handling of floating-point errors and the threads of the BLAS
+belong to the whole process. Code that sets one of them and puts it back is wrong as soon as two
+threads do so at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meanmap as mm
+from meanmap import arrays
+from meanmap.exceptions import quiet, record, warn
+from meanmap.kernels import Gaussian
+from meanmap.spaces import Nystroem, PivotedCholesky
+
+THREADS = 8
+SOURCES = Path(mm.__file__).parent
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 2))
+Y = np.sin(X[:, :1]) + 0.1 * rng.normal(size=(60, 1))
+
+
+def state() -> tuple[Any, ...]:
+    """What all threads share."""
+    blas = [lib["num_threads"] for lib in arrays._controller().info() if lib["user_api"] == "blas"]
+    return list(warnings.filters), warnings.showwarning, np.geterr(), blas
+
+
+@pytest.fixture
+def two_blas_threads() -> Iterator[None]:
+    """Set by threads that have ended: a living one would keep others from setting a limit."""
+    limiters: list[Any] = []
+
+    def limit() -> None:
+        limiters.append(arrays._controller().limit(limits=2, user_api="blas"))
+
+    def restore() -> None:
+        limiters[0].restore_original_limits()
+
+    for work in (limit, restore):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        if work is limit:
+            yield
+
+
+def match_means() -> Any:
+    return mm.KernelMeanMatching(random_state=0).fit(X, X_test=X[:30] + 0.5).weights_
+
+
+def query_far_away() -> Any:
+    model = mm.ConditionalEmbedding(Gaussian(0.5), regularization=1e-3).fit(X, Y)
+    return model.given([[50.0, 50.0]]).mean()
+
+
+def apply_bayes_rule() -> Any:
+    model = mm.ConditionalEmbedding(Gaussian(1.0), Gaussian(1.0), regularization=1e-3).fit(X, Y)
+    return model.posterior(X[:20], "nonnegative").given([[0.5]]).mean()
+
+
+def cluster_points() -> Any:
+    return mm.HSICClustering(2, random_state=0).fit(X).labels_
+
+
+def place_landmarks() -> Any:
+    return mm.spaces.Space(Gaussian(1.0), Nystroem(20, "kmeans", random_state=0)).fit(X).rank_
+
+
+def cut_coordinates() -> Any:
+    return mm.spaces.Space(Gaussian(0.1), PivotedCholesky(max_rank=5)).fit(X).rank_
+
+
+JOBS = [
+    match_means,
+    query_far_away,
+    apply_bayes_rule,
+    cluster_points,
+    cut_coordinates,
+]
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
+def test_the_state_of_the_process_is_as_before(job: Callable[[], Any]) -> None:
+    expected = job()  # so that everything is imported
+    before = state()
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(lambda _: job(), range(2 * THREADS)))
+    assert state() == before
+    for one in found:
+        np.testing.assert_allclose(one, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_k_means_changes_neither_filters_nor_error_handling() -> None:
+    """The BLAS is left out: scikit-learn's k-means limits it by itself, and threads may collide."""
+    before = state()[:-1]
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert set(pool.map(lambda _: place_landmarks(), range(THREADS))) == {place_landmarks()}
+    assert state()[:-1] == before
+
+
+def test_filters_are_left_alone_while_work_goes_on() -> None:
+    """No thread ever sees a filter of ours."""
+    with ThreadPoolExecutor(1) as pool:
+        before = list(warnings.filters)
+        work = pool.submit(match_means)
+        while not work.done():
+            assert warnings.filters == before
+
+
+def test_only_the_command_line_sets_filters() -> None:
+    """It is a program, and the process its own."""
+    words = {"catch_warnings", "simplefilter", "filterwarnings", "resetwarnings", "showwarning"}
+    found = {
+        path.relative_to(SOURCES).as_posix()
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in words
+    }
+    assert found == {"cli/screen.py"}
+
+
+def test_all_warnings_are_issued_in_one_place() -> None:
+    found = {
+        path.relative_to(SOURCES).as_posix()
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("warnings.warn")
+    }
+    assert found == {"exceptions.py"}
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+def test_threads_that_limit_the_blas_at_once_leave_no_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both read how many threads there are before either sets its limit; the first leaves first."""
+    both, first_is_in, first_is_out = threading.Barrier(2), threading.Event(), threading.Event()
+    count = arrays.threads
+
+    def count_together() -> int:
+        found = count()
+        both.wait(timeout=30)
+        if threading.current_thread().name != "first":
+            assert first_is_in.wait(timeout=30)
+        return found
+
+    def work() -> None:
+        first = threading.current_thread().name == "first"
+        with arrays.one_blas_thread():
+            first_is_in.set()
+            both.wait(timeout=30)
+            assert first or first_is_out.wait(timeout=30)
+        first_is_out.set()
+
+    monkeypatch.setattr(arrays, "threads", count_together)
+    before = state()
+    workers = [threading.Thread(target=work, name=name) for name in ("first", "second")]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(timeout=60)
+    assert first_is_out.is_set()
+    assert state() == before
+
+
+# --- our own warnings -----------------------------------------------------------------------------
+
+
+def test_a_thread_is_quiet_by_itself() -> None:
+    inside, outside = threading.Event(), threading.Event()
+
+    def hush() -> None:
+        with quiet(mm.DataWarning):
+            inside.set()
+            assert outside.wait(timeout=30)
+            warn("unheard", mm.DataWarning)
+
+    with ThreadPoolExecutor(1) as pool, pytest.warns(mm.DataWarning, match="heard") as heard:
+        work = pool.submit(hush)
+        assert inside.wait(timeout=30)
+        warn("heard", mm.DataWarning)
+        outside.set()
+        work.result(timeout=30)
+    assert [str(one.message) for one in heard] == ["heard"]
+
+
+def test_quiet_leaves_other_categories() -> None:
+    with pytest.warns(mm.SettingWarning, match="edge") as heard:
+        with quiet(mm.DataWarning, mm.ApproximationWarning):
+            warn("far", mm.DataWarning)
+            warn("rank", mm.ApproximationWarning)
+            warn("edge", mm.SettingWarning)
+        with quiet():
+            warn("edge", mm.SettingWarning)
+    assert len(heard) == 1
+
+
+def test_recorded_warnings_can_be_issued_later() -> None:
+    with pytest.warns(mm.DataWarning, match="far") as heard:
+        with record() as found, quiet(mm.SettingWarning):
+            warn("far", mm.DataWarning)
+            warn("edge", mm.SettingWarning)
+        assert len(heard) == 0
+        for one in found:
+            warn(one, type(one))
+    assert [type(one.message) for one in heard] == [mm.DataWarning]
+
+
+def test_a_warning_points_at_the_line_of_the_caller() -> None:
+    """Through scikit-learn's wrappers and cached properties as well."""
+    model = mm.ConditionalEmbedding(Gaussian(0.5), regularization=1e-3).fit(X, Y)
+    calls: list[Callable[[], Any]] = [
+        lambda: model.given([[50.0, 50.0]]),
+        lambda: model.predict([[50.0, 50.0]]),
+        lambda: mm.spaces.Space(Gaussian(0.1), PivotedCholesky(max_rank=5)).fit_transform(X),
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning) as heard:
+            call()
+        assert {(one.filename, one.lineno) for one in heard} == {
+            (__file__, call.__code__.co_firstlineno)
+        }
