@@ -239,6 +239,7 @@ def test_the_verdict_follows_from_the_figures() -> None:
     assert sum(claim.holds is False for claim in words if claim.published is not None) == 7
 
 
+@pytest.mark.slow
 def test_errors_honour_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "METHODS", (KERNEL, PARTICLES, RIDGE))
     chosen = dict.fromkeys(METHODS, Setting(0.2, 0.25, 0.3, 0.1, 0.5))

@@ -10,6 +10,7 @@ from meanmap.kernels.domains.matrices import are_rotations
 from meanmap_experiments import circle, rotation
 from meanmap_experiments.camera import tracking
 from meanmap_experiments.results import Figure, Outcome
+from optional_packages import require
 
 
 def figures(outcome: Outcome, table: int, row: str) -> list[Figure]:
@@ -17,8 +18,9 @@ def figures(outcome: Outcome, table: int, row: str) -> list[Figure]:
     return [cell for cell in found[1:] if isinstance(cell, Figure)]
 
 
+@pytest.mark.slow
 def test_rotation():
-    pytest.importorskip("filterpy", reason="EKF and UKF: pip install filterpy")
+    require("filterpy")
     plan = rotation.Plan(
         ("(a) rotation",), sizes=(100, 200), runs=3, steps=100, particles=500, squared=0
     )
@@ -47,6 +49,7 @@ def test_circle():
     assert len(outcome.verdict) == 2
 
 
+@pytest.mark.slow
 def test_camera():
     plan = tracking.Plan(noises=(1e-3, 0.1), runs=1, squared=0, frames=300, uniform=False)
     outcome = tracking.run(plan=plan, progress=False)
@@ -78,7 +81,7 @@ def test_least_squares():
 
 @pytest.mark.slow
 def test_quick_runs():
-    pytest.importorskip("filterpy", reason="EKF and UKF: pip install filterpy")
+    require("filterpy")
     for module in (rotation, circle, tracking):
         outcome = module.run(quick=True, progress=False)
         assert outcome.quick and outcome.tables and outcome.verdict

@@ -29,13 +29,14 @@ from meanmap_experiments.systems import (
     Circle,
     Identities,
 )
+from optional_packages import require
 
 CLOCK = replace(OSCILLATION, reading="clock")
 
 
 @pytest.fixture
 def filterpy() -> Any:
-    return pytest.importorskip("filterpy", reason="pip install filterpy")
+    return require("filterpy")
 
 
 @pytest.fixture
