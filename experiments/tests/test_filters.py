@@ -35,6 +35,7 @@ def test_rotation():
     assert again.to_dict()["tables"] == outcome.to_dict()["tables"]
 
 
+@pytest.mark.slow
 def test_circle():
     plan = circle.Plan(noises=("iii",), cycles=(2, 16), runs=6, particles=500)
     outcome = circle.run(plan=plan, progress=False)
