@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
-from optional_packages import require
+import optional_packages
 
 #: Examples in docstrings that take long, as tests marked `slow` do.
 SLOW_EXAMPLES = {
@@ -26,4 +28,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what is marked `needs("package")` where the package is missing."""
     for mark in item.iter_markers("needs"):
-        require(*mark.args)
+        optional_packages.require(*mark.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give all skips for a missing package one place: the summary has a line for each package."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        *_, reason = report.longrepr
+        if optional_packages.MISSING in reason:
+            report.longrepr = (optional_packages.__file__, 1, reason)
+    return report

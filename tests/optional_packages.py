@@ -1,7 +1,7 @@
 """Packages that some tests need and nobody must have.
 
-`require` imports one of them, or skips the test. All skips come from one line, so that pytest's
-summary has one line for each package that is missing, which says how to install it.
+`require` imports one of them, or skips the test and says how to install it. `conftest.py` has all
+such skips reported from here, so that pytest's summary has one line for each missing package.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
+MISSING = "is not installed"
 EXTRAS = {
-    "torch": "meanmap[torch]",
-    "dask": "meanmap[dask]",
-    "distributed": "meanmap[dask]",
-    "cvxpy": "meanmap[convex]",
-    "jax": "jax[cpu]",
+    "torch": "'meanmap[torch]'",
+    "dask": "'meanmap[dask]'",
+    "distributed": "'meanmap[dask]'",
+    "cvxpy": "'meanmap[convex]'",
+    "jax": "'jax[cpu]'",
     "cupy": "cupy-cuda13x",
+    "particles": "numba joblib; pip install --no-deps particles",
 }
 
 
@@ -39,5 +41,5 @@ def require(name: str) -> Any:
     module = find(name)
     if module is None:
         package = name.partition(".")[0]
-        skip(f"{package} is not installed: pip install '{EXTRAS.get(package, package)}'")
+        skip(f"{package} {MISSING}: pip install {EXTRAS.get(package, package)}")
     return module

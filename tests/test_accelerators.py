@@ -196,7 +196,7 @@ def test_a_device_that_is_full(there: Library, monkeypatch: pytest.MonkeyPatch) 
 
 
 needs_triton = pytest.mark.skipif(
-    not fused.is_installed(), reason="fused kernels need Triton and a CUDA device"
+    not fused.is_installed(), reason="triton is not installed, or there is no CUDA device for it"
 )
 
 

@@ -41,9 +41,7 @@ def filterpy() -> Any:
 
 @pytest.fixture
 def particles() -> Any:
-    return pytest.importorskip(
-        "particles", reason="pip install numba joblib; pip install --no-deps particles"
-    )
+    return require("particles")
 
 
 def error(means: np.ndarray, states: np.ndarray) -> float:
