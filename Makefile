@@ -30,7 +30,7 @@ reproduce: $(STAMPS)/experiments  ## experiments of the papers, NAME="rotation c
 test: $(STAMPS)/test  ## tests and the examples of the documentation, without the slow ones
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(STAMPS)/test  ## every test
+test-all: $(STAMPS)/test  ## every test, the slow ones too
 	$(PYTEST) $(ARGS)
 
 test-min: .venv-min/.stamp  ## the tests with the oldest versions that pyproject.toml allows
@@ -46,7 +46,7 @@ test-wheel:  ## build wheel and source archive, install the wheel in an empty en
 	build/wheel/builder/bin/python -m build --outdir build/wheel/dist .
 	build/wheel/empty/bin/python -m pip install --quiet "$$(ls build/wheel/dist/*.whl)[test]" ./experiments
 	build/wheel/empty/bin/python -m pip check
-	cp -r tests docs experiments README.md CHANGELOG.md CONTRIBUTING.md pyproject.toml build/wheel/
+	cp -r tests docs experiments README.md CHANGELOG.md CONTRIBUTING.md conftest.py pyproject.toml build/wheel/
 	cd build/wheel && $(ONE_THREAD) MPLBACKEND=Agg empty/bin/python -m pytest -n $(JOBS) -m "not slow" tests experiments/tests --ignore=tests/test_links.py $(ARGS)
 
 

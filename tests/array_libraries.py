@@ -1,52 +1,38 @@
 """The array libraries that are installed, each with what tests ask of it.
 
-`NAMES` has every one that the package supports; those that are missing here are skipped with the
-word that says how to get them. On CUDA torch's and CuPy's arrays live on the device.
+Suites go over `INSTALLED`; what is missing is skipped once, by a test of `test_array_libraries.py`
+that says how to install it. On CUDA torch's and CuPy's arrays live on the device.
 """
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 
-NAMES = ("numpy", "torch", "torch-cuda", "cupy", "jax")
-MISSING = {
-    "torch": "torch is not installed: pip install 'meanmap[torch]' to test its arrays",
-    "torch-cuda": "torch finds no CUDA device",
-    "cupy": "cupy is not installed, or there is no CUDA device: pip install cupy-cuda13x",
-    "jax": "jax is not installed: pip install 'jax[cpu]' to test its arrays",
-}
+from optional_packages import find, require, skip
+
+SUPPORTED = ("numpy", "torch", "torch-cuda", "cupy", "jax")
 
 
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+def _works(name: str) -> bool:
+    if name == "numpy":
+        return True
+    if name == "jax":
+        if jax := find("jax"):
+            jax.config.update("jax_enable_x64", True)
+            jax.config.update("jax_default_matmul_precision", "highest")
+        return jax is not None
+    torch = find("torch")
+    if torch is None or name == "torch":
+        return torch is not None
+    return torch.cuda.is_available() and (name == "torch-cuda" or find("cupy") is not None)
 
 
-def _installed() -> set[str]:
-    found = {"numpy"}
-    torch = _module("torch")
-    if torch is not None:
-        found.add("torch")
-        if torch.cuda.is_available():
-            found.add("torch-cuda")
-            if _module("cupy") is not None:
-                found.add("cupy")
-    jax = _module("jax")
-    if jax is not None:
-        jax.config.update("jax_enable_x64", True)
-        jax.config.update("jax_default_matmul_precision", "highest")
-        found.add("jax")
-    return found
-
-
-INSTALLED = _installed()
+INSTALLED = tuple(name for name in SUPPORTED if _works(name))
+#: Those that are compared with NumPy; NumPy itself where there is no other.
+OTHERS = INSTALLED[1:] or INSTALLED
 
 
 @dataclass(frozen=True)
@@ -62,10 +48,10 @@ class Library:
         if self.name == "numpy":
             return value
         if self.name == "jax":
-            return _module("jax.numpy").asarray(value)
+            return find("jax.numpy").asarray(value)
         if self.name == "cupy":
-            return _module("cupy").asarray(value)
-        return _module("torch").asarray(value, device="cuda" if "cuda" in self.name else "cpu")
+            return find("cupy").asarray(value)
+        return find("torch").asarray(value, device="cuda" if "cuda" in self.name else "cpu")
 
     def owns(self, value: Any) -> bool:
         """Whether a result, or every part of one, is of this library and on its device."""
@@ -74,17 +60,18 @@ class Library:
         if self.name == "numpy":
             return isinstance(value, np.ndarray | np.generic)
         if self.name == "jax":
-            return isinstance(value, _module("jax").Array)
+            return isinstance(value, find("jax").Array)
         if self.name == "cupy":
-            return isinstance(value, _module("cupy").ndarray)
+            return isinstance(value, find("cupy").ndarray)
         kind = "cuda" if "cuda" in self.name else "cpu"
-        return isinstance(value, _module("torch").Tensor) and value.device.type == kind
+        return isinstance(value, find("torch").Tensor) and value.device.type == kind
 
 
 def library(name: str) -> Library:
     """The library of that name; skips the test where it is missing."""
     if name not in INSTALLED:
-        pytest.skip(MISSING[name])
+        require(name.partition("-")[0])
+        skip(f"there is no CUDA device for {name}")
     return Library(name)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,11 +25,12 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import meanmap as mm
-from array_libraries import MISSING, NAMES, Library, host, library
+from array_libraries import INSTALLED, OTHERS, SUPPORTED, Library, host, library
 from comparison_tests import declared
 from meanmap.arrays import is_array, is_floating, namespace
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import Nystroem
+from optional_packages import require
 from public import public_names
 
 Answers = dict[str, Any]
@@ -890,7 +891,18 @@ def agree(found: Answers, expected: Answers, given: Given, rtol: float, promoted
         assert_allclose(here, there, rtol=rtol, atol=rtol * scale, err_msg=name)
 
 
-def each_library(names: tuple[str, ...]) -> list[Any]:
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_installed(name: str) -> None:
+    """The one place where a library that is missing is skipped."""
+    found = library(name)
+    assert found.owns(found.asarray(np.ones(3)))
+
+
+#: Libraries that are tried in other precisions than double.
+SEVERAL_PRECISIONS = [name for name in INSTALLED if name != "jax"]
+
+
+def each_library(names: Iterable[str]) -> list[Any]:
     return [
         pytest.param(name, of, marks=[pytest.mark.slow] if of in case.slow else [])
         for name, case in CASES.items()
@@ -898,33 +910,33 @@ def each_library(names: tuple[str, ...]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("name", "of"), each_library(NAMES[1:]))
+@pytest.mark.parametrize(("name", "of"), each_library(OTHERS))
 def test_double_precision(name: str, of: str) -> None:
-    given = Given(library(of))
+    given = Given(Library(of))
     agree(quietly(CASES[name].solve, given), truth(name), given, CASES[name].rtol, False)
 
 
-@pytest.mark.parametrize(("name", "of"), each_library(("numpy", "torch", "torch-cuda", "cupy")))
+@pytest.mark.parametrize(("name", "of"), each_library(SEVERAL_PRECISIONS))
 def test_single_precision(name: str, of: str) -> None:
-    given = Given(library(of), np.float32)
+    given = Given(Library(of), np.float32)
     found = quietly(CASES[name].solve, given)
     agree(
         found, truth(name), given, max(CASES[name].single, CASES[name].rtol), CASES[name].promoted
     )
 
 
-@pytest.mark.parametrize(("name", "of"), each_library(("numpy", "torch", "torch-cuda", "cupy")))
+@pytest.mark.parametrize(("name", "of"), each_library(SEVERAL_PRECISIONS))
 def test_half_precision_is_promoted(name: str, of: str) -> None:
     if name == "selector":
         pytest.skip("gives back columns as they were")
-    given = Given(library(of), np.float16)
+    given = Given(Library(of), np.float16)
     found = quietly(CASES[name].solve, given)
     agree(found, truth(name, rounded=True), given, CASES[name].rtol, True)
 
 
 def test_bfloat16_is_promoted() -> None:
     """A precision that NumPy has no name for."""
-    torch = pytest.importorskip("torch", reason=MISSING["torch"])
+    torch = require("torch")
     X, y = pairs()
     half, wide = (torch.asarray(X).to(torch.bfloat16).to(t) for t in (torch.bfloat16, torch.double))
     scores = [mm.learning.KernelPCA(2, Gaussian(1.0)).fit_transform(x) for x in (half, wide)]
@@ -958,18 +970,18 @@ COUNTS = (
 )
 
 
-@pytest.mark.parametrize("of", ("numpy", "torch", "torch-cuda", "cupy"))
+@pytest.mark.parametrize("of", SEVERAL_PRECISIONS)
 @pytest.mark.parametrize("name", COUNTS)
 def test_whole_numbers_are_promoted(name: str, of: str) -> None:
-    given = Given(library(of), np.int64, whole=True)
+    given = Given(Library(of), np.int64, whole=True)
     found = quietly(CASES[name].solve, given)
     agree(found, truth(name, whole=True), given, CASES[name].rtol, True)
 
 
-@pytest.mark.parametrize(("name", "of"), each_library(("torch", "torch-cuda", "cupy")))
+@pytest.mark.parametrize(("name", "of"), each_library([name for name in OTHERS if name != "jax"]))
 def test_mixed_input(name: str, of: str) -> None:
     """Points of the library, and NumPy arrays beside them."""
-    given = Given(library(of), mixed=True)
+    given = Given(Library(of), mixed=True)
     if "given.second" not in inspect.getsource(CASES[name].solve):
         pytest.skip("takes one kind of input")
     agree(quietly(CASES[name].solve, given), truth(name), given, CASES[name].rtol, False)

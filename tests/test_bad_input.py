@@ -42,6 +42,7 @@ from meanmap.kernels import (
     Trace,
 )
 from meanmap.spaces import Explicit, PivotedCholesky, Space
+from optional_packages import require
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 1))
@@ -527,7 +528,7 @@ def test_a_space_that_is_not_fitted_is_no_basis() -> None:
 
 
 def test_torch_refusals() -> None:
-    torch = pytest.importorskip("torch", reason="pip install 'meanmap[torch]' to test torch arrays")
+    torch = require("torch")
     with pytest.raises(ValueError, match="NaN"):
         embed(torch.full((3, 2), float("nan")))
     with pytest.raises(ValueError, match="expected 2D array"):
@@ -577,7 +578,7 @@ DEEP = (
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_libraries_and_precisions_mix_or_are_refused(name: str) -> None:
     """A result, or a refusal that says so: never an error from deep inside the linear algebra."""
-    torch = pytest.importorskip("torch", reason="pip install 'meanmap[torch]' to test torch arrays")
+    torch = require("torch")
     try:
         MIXED[name](torch.asarray(X), torch.asarray(Y))
     except (ValueError, TypeError) as error:

@@ -36,6 +36,7 @@ def with_cell(table: pd.DataFrame, value: float) -> pd.DataFrame:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [1e20, 1e74])
 def test_one_wild_number_does_not_hide_a_column(data: Any, value: float) -> None:
     one, other, y = data

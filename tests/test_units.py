@@ -227,7 +227,17 @@ ANSWERS: list[Answer] = [
 ]
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=[f.__name__.strip("_") for f in ANSWERS])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(
+            answer,
+            id=answer.__name__.strip("_"),
+            marks=[pytest.mark.slow] if answer is _additive_filter else [],
+        )
+        for answer in ANSWERS
+    ],
+)
 def test_units_of_columns_change_no_default_answer(answer: Answer) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -171,6 +171,7 @@ def outcome() -> Outcome:
     return bayes.run(plan=SMALL, seed=1, progress=False)
 
 
+@pytest.mark.slow
 def test_a_small_run(outcome: Outcome) -> None:
     errors, ratios, widths, sizes = outcome.tables
     assert errors.headings == ("method", "d = 2", "d = 8")
@@ -193,6 +194,7 @@ def test_a_small_run(outcome: Outcome) -> None:
     assert two < 2 <= eight  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_ratios_are_to_the_best_density_estimate(outcome: Outcome) -> None:
     least = min(row(outcome, 0, method)[1].mean for method in DENSITY)
     found = row(outcome, 1, IMPORTANCE)[1]
@@ -230,6 +232,7 @@ def test_the_same_seed_gives_the_same_figures() -> None:
     assert first != other
 
 
+@pytest.mark.slow
 def test_it_reads_and_draws(outcome: Outcome) -> None:
     assert "importance-weighted" in repr(outcome)
     assert outcome.to_json()

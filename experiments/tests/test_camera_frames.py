@@ -169,6 +169,7 @@ def test_frames_are_not_mirrored_nor_upside_down():
 # --- rendering ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("povray") is None, reason=f"no povray. {renderer.INSTALL}")
 def test_frames_rendered_again_are_the_shipped_ones():
     """20 seeded frames, of both variants.

@@ -212,6 +212,7 @@ def outcome() -> Outcome:
     return depth.run(plan=TINY, seed=1)
 
 
+@pytest.mark.slow
 def test_the_experiment_runs(outcome: Outcome) -> None:
     assert outcome.name == "depth" and len(outcome.tables) == 3
     errors, seconds, chosen = outcome.tables
@@ -239,6 +240,7 @@ def test_the_verdict_follows_from_the_figures() -> None:
     assert sum(claim.holds is False for claim in words if claim.published is not None) == 7
 
 
+@pytest.mark.slow
 def test_errors_honour_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "METHODS", (KERNEL, PARTICLES, RIDGE))
     chosen = dict.fromkeys(METHODS, Setting(0.2, 0.25, 0.3, 0.1, 0.5))
@@ -249,6 +251,7 @@ def test_errors_honour_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(other.errors[m] == first.errors[m] for m in (KERNEL, RIDGE))  # nothing is drawn
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_panel_a_method_and_a_point_a_method(outcome: Outcome) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot", reason="pip install 'meanmap[plot]'")
     places = outcome.plot()

@@ -10,6 +10,7 @@ from meanmap.kernels.domains.matrices import are_rotations
 from meanmap_experiments import circle, rotation
 from meanmap_experiments.camera import tracking
 from meanmap_experiments.results import Figure, Outcome
+from optional_packages import require
 
 
 def figures(outcome: Outcome, table: int, row: str) -> list[Figure]:
@@ -17,8 +18,9 @@ def figures(outcome: Outcome, table: int, row: str) -> list[Figure]:
     return [cell for cell in found[1:] if isinstance(cell, Figure)]
 
 
+@pytest.mark.slow
 def test_rotation():
-    pytest.importorskip("filterpy", reason="EKF and UKF: pip install filterpy")
+    require("filterpy")
     plan = rotation.Plan(
         ("(a) rotation",), sizes=(100, 200), runs=3, steps=100, particles=500, squared=0
     )
@@ -33,6 +35,7 @@ def test_rotation():
     assert again.to_dict()["tables"] == outcome.to_dict()["tables"]
 
 
+@pytest.mark.slow
 def test_circle():
     plan = circle.Plan(noises=("iii",), cycles=(2, 16), runs=6, particles=500)
     outcome = circle.run(plan=plan, progress=False)
@@ -47,6 +50,7 @@ def test_circle():
     assert len(outcome.verdict) == 2
 
 
+@pytest.mark.slow
 def test_camera():
     plan = tracking.Plan(noises=(1e-3, 0.1), runs=1, squared=0, frames=300, uniform=False)
     outcome = tracking.run(plan=plan, progress=False)
@@ -78,7 +82,7 @@ def test_least_squares():
 
 @pytest.mark.slow
 def test_quick_runs():
-    pytest.importorskip("filterpy", reason="EKF and UKF: pip install filterpy")
+    require("filterpy")
     for module in (rotation, circle, tracking):
         outcome = module.run(quick=True, progress=False)
         assert outcome.quick and outcome.tables and outcome.verdict

@@ -21,8 +21,8 @@ from meanmap_experiments.genetics import (
     Plan,
     Scores,
 )
+from optional_packages import require
 
-MISSING = "pip install msprime pyabc"
 SMALL = Plan(
     models=("growth",),
     budgets=(80, 160),
@@ -52,7 +52,7 @@ def differences(a: np.ndarray, b: np.ndarray, same: bool) -> float:
 
 
 def test_statistics_of_growth() -> None:
-    pytest.importorskip("msprime", reason=MISSING)
+    require("msprime")
     history = HISTORIES["growth"]
     sequences = history.simulate(np.array([4.0, -4.0]), np.random.default_rng(0))
     table = genotypes(sequences)
@@ -67,7 +67,7 @@ def test_statistics_of_growth() -> None:
 
 
 def test_statistics_of_a_split() -> None:
-    pytest.importorskip("msprime", reason=MISSING)
+    require("msprime")
     history = HISTORIES["split"]
     sequences = history.simulate(np.array([3.3, 4.0, 3.9]), np.random.default_rng(2))
     table = genotypes(sequences)
@@ -86,7 +86,7 @@ def test_statistics_of_a_split() -> None:
 @pytest.mark.parametrize("name", list(HISTORIES))
 def test_simulators(name: str) -> None:
     """Statistics are finite at the prior's corners, and the seed decides."""
-    pytest.importorskip("msprime", reason=MISSING)
+    require("msprime")
     history = HISTORIES[name]
     assert list(history.prior) == list(history.names)
     for theta in (np.array(history.low), np.array(history.high)):
@@ -102,7 +102,7 @@ def test_simulators(name: str) -> None:
 
 
 def test_sequences_in_which_nothing_varies() -> None:
-    msprime = pytest.importorskip("msprime", reason=MISSING)
+    msprime = require("msprime")
     two = msprime.Demography.isolated_model([100, 100])
     two.add_population(name="C", initial_size=100)
     two.add_population_split(time=10, derived=["pop_0", "pop_1"], ancestral="C")
@@ -171,7 +171,7 @@ def test_who_is_ahead() -> None:
 @pytest.mark.parametrize("package", ["msprime", "pyabc"])
 def test_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=MISSING):
+    with pytest.raises(ImportError, match="pip install msprime pyabc"):
         genetics.run(plan=SMALL, progress=False)
 
 
@@ -181,7 +181,7 @@ def test_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def outcome() -> experiments.Outcome:
     for package in ("msprime", "pyabc"):
-        pytest.importorskip(package, reason=MISSING)
+        require(package)
     return genetics.run(seed=1, plan=SMALL, progress=False)
 
 
@@ -212,7 +212,7 @@ def test_it_reads_and_draws(outcome: experiments.Outcome) -> None:
 
 
 def test_the_same_seed_gives_the_same_figures() -> None:
-    pytest.importorskip("msprime", reason=MISSING)
+    require("msprime")
     tiny = replace(SMALL, budgets=(60,), tests=2)
     first, again, other = (genetics.one_run(tiny, "growth", 0, seed) for seed in (2, 2, 3))
     assert first.keys() == again.keys()
@@ -227,7 +227,7 @@ def test_the_same_seed_gives_the_same_figures() -> None:
 @pytest.mark.slow
 def test_quick() -> None:
     for package in ("msprime", "pyabc"):
-        pytest.importorskip(package, reason=MISSING)
+        require(package)
     found = genetics.run(quick=True, progress=False)
     error = {row[0]: row[-1] for row in found.tables[0].rows}
     assert error[KERNEL].mean < 0.9 * error[REJECTION].mean  # type: ignore[union-attr]

@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal, norm
 from meanmap_experiments import Figure, Outcome, dimension, measurements, trees
 from meanmap_experiments.networks import MODELS, Binned, Grid, Normal, binned
 from meanmap_experiments.trees import Labels
+from optional_packages import require
 
 TREES = trees.Plan(sizes=(100, 400), runs=2, tests=8, cells=120, tables=2)
 DIMENSION = dimension.Plan(dimensions=(3, 12), sizes=(150,), runs=3, tests=100)
@@ -148,7 +149,7 @@ def test_delta_kernels_are_exact(form: str) -> None:
 
 
 def test_pgmpy_is_enumeration() -> None:
-    pytest.importorskip("pgmpy", reason="pip install pgmpy")
+    require("pgmpy")
     rng = np.random.default_rng(7)
     data = Labels.drawn("tree", 3, rng).sample(500, rng)
     graph = nx.DiGraph([(p, node) for node, before in trees.FORMS["tree"].items() for p in before])
@@ -177,6 +178,7 @@ def cells(outcome: Outcome, table: int, *start: str) -> list[Figure]:
     return list(row[len(start) :])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_trees_small(outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes["trees"]
     for name in MODELS:
@@ -191,6 +193,7 @@ def test_trees_small(outcomes: dict[str, Outcome]) -> None:
     assert outcome.tables[-1].column("graph") == tuple(trees.FORMS)
 
 
+@pytest.mark.slow
 def test_dimension_small(outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes["dimension"]
     assert outcome.tables[0].headings == ("method", "d = 3", "d = 12")
@@ -200,6 +203,7 @@ def test_dimension_small(outcomes: dict[str, Outcome]) -> None:
     assert all(cells(outcome, 0, m)[1].mean < truth[1].mean for m in dimension.METHODS)
 
 
+@pytest.mark.slow
 def test_measurements_small(outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes["measurements"]
     ours, level = (cells(outcome, 1, m)[0].mean for m in (measurements.KERNEL, measurements.LEVEL))
@@ -243,6 +247,7 @@ def test_a_better_log_density_is_a_larger_one() -> None:
         assert "better than the best peer" in claim.text and claim.holds is True
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_figures() -> None:
     plan = trees.Plan(tests=3, cells=50)
     first, again, other = (trees.one_run(plan, "banana chain", 60, 0, s) for s in (2, 2, 3))
@@ -254,6 +259,7 @@ def test_the_same_seed_gives_the_same_figures() -> None:
     assert found[0] == found[1] != found[2]
 
 
+@pytest.mark.slow
 def test_they_read_and_draw(outcomes: dict[str, Outcome]) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot", reason="pip install 'meanmap[plot]'")
     for name, outcome in outcomes.items():

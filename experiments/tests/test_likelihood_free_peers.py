@@ -18,6 +18,7 @@ from meanmap_experiments.likelihood_free_peers import (
     regression_adjusted,
     rejection_abc,
 )
+from optional_packages import require
 
 Simulations = tuple[np.ndarray, np.ndarray]
 
@@ -181,7 +182,7 @@ def measured(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def test_pyabc() -> None:
-    pytest.importorskip("pyabc", reason="pip install pyabc")
+    require("pyabc")
     before = np.random.get_state()[1].copy()  # type: ignore[index, union-attr]  # noqa: NPY002
     calls: list[int] = []
 
@@ -204,7 +205,7 @@ def test_pyabc() -> None:
 
 
 def test_pyabc_on_too_small_a_budget() -> None:
-    pytest.importorskip("pyabc", reason="pip install pyabc")
+    require("pyabc")
     with pytest.raises(ValueError, match="Raise the budget or ask for fewer particles"):
         pyabc_smc(measured, PRIOR, SEEN, budget=100, seed=0, particles=80)
 

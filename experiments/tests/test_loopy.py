@@ -147,6 +147,7 @@ def test_fine_bins_with_the_true_potentials_are_nearest(small: Outcome) -> None:
     assert variation[loopy.FINE].mean < variation[loopy.ALONE].mean  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_the_experiment_honours_its_seed(small: Outcome) -> None:
     case = SMALL.cases[0]
     first, again = (loopy.one_run(SMALL, case, 0, 1) for _ in range(2))

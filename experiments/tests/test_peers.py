@@ -29,20 +29,19 @@ from meanmap_experiments.systems import (
     Circle,
     Identities,
 )
+from optional_packages import require
 
 CLOCK = replace(OSCILLATION, reading="clock")
 
 
 @pytest.fixture
 def filterpy() -> Any:
-    return pytest.importorskip("filterpy", reason="pip install filterpy")
+    return require("filterpy")
 
 
 @pytest.fixture
 def particles() -> Any:
-    return pytest.importorskip(
-        "particles", reason="pip install numba joblib; pip install --no-deps particles"
-    )
+    return require("particles")
 
 
 def error(means: np.ndarray, states: np.ndarray) -> float:

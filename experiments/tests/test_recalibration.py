@@ -34,6 +34,7 @@ def outcome() -> recalibration.Outcome:
     return recalibration.run(plan=TINY)
 
 
+@pytest.mark.slow
 def test_tiny_run(outcome: recalibration.Outcome) -> None:
     classes, numbers, wine = outcome.tables
     assert len(classes.rows) == 2 * len(CASES)

@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 
 from meanmap_experiments import Outcome, selecting, selectors
 from meanmap_experiments.selecting import NOISE, OURS, PEER, PROBLEMS
+from optional_packages import require
 
 matplotlib.use("Agg")
 SMALL = selectors.Plan(
@@ -55,6 +56,7 @@ def outcome() -> Outcome:
     return selectors.run(plan=SMALL, seed=1)
 
 
+@pytest.mark.slow
 def test_a_small_run(outcome: Outcome) -> None:
     assert outcome.name == "selectors"
     whole, part, wine = outcome.tables
@@ -98,6 +100,7 @@ def test_the_same_seed_gives_the_same_figures() -> None:
             assert repr(a[:end]) == repr(b[:end])
 
 
+@pytest.mark.slow
 def test_the_picture(outcome: Outcome) -> None:
     ax = outcome.plot()
     assert len(ax.get_legend().get_texts()) >= 7
@@ -117,7 +120,7 @@ def test_without_the_peer_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_peer() -> None:
-    pytest.importorskip("pyHSICLasso")
+    require("pyHSICLasso")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 10))
     before = np.random.get_state()[1].copy()  # noqa: NPY002

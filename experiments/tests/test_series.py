@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from meanmap_experiments import Figure, series
 from meanmap_experiments.series import AIC, KERNELS, LEVEL, METHODS, PERSISTENCE, Plan, Series
+from optional_packages import require
 
 TINY = Plan(
     delays=(3,),
@@ -24,7 +25,7 @@ TINY = Plan(
 
 @pytest.fixture
 def statsmodels() -> Any:
-    return pytest.importorskip("statsmodels", reason="pip install statsmodels")
+    return require("statsmodels")
 
 
 def wave(n: int = 120, period: int = 10) -> Series:

@@ -17,6 +17,7 @@ from meanmap_experiments.tasks import (
     c2st,
     tempered,
 )
+from optional_packages import require
 
 # --- tasks ----------------------------------------------------------------------------------------
 
@@ -183,6 +184,7 @@ def test_resampled_draws_keep_moments_and_support():
         assert (np.abs(found) <= 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [simulators.KERNEL, simulators.ROUNDS, simulators.REJECTION])
 def test_methods_answer_near_the_exact_posterior(method):
     plan = simulators.Plan(draws=200, kept=(20,))
@@ -275,9 +277,10 @@ def test_missing_peers_are_named(monkeypatch):
         simulators.run(quick=True)
 
 
+@pytest.mark.slow
 def test_run_is_repeatable():
-    pytest.importorskip("sbi", reason="pip install sbi pyabc")
-    pytest.importorskip("pyabc", reason="pip install sbi pyabc")
+    require("sbi")
+    require("pyabc")
     plan = simulators.Plan(
         tasks=("two_moons",),
         sizes=(200,),

@@ -20,6 +20,7 @@ from meanmap_experiments.unfolding import (
 TINY = Plan(runs=1, digits=120, views=80, neighbours=(6, 10), stiffness=(1.0,), folds=2)
 
 
+@pytest.mark.slow
 def test_tiny_run() -> None:
     outcome = unfolding.run(plan=TINY)
     assert outcome.name in names()

@@ -271,6 +271,7 @@ def shifted(rng: np.random.Generator, n: int = 60) -> tuple[np.ndarray, np.ndarr
     return np.stack([1.5 * y + noise[0], offset + noise[1]], axis=1), y, domains
 
 
+@pytest.mark.slow
 def test_auto_by_domains_left_out() -> None:
     rng = np.random.default_rng(3)
     X, y, domains = shifted(rng)

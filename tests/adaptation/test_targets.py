@@ -97,6 +97,7 @@ def test_draws_for_numbers_have_images_and_a_ridge_of_their_own() -> None:
     assert Ridges.known(0.3).drawn(rng) == Ridges.known(0.3).best() == 0.3
 
 
+@pytest.mark.slow
 def test_draws_for_numbers_are_as_wide_as_answers_of_new_samples() -> None:
     found = []
     for seed in range(25):

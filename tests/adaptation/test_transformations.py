@@ -176,6 +176,7 @@ def recovered() -> tuple[LocationScaleShift, tuple]:
     return model.fit(data[0], data[1], X_test=data[2]), data
 
 
+@pytest.mark.slow
 def test_known_scales_and_locations_are_recovered_within_five_per_cent(recovered: tuple) -> None:
     model, (X, y, T, u) = recovered
     assert np.linalg.norm(model.scale_ - SCALES) < 0.05 * np.linalg.norm(SCALES)
@@ -205,6 +206,7 @@ def test_without_target_shift_weights_are_one() -> None:
     assert np.linalg.norm(model.scale_ - SCALES) < 0.2 * np.linalg.norm(SCALES)
 
 
+@pytest.mark.slow
 def test_whether_proportions_changed_is_found_out() -> None:
     """One drift of all rows, with the proportions of training and with others."""
     for seed, shares, differ in ((3, (0.4, 0.3, 0.3), False), (4, (0.1, 0.3, 0.6), True)):
@@ -219,6 +221,7 @@ def test_whether_proportions_changed_is_found_out() -> None:
         assert_allclose(model.proportions_, shares, atol=0.08)
 
 
+@pytest.mark.slow
 def test_drifts_by_class_are_told_from_one_drift() -> None:
     X, y, T, _ = three_classes(400, 400, 6)
     model = LocationScaleShift(n_init=2, random_state=0).fit(X, y, X_test=T)
@@ -261,6 +264,7 @@ def test_smooth_functions_of_numbers() -> None:
 # --- laws -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_units_do_not_matter() -> None:
     X, y, T, _ = three_classes(150, 160, 7)
     factor, offset = np.array([1000.0, 0.01]), np.array([-300.0, 5.0])
@@ -271,6 +275,7 @@ def test_units_do_not_matter() -> None:
     assert_allclose(two.weights_, one.weights_, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_names_of_classes_do_not_matter() -> None:
     X, y, T, _ = three_classes(150, 150, 8)
     names = np.array(["ash", "beech", "cedar"])
@@ -289,6 +294,7 @@ def test_rows_are_moved_by_the_line_of_their_class() -> None:
     assert_allclose(np.bincount(y, model.weights_) / len(y), model.proportions_)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_rows_stands_for_all() -> None:
     X, y, T, _ = three_classes(2000, 1500, 10)
     model = LocationScaleShift(max_samples=400, random_state=0).fit(X, y, X_test=T)
@@ -299,6 +305,7 @@ def test_a_part_of_the_rows_stands_for_all() -> None:
     assert np.linalg.norm(model.scale_ - SCALES) < 0.2 * np.linalg.norm(SCALES)
 
 
+@pytest.mark.slow
 def test_more_regularization_moves_less() -> None:
     X, y, T, _ = three_classes(150, 150, 12)
     norms = []

@@ -221,6 +221,7 @@ def test_a_full_disk(run: Caller, here: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {path.name for path in here.iterdir()} == {"good.csv"}
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow(start: Caller, here: Path) -> None:
     def little() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
@@ -245,6 +246,7 @@ def test_an_output_that_is_full(start: Caller, here: Path) -> None:
     assert err == "meanmap: cannot write to standard output: No space left on device.\n"
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_gone(start: Caller, here: Path) -> None:
     process = start("select", "@machine", "--target", "failed", cwd=here)
     process.stdout.close()  # as `| head -0` does
@@ -253,6 +255,7 @@ def test_a_reader_who_has_gone(start: Caller, here: Path) -> None:
     assert err == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_mid_run(start: Caller, here: Path) -> None:
     rng = np.random.default_rng(0)
     for name in ("one.csv", "other.csv"):

@@ -392,6 +392,7 @@ print(*(name for name in opened if name.endswith(".csv")))
 """
 
 
+@pytest.mark.slow
 def test_a_page_loads_only_what_it_shows_and_opens_files_once(here: Path) -> None:
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(

@@ -44,6 +44,7 @@ def test_negative_autocorrelations_are_no_memory() -> None:
     assert blocks.autocorrelation_time((-0.9) ** np.arange(500.0)) == 1.0
 
 
+@pytest.mark.slow
 def test_blocks_are_longer_the_longer_the_memory() -> None:
     rng = np.random.default_rng(0)
     found = [
@@ -116,6 +117,7 @@ def test_series_that_are_short_for_their_memory_warn() -> None:
             test(X, Y, null="block", n_permutations=19, rng=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("null", NULLS)
 def test_a_slow_series_holds_the_level_with_blocks_chosen_from_the_data(null: str) -> None:
     # blocks of ∛n rows rejected half of these

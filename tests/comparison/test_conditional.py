@@ -236,6 +236,7 @@ def test_the_level_is_held(d):
     assert count <= allowed
 
 
+@pytest.mark.slow
 def test_a_shift_of_covariates_is_no_difference_of_conditionals():
     runs = 60
     allowed = stats.binom.isf(1e-6, runs, 0.05)

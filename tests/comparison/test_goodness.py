@@ -16,6 +16,7 @@ from meanmap.comparison.goodness import goodness_of_fit_test, series_memory
 from meanmap.comparison.results import TestResult
 from meanmap.kernels import Gaussian, Laplace, RationalQuadratic
 from meanmap.statistics import stein_discrepancy
+from optional_packages import require
 from oracles.statistics import stein_gaussian_dense
 
 
@@ -57,6 +58,7 @@ def test_approximate_nulls_stay_near_their_level(null: str) -> None:
     assert rejections(200, test) <= stats.binom.isf(1e-6, 200, 0.065)
 
 
+@pytest.mark.slow
 def test_simulated_samples_are_exact_for_scores_with_heavy_tails() -> None:
     """Gamma(3): E s² is just finite. Both tails of the binomial distribution have 1e-6."""
 
@@ -91,6 +93,7 @@ def test_blocks_hold_the_level_of_a_chain_and_signs_do_not() -> None:
     assert rejections(60, signs) > stats.binom.isf(1e-6, 60, 0.08)
 
 
+@pytest.mark.slow
 def test_a_fitted_density_needs_refitting() -> None:
     """Fitted scale: with refit= the level is reached, without it next to nothing is rejected."""
 
@@ -132,6 +135,7 @@ def test_a_wrong_chain_is_rejected(rng: np.random.Generator) -> None:
     assert goodness_of_fit_test(X, normal, block_length="auto", rng=0).pvalue < 0.01
 
 
+@pytest.mark.slow
 def test_equal_means_and_variances_are_told_apart(rng: np.random.Generator) -> None:
     X = rng.choice([-1.0, 1.0], size=(300, 1)) * 0.95 + 0.31 * rng.normal(size=(300, 1))
     assert goodness_of_fit_test(X, stats.norm(), rng=0).pvalue < 0.01
@@ -247,7 +251,7 @@ def test_plots(dimension: int, rng: np.random.Generator) -> None:
 
 
 def test_torch_points(rng: np.random.Generator) -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     X = rng.normal(size=(30, 1))
     result = goodness_of_fit_test(torch.as_tensor(X), normal, rng=0)
     assert result.pvalue == goodness_of_fit_test(X, normal, rng=0).pvalue

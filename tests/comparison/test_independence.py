@@ -31,6 +31,7 @@ from meanmap.kernels import (
 from meanmap.kernels.domains.whitened import Whitened
 from meanmap.spaces import Nystroem, PivotedCholesky
 from meanmap.statistics.tiles import Family
+from optional_packages import require
 from oracles.kernels import gaussian, laplace
 from oracles.statistics import hsic_estimate
 
@@ -326,6 +327,7 @@ def test_sequential_testing() -> None:
 # --- the same answer, however it is computed ------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_seed_one_answer_on_one_or_two_threads() -> None:
     X, Y = pairs(520)
     for null in ("permutation", "block", "wild"):
@@ -434,6 +436,7 @@ EXACT: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_nulls_hold_their_level(name: str) -> None:
     rng = np.random.default_rng(sum(map(ord, name)))
@@ -561,7 +564,7 @@ def test_points_of_every_kind(name: str) -> None:
 
 
 def test_tensors_in() -> None:
-    torch = pytest.importorskip("torch", reason="torch is optional")
+    torch = require("torch")
     X, Y = pairs()
     ours = independence_test(X, Y, rng=0, n_permutations=60)
     theirs = independence_test(torch.tensor(X), torch.tensor(Y), rng=0, n_permutations=60)

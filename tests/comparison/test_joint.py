@@ -15,6 +15,7 @@ from meanmap import joint_independence_test
 from meanmap.kernels import Gaussian, Laplace, NGrams
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from meanmap.statistics import joint_hsic
+from optional_packages import require
 from oracles.kernels import gaussian, laplace
 from oracles.statistics import joint_minus_product_norm
 
@@ -156,7 +157,7 @@ def test_points_of_several_kinds() -> None:
     assert result.pvalue < 0.05
     expected = joint_hsic(words, frame, numbers, kernels=kernels)
     assert_allclose(result.statistic, expected, rtol=1e-10)
-    torch = pytest.importorskip("torch", reason="torch is optional")
+    torch = require("torch")
     mixed = joint_independence_test(words, frame, torch.tensor(numbers), kernels=kernels, rng=0)
     assert mixed.pvalue == result.pvalue
 

@@ -111,6 +111,7 @@ def test_unequal_samples_keep_their_proportion() -> None:
     assert "in proportion" in repr(result)
 
 
+@pytest.mark.slow
 def test_a_test_of_one_sample_and_options() -> None:
     X = np.random.default_rng(0).normal(0.8, 1.0, size=(100, 1))
     result = power_analysis(

@@ -35,6 +35,7 @@ from meanmap.kernels import (
 )
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from meanmap.statistics.tiles import Family
+from optional_packages import require
 from oracles.kernels import gaussian, laplace
 from oracles.statistics import mmd_estimate
 
@@ -407,6 +408,7 @@ def test_sequential_testing_has_one_side(alternative: str) -> None:
 # --- the same answer, however it is computed ------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_seed_one_answer_on_one_or_two_threads() -> None:
     X, Y = samples(600, 500)
     for null in ("permutation", "full", "block", "wild"):
@@ -556,6 +558,7 @@ EXACT: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_nulls_hold_their_level(name: str) -> None:
     rng = np.random.default_rng(sum(map(ord, name)))
@@ -723,7 +726,7 @@ def test_points_of_every_kind(name: str) -> None:
 
 
 def test_tensors_in() -> None:
-    torch = pytest.importorskip("torch", reason="torch is optional")
+    torch = require("torch")
     X, Y = samples()
     ours = two_sample_test(X, Y, rng=0, n_permutations=99)
     theirs = two_sample_test(torch.tensor(X), torch.tensor(Y), rng=0, n_permutations=99)

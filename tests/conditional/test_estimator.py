@@ -65,6 +65,7 @@ def test_predictions_of_a_stream_move_with_the_target() -> None:
     assert_allclose(predicted(Y + 1e4) - 1e4, predicted(Y), atol=1e-7)
 
 
+@pytest.mark.slow
 def test_predictions_of_a_posterior_move_with_x() -> None:
     X, Y = pairs(100)
     prior = 0.5 * X[:50] + 0.2
@@ -76,6 +77,7 @@ def test_predictions_of_a_posterior_move_with_x() -> None:
     assert_allclose(predicted(1e4) - 1e4, predicted(0.0), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_shifting_the_target_changes_no_score() -> None:
     data = load_diabetes()
     plain, shifted = (
@@ -191,6 +193,7 @@ def test_new_rows_of_the_same_law_hardly_warn(d: int, centered: bool | None) -> 
     assert not told or int(told[0].split(" of ")[0]) <= 20  # of 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1000, 30_000])  # coordinates kept, and computed when needed
 @pytest.mark.parametrize("landmarks", [20, 50, 300])
 def test_a_coarse_basis_does_not_put_rows_of_the_same_law_outside(n: int, landmarks: int) -> None:

@@ -17,6 +17,7 @@ from meanmap.conditional.operator import ConditionalOperator
 from meanmap.embeddings.element import Deferred
 from meanmap.kernels import Delta, Gaussian, Laplace, Linear, Polynomial
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
+from optional_packages import require
 from oracles.kernels import gaussian
 from oracles.likelihood_free import leave_one_out_answers
 from oracles.linalg import Array
@@ -247,7 +248,7 @@ def test_rows_that_are_gone_are_refused() -> None:
 
 
 def test_of_torch_tensors() -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     X, Y, w = pairs()
     both = []
     for convert in (np.asarray, torch.tensor):

@@ -40,6 +40,7 @@ def error(posterior, y: Array, truth: Array) -> float:
     return float(((posterior.given(y).mean() - truth) ** 2).sum(axis=1).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 8, 32])
 @pytest.mark.filterwarnings("ignore::meanmap.DataWarning")
 def test_the_librarys_own_settings_are_no_worse_than_the_best_fixed_ones(d: int) -> None:
@@ -60,6 +61,7 @@ def test_the_librarys_own_settings_are_no_worse_than_the_best_fixed_ones(d: int)
     assert mean <= 1 + 2 * deviation
 
 
+@pytest.mark.slow
 def test_error_falls_with_the_sample() -> None:
     errors = []
     for n in (100, 400, 1600):
@@ -74,6 +76,7 @@ def test_error_falls_with_the_sample() -> None:
     assert errors[2] < 0.5 * errors[0]
 
 
+@pytest.mark.slow
 def test_credible_intervals_cover() -> None:
     """90% intervals, coordinate by coordinate, over 2,000 draws: between 85 and 95%."""
     inside, total = np.zeros(2), 0

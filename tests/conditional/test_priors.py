@@ -115,16 +115,19 @@ def test_the_scale_of_narrow_parts_is_that_of_a_part():
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_narrow_prior_stays_narrow():
     assert spread_error(1000, 1.0, 0.2, [-1.0, 1.0, 3.0], "nonnegative") < 0.15
     assert spread_error(1000, 1.0, 0.2, [-1.0, 1.0, 3.0], "importance") > 1.0
 
 
+@pytest.mark.slow
 def test_a_prior_that_mildly_conflicts_with_the_observation():
     assert spread_error(1000, -2.0, 0.5, [2.0], "nonnegative") < 0.3
     assert spread_error(1000, -2.0, 0.5, [2.0], "importance") > 1.0
 
 
+@pytest.mark.slow
 def test_errors_fall_with_the_sample():
     few, many = (spread_error(n, 1.0, 0.2, [-1.0, 1.0, 3.0], "nonnegative") for n in (200, 4000))
     assert many < 0.5 * few
@@ -132,6 +135,7 @@ def test_errors_fall_with_the_sample():
     assert few < 0.13 and many < 0.03
 
 
+@pytest.mark.slow
 def test_a_narrow_prior_is_followed_in_one_column_of_two():
     X, Y, rng = additive(1000, 0, d=2)
     prior = rng.normal([1.0, 0.0], [0.2, 2.0], size=(1000, 2))
@@ -141,6 +145,7 @@ def test_a_narrow_prior_is_followed_in_one_column_of_two():
     assert answer.std()[1] == pytest.approx(0.894, rel=0.4)
 
 
+@pytest.mark.slow
 def test_units_and_origin_of_x_do_not_matter():
     X, Y, rng = additive(400, 1)
     prior = rng.normal(1.0, 0.2, size=(400, 1))
@@ -169,6 +174,7 @@ def test_the_marginal_as_the_prior_is_the_plain_conditional():
     assert_allclose(posterior.given(at).mean(), 0.8 * at, atol=0.3)
 
 
+@pytest.mark.slow
 def test_a_prior_outside_the_data_warns():
     X, Y, rng = additive(300, 4)
     model = ConditionalEmbedding().fit(X, Y)
@@ -192,6 +198,7 @@ def test_labels_that_the_sample_does_not_have_warn():
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_outlying_observation_warns_and_stays_sane():
     X, Y, rng = additive(1000, 5)
     prior = rng.normal(-4.0, 0.5, size=(1000, 1))

@@ -22,6 +22,7 @@ from oracles.rules import marginal_discrepancy
 LOADERS = [load_breast_cancer, load_diabetes, load_iris, load_linnerud, load_wine]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", LOADERS, ids=lambda load: load.__name__.removeprefix("load_"))
 def test_automatic_regularisation_is_near_the_best_of_a_grid(load) -> None:
     """By held-out embedding loss, averaged over splits: within 10% of the best fixed value."""

@@ -258,6 +258,7 @@ def test_answers_are_saved(tmp_path: Any) -> None:
 # --- posteriors and streams -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["nonnegative", "importance"])
 def test_posteriors_have_the_right_width(method: str) -> None:
     rng = np.random.default_rng(0)

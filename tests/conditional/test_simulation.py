@@ -59,6 +59,7 @@ def test_without_width_draws_are_the_points() -> None:
 # --- posteriors -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_narrow_priors_have_the_exact_posterior(d: int) -> None:
     X, Y, rng = linear_model(1000, d)
@@ -99,6 +100,7 @@ def test_observations_that_the_prior_makes_unlikely(d: int, y: float) -> None:
     assert (law.cdf(high) - law.cdf(low) > 0.7).all()
 
 
+@pytest.mark.slow
 def test_an_observation_far_from_the_prior_is_said() -> None:
     X, Y, rng = linear_model(500, 1)
     found = ConditionalEmbedding().fit(X, Y).posterior(-4 + 0.5 * rng.normal(size=(500, 1)))
@@ -122,6 +124,7 @@ def test_posteriors_in_conflict_survive_files(tmp_path: Path) -> None:
         assert_array_equal(after.quantile([0.1, 0.9]), before.quantile([0.1, 0.9]))
 
 
+@pytest.mark.slow
 def test_two_modes_of_a_prior_stay_two() -> None:
     X, Y, rng = linear_model(1000, 2)
     prior = rng.choice([-1.5, 1.5], size=(1000, 1)) * [1.0, 0.0] + 0.3 * rng.normal(size=(1000, 2))
@@ -141,6 +144,7 @@ def test_broad_priors_weigh_the_training_pairs() -> None:
     assert drawn.atoms.shape == (1000, 1)
 
 
+@pytest.mark.slow
 def test_units_and_origin_do_not_matter() -> None:
     X, Y, rng = linear_model(300, 2)
     prior = 0.2 * rng.normal(size=(300, 2))
@@ -179,6 +183,7 @@ def test_a_prior_with_negative_weights() -> None:
     assert 0.6 * std < found.std() < 1.6 * std
 
 
+@pytest.mark.slow
 def test_the_same_prior_gives_the_same_answer() -> None:
     X, Y, _ = linear_model(300, 2)
     model = ConditionalEmbedding().fit(X, Y)

@@ -154,6 +154,7 @@ def test_the_highest_place_beats_a_grid_within_error() -> None:
 # --- samples -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["sine", "two", "skewed", "plane"])
 def test_samples_of_conditionals_have_their_moments(law: str) -> None:
     X, Y = regression(law, 1000)
@@ -168,6 +169,7 @@ def test_samples_of_conditionals_have_their_moments(law: str) -> None:
     assert {len(np.unique(rows, axis=0)) > 100 for rows in draws} == {True}
 
 
+@pytest.mark.slow
 def test_samples_of_conditionals_have_more_values_with_more_rows() -> None:
     def distinct(n: int) -> int:
         given = ConditionalEmbedding().fit(*regression("sine", n)).given([0.5])

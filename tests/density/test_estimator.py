@@ -38,6 +38,7 @@ from meanmap.density.programme import (
     warn_if_unsolved,
 )
 from meanmap.kernels import Delta, Gaussian, Laplace
+from optional_packages import require
 from oracles.density import density_programme, gaussian_embedding_by_quadrature
 
 matplotlib.use("Agg")
@@ -136,7 +137,7 @@ def test_the_programme_is_that_of_a_slow_solver(kind: str, share: float) -> None
 
 @pytest.mark.parametrize("kind", ["entropy", "quadratic"])
 def test_the_programme_is_that_of_cvxpy(kind: str) -> None:
-    pytest.importorskip("cvxpy")
+    require("cvxpy")
     _, _, _, match = problem(m=25, n=200, seed=3)
     chosen = Quadratic(25) if kind == "quadratic" else Entropy(np.linspace(0, 1, 25))
     near, far = reach(match), match.distance(chosen.base())
@@ -234,6 +235,7 @@ def test_the_reported_distance_is_that_of_draws() -> None:
     assert_allclose(p.kernel_covariance_, [[1.0]])
 
 
+@pytest.mark.slow
 def test_correlated_columns() -> None:
     rng = np.random.default_rng(0)
     A = np.array([[1.0, 0.0], [5.0, 0.5]])
@@ -252,6 +254,7 @@ def test_correlated_columns() -> None:
     assert total == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 5, 10])
 def test_held_out_points_against_kernel_density(d: int) -> None:
     """Skewed columns: wide candidates for the tail, narrow ones for the peak."""
@@ -401,6 +404,7 @@ def test_the_kernel_between_normals_of_any_shape() -> None:
     assert found[0] == pytest.approx(parts[0] * parts[1], abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 6])
 def test_clusters_of_other_shapes_against_mixtures(d: int) -> None:
     """Where a mixture is the truth it is as good as one whose size BIC chose."""
@@ -500,6 +504,7 @@ def test_units_do_not_matter() -> None:
     assert_allclose(shift, np.log(1e6), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_many_points_are_quick() -> None:
     X = np.random.default_rng(0).normal(size=(10_000, 2))
     p = EmbeddingDensity(random_state=0, n_candidates=50).fit(X)

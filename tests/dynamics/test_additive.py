@@ -351,6 +351,7 @@ def test_error_falls_with_data() -> None:
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("n", [40, 200])
 @pytest.mark.parametrize("given", ["chosen", 1e-6])

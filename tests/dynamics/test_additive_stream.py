@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from array_libraries import NAMES, host, library
+from array_libraries import INSTALLED, Library, host
 from meanmap import AdditiveFilter, load, save
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import PivotedCholesky, Space
@@ -161,10 +161,10 @@ def test_what_has_begun_keeps_its_model() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n if n != "jax" else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
+    "name", [n if n != "jax" else pytest.param(n, marks=pytest.mark.slow) for n in INSTALLED]
 )
 def test_arrays_of_every_library(name: str) -> None:
-    there = library(name)
+    there = Library(name)
     states, observations, _ = runs()
     small = [(s[:60], o[:60]) for s, o in zip(states, observations, strict=True) if len(s) > 60]
     own = AdditiveFilter(regularization=1e-4, validation=None)

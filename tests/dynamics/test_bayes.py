@@ -548,6 +548,7 @@ def test_near_the_kalman_filter_and_smoother(method: str) -> None:
     assert smoothed < 1.35 * error(kalman.smoothed_mean)
 
 
+@pytest.mark.slow
 def test_smoothing_beats_filtering_on_the_rotation() -> None:
     gains = []
     for seed in range(4):
@@ -576,6 +577,7 @@ def test_smoothing_beats_filtering_on_the_rotation() -> None:
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["chosen", 1e-5, 1e-8])
 @pytest.mark.parametrize("n", [30, 100])
 def test_long_gaps_do_not_diverge(given: str | float, n: int) -> None:
@@ -602,6 +604,7 @@ def test_long_gaps_do_not_diverge(given: str | float, n: int) -> None:
         assert largest < 3 * np.abs(states).max(), (seed, largest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("transfer", TRANSFERS)
 def test_ten_thousand_steps_with_everything_that_goes_wrong(method: str, transfer: str) -> None:

@@ -187,6 +187,7 @@ def test_controls() -> None:
     assert np.mean((after.mean - place[300:]) ** 2) < 0.2 * np.mean((reading - place)[300:] ** 2)
 
 
+@pytest.mark.slow
 def test_chosen_unless_weights_score_better() -> None:
     found = KernelBayesFilter(progress=False).fit(STATES, OBSERVATIONS)
     assert found.method_ == "moments"

@@ -597,6 +597,7 @@ def test_next_to_nothing(kind: Any, validation: str | None) -> None:
     assert np.isfinite(belief(*mixed, NEW[:4]).mean).all()
 
 
+@pytest.mark.slow
 def test_additive_filter_over_ten_thousand_steps() -> None:
     _, test = ROTATION.simulate(10_000, rng=1)
     rng = np.random.default_rng(2)

@@ -14,6 +14,7 @@ import oracles as o
 from meanmap import ConditionalEmbedding, DataWarning, SpectralFilter
 from meanmap.dynamics.observable import FLOOR, MassEvidence
 from meanmap.kernels import Delta, Gaussian, Linear
+from optional_packages import require
 from oracles import Array
 
 TRANSITION = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.3, 0.1, 0.6]])
@@ -160,6 +161,7 @@ def test_subspace_iteration_finds_the_leading_triplets(monkeypatch: pytest.Monke
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_longer_windows_see_what_one_observation_hides() -> None:
     train, test = oscillation(500, 1), oscillation(1000, 2)
     errors = {}
@@ -304,6 +306,7 @@ def test_a_stream_is_the_filter(model: SpectralFilter) -> None:
 # --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_states", [2, 5, 20])
 def test_ten_thousand_steps_stay_finite(n_states: int) -> None:
     # hardly regularised, and trained on little: without guards these beliefs grow to 95, 1,400 and
@@ -356,7 +359,7 @@ def test_save_and_load(model: SpectralFilter, tmp_path: Path) -> None:
 
 
 def test_tensors_in_tensors_out(model: SpectralFilter) -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     options: dict[str, Any] = {"n_states": 8, "window": 2, "regularization": 0.1}
     train, test = oscillation(400, 0), oscillation(50, 5)
     test[3] = np.nan

@@ -63,6 +63,7 @@ def simulate(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return s, s @ C.T + np.sqrt(R[0, 0]) * rng.normal(size=(n, 1))
 
 
+@pytest.mark.slow
 def test_the_default_is_near_kalmans_and_smoothing_helps() -> None:
     """The paper's operators, learned from states, have 1.2 to 1.6 times Kalman's error here."""
     past, K, _ = kalman()

@@ -20,6 +20,7 @@ from meanmap import AdditiveFilter, DataWarning, Embedding, KernelBayesFilter
 from meanmap.dynamics import Track, model
 from meanmap.kernels import Chordal, Delta, Gaussian
 from meanmap_experiments.systems import ROTATION
+from optional_packages import require
 from oracles import Array
 
 STATES, OBSERVATIONS = ROTATION.simulate(150, rng=0)
@@ -403,7 +404,7 @@ def test_the_input_is_not_changed(kind: Any) -> None:
 
 @both
 def test_tensors_in_tensors_out(kind: Any) -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     learner = plain(kind).fit(torch.tensor(STATES), torch.tensor(OBSERVATIONS))
     rows, same = torch.tensor(GAPS), fitted(kind)
     pairs = [

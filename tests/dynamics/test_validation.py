@@ -73,6 +73,7 @@ def ranked(weights: Any, atoms: Any, truth: Any) -> float:
     return float(np.mean(found))
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("method", METHODS)
 def test_errors_are_those_of_the_other_half(kind: Any, method: str) -> None:

@@ -85,6 +85,7 @@ def numbers(n: int, seed: int) -> dict[str, np.ndarray]:
     return {"a": a, "b": b, "c": 0.95 * b + 0.3 * rng.normal(size=n)}
 
 
+@pytest.mark.slow
 def test_contradictory_numbers_are_said() -> None:
     model = KernelGraphicalModel(nx.path_graph(["a", "b", "c"])).fit(numbers(1000, 0))
     assert warned(model, "b", {"a": 1.5, "c": -1.5}, "conflicts in 1 of 1 queries")
@@ -94,6 +95,7 @@ def test_contradictory_numbers_are_said() -> None:
     assert np.mean([warned(model, "b", evidence, "conflict") for evidence in each]) < 0.03
 
 
+@pytest.mark.slow
 def test_samples_under_contradictory_evidence_are_said_once() -> None:
     model = KernelGraphicalModel(nx.path_graph(["a", "b", "c"])).fit(numbers(1000, 0))
     with warnings.catch_warnings(record=True) as said:

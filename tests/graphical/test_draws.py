@@ -42,6 +42,7 @@ def test_neighbours_are_as_correlated_as_in_the_data(seed: int) -> None:
     assert_allclose(drawn["b"].std(), data["b"].std(), rtol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_ends_of_a_chain_are_as_correlated_as_in_the_data(seed: int) -> None:
     data = chain(1000, seed)
@@ -53,6 +54,7 @@ def test_the_ends_of_a_chain_are_as_correlated_as_in_the_data(seed: int) -> None
     assert_allclose(np.corrcoef(a[:, 0], b[:, 0])[0, 1], expected, atol=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift, scale", [(1e6, 1.0), (0.0, 1e-9), (-50.0, 1e4)])
 def test_units_do_not_matter(shift: float, scale: float) -> None:
     data = chain(300, 0, length=3)
@@ -64,6 +66,7 @@ def test_units_do_not_matter(shift: float, scale: float) -> None:
     assert_allclose(correlation(other, 0, 2), correlation(plain, 0, 2), atol=1e-2)
 
 
+@pytest.mark.slow
 def test_pairs_of_distant_nodes_take_little_memory() -> None:
     model = KernelGraphicalModel(nx.path_graph(5)).fit(chain(1000, 0))
     tracemalloc.start()
@@ -127,6 +130,7 @@ def test_a_number_given_a_label_is_one_of_its_rows() -> None:
     assert_array_equal(drawn["b"] >= 100, drawn["label"] == "y")
 
 
+@pytest.mark.slow
 def test_a_child_of_two_parents() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 800))

@@ -66,6 +66,7 @@ def test_what_follows_through_a_hidden_node(evidence: dict[str, float]) -> None:
     assert_allclose(answer.mean(), truth @ MEANS[:, 3], atol=0.25)
 
 
+@pytest.mark.slow
 def test_a_hidden_cause_is_better_than_a_tree_without_it() -> None:
     _, new = mixture(300, 5)
     plain = KernelGraphicalModel().fit(mixture(600, 0)[1])

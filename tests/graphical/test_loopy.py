@@ -26,6 +26,7 @@ import meanmap
 import oracles
 from meanmap import BeliefPropagation, DataWarning, KernelGraphicalModel, embed
 from meanmap.kernels import Delta, Gaussian, Laplace
+from optional_packages import require
 from oracles import Array
 
 SCHEDULES = ("synchronous", "sequential", "residual")
@@ -251,6 +252,7 @@ def test_tables_for_every_schedule(name: str, schedule: str) -> None:
         assert_allclose(found.belief(v)(np.arange(3)), belief, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_residual_schedule_with_several_messages_at_a_time() -> None:
     """A grid of 224 messages, all of one template or none."""
     graph = nx.grid_2d_graph(8, 8)
@@ -338,6 +340,7 @@ def test_one_sweep_is_enough_from_any_first_node() -> None:
         assert model.fit(data).run({0: 1, 4: lambda x: 1.0 + x}).iterations == 2
 
 
+@pytest.mark.slow
 def test_beliefs_on_a_tree_are_near_those_of_a_graphical_model() -> None:
     rng = np.random.default_rng(0)
     a = rng.normal(size=600)
@@ -686,7 +689,7 @@ def test_single_precision(schedule: str) -> None:
 
 
 def test_tensors_in() -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     graph = nx.cycle_graph(list("abcd"))
     data = numbers(graph, 60)
     plain = BeliefPropagation(graph, Gaussian(0.7), 0.01).fit(data)

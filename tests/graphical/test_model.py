@@ -20,6 +20,7 @@ import oracles
 from meanmap import KernelGraphicalModel
 from meanmap.graphical import model as model_module
 from meanmap.kernels import Delta, Gaussian, Laplace
+from optional_packages import require
 from oracles import Array
 
 CHAIN = [("a", "b"), ("b", "c"), ("c", "d")]
@@ -113,7 +114,7 @@ def test_log_density_is_that_of_the_tables(directed: bool) -> None:
 
 
 def test_maximum_likelihood_of_pgmpy() -> None:
-    models, inference = map(pytest.importorskip, ("pgmpy.models", "pgmpy.inference"))
+    models, inference = map(require, ("pgmpy.models", "pgmpy.inference"))
     rng = np.random.default_rng(5)
     parents = {0: (), 1: (0,), 2: (0,), 3: (1,), 4: (1,), 5: (4,)}
     data = random_columns(rng, parents, 400, 3)
@@ -280,6 +281,7 @@ def test_log_density_of_a_gaussian_tree() -> None:
     assert model.score(dict(enumerate(rows.T))) == pytest.approx(found.mean())
 
 
+@pytest.mark.slow
 def test_score_prefers_the_true_graph() -> None:
     _, covariance = gaussian_tree()
     rng = np.random.default_rng(11)
@@ -462,6 +464,7 @@ def long_chain(nodes: int = 2000, n: int = 20) -> tuple[KernelGraphicalModel, di
     return KernelGraphicalModel(graph, Gaussian(1.0), regularization=0.01).fit(data), data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "evidence"),
     [
@@ -477,6 +480,7 @@ def test_long_chains(query: int, evidence: dict[int, float]) -> None:
     assert np.isfinite(model.marginal(query, evidence).mean()).all()
 
 
+@pytest.mark.slow
 def test_long_chains_are_scored_and_pickled() -> None:
     model, data = long_chain()
     assert np.isfinite(model.score({name: values[:2] for name, values in data.items()}))
@@ -507,6 +511,7 @@ def test_draws_have_the_frequencies_of_the_tables() -> None:
         assert (abs(table - expected) <= 5.5 * np.sqrt(expected * (1 - expected) / n) + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_draws_of_numbers() -> None:
     model, covariance = gaussian_tree()
     drawn = model.sample(1500, rng=0)

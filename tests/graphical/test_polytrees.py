@@ -17,6 +17,7 @@ from numpy.testing import assert_allclose
 import oracles
 from meanmap import KernelGraphicalModel
 from meanmap.kernels import Delta
+from optional_packages import require
 from oracles import Array
 
 Parents = dict[int, tuple[int, ...]]
@@ -140,7 +141,7 @@ def test_draws_have_the_frequencies_of_the_tables() -> None:
 
 
 def test_maximum_likelihood_of_pgmpy() -> None:
-    models, inference = map(pytest.importorskip, ("pgmpy.models", "pgmpy.inference"))
+    models, inference = map(require, ("pgmpy.models", "pgmpy.inference"))
     rng = np.random.default_rng(5)
     rows = rng.integers(2, size=(400, 4))
     rows[:, 2] = rows[:, 0] ^ rows[:, 1] ^ (rng.random(400) < 0.2)

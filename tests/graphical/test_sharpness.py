@@ -34,6 +34,7 @@ def family(n: int = 800) -> tuple[KernelGraphicalModel, dict[str, np.ndarray]]:
 # --- parents --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_child_given_both_parents_is_as_wide_as_the_truth() -> None:
     model, tests = family()
     inside = np.hypot(tests["x"], tests["y"]) < 2.5
@@ -83,6 +84,7 @@ def test_parents_that_are_unusual_together_are_said() -> None:
 # --- densities ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_of_a_sharp_chain_have_nearly_their_true_density() -> None:
     rng = np.random.default_rng(0)
 
@@ -128,6 +130,7 @@ def test_vectors_and_labels_speak_through_their_kernels() -> None:
     assert not speaks(ConditionalEmbedding().fit(x, np.round(x)).operator_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", [0.8, 0.95])
 def test_a_node_between_two_that_are_known(slope: float) -> None:
     rng = np.random.default_rng(1)

@@ -130,6 +130,7 @@ def test_one_column_is_a_tree() -> None:
     assert set(model.sample(9, rng=0)["a"]) <= set(range(5))
 
 
+@pytest.mark.slow
 def test_a_model_without_a_graph_learns_one() -> None:
     data = drawn(nx.DiGraph(nx.utils.pairwise("abcd")), 300, 2, [lambda x: x])
     model = KernelGraphicalModel(regularization=0.01).fit(data)

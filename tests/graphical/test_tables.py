@@ -224,6 +224,7 @@ def test_only_what_is_missing_is_filled_in() -> None:
     assert_allclose([filled[name][0] for name in "abc"], [data[name].mean() for name in "abc"])
 
 
+@pytest.mark.slow
 def test_numbers_filled_in_are_near_conditional_means() -> None:
     """b between a and c: E[b | a, c] by the joint covariance; the error a third of no guess's."""
     data = numbers(600)

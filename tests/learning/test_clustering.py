@@ -27,6 +27,7 @@ from meanmap.kernels import Delta, Gaussian, Linear, Precomputed
 from meanmap.learning.labels import heat, label_features
 from meanmap.learning.partitions import BySize, Plain, ascend, sums
 from meanmap.spaces import Nystroem
+from optional_packages import require
 
 TREE = nx.DiGraph([("root", "left"), ("root", 2), ("left", 0), ("left", 1)])
 STRUCTURES: dict[str, Any] = {
@@ -358,7 +359,7 @@ def test_manners(tmp_path: Path) -> None:
     assert pipeline.fit_predict(X).shape == (60,)
     search = GridSearchCV(HSICClustering(random_state=0), {"n_clusters": [1, 3]}, cv=3).fit(X)
     assert search.best_params_ == {"n_clusters": 3}
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     tensors = HSICClustering(3, Gaussian(), random_state=0).fit(torch.tensor(X))
     assert isinstance(tensors.labels_, np.ndarray)
     assert_array_equal(

@@ -293,6 +293,7 @@ def test_lasso_is_the_lasso_of_gram_matrices(small: Any) -> None:
 # --- problems with an answer ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_xor_is_found_backward_with_bandwidths_that_follow() -> None:
     """With the bandwidth of all features two of them are too close to tell apart."""
     fixed_at_start, found = 0, 0
@@ -337,6 +338,7 @@ def test_several_numbers_of_different_units() -> None:
     assert_array_equal(again.ranking_, found.ranking_)
 
 
+@pytest.mark.slow
 def test_strings_and_graphs_as_targets() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(120, 12))
@@ -434,6 +436,7 @@ def test_errors_are_those_of_regressions_without_each_row() -> None:
     assert errors.at(columns, 0) == pytest.approx(least / (phi**2).sum(axis=1).mean(), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_weak_columns_are_found_too(seed: int) -> None:
     """Friedman's function, of whose five columns backward elimination misses one or two."""
@@ -448,6 +451,7 @@ def test_weak_columns_are_found_too(seed: int) -> None:
     assert not HSICSelector(5, method="backward", **QUIET).fit(X, y).support_[:5].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [500, 505])
 def test_a_column_lost_in_noise_is_found_beside_the_others(seed: int) -> None:
     """Friedman's third column, which neither search ranks near the top with 200 rows."""
@@ -459,6 +463,7 @@ def test_a_column_lost_in_noise_is_found_beside_the_others(seed: int) -> None:
     assert not lasso.support_[:k].all()
 
 
+@pytest.mark.slow
 def test_auto_agrees_with_a_regression() -> None:
     """Where one column is not enough for a model that is fitted afterwards, auto takes more."""
     X, y = load_diabetes(return_X_y=True)
@@ -594,6 +599,7 @@ def test_plots() -> None:
     assert "steps" in repr(found.path_)
 
 
+@pytest.mark.slow
 def test_threads_change_nothing() -> None:
     from threadpoolctl import threadpool_limits
 

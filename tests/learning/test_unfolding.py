@@ -24,12 +24,7 @@ from meanmap.kernels import Delta, Gaussian, Linear, NGrams
 from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
 from meanmap.learning.semidefinite import UnfoldingProgramme
 
-try:
-    import cvxpy
-except ImportError:
-    cvxpy = None  # type: ignore[assignment]
-
-convex = pytest.mark.skipif(cvxpy is None, reason="pip install 'meanmap[convex]'")
+convex = pytest.mark.needs("cvxpy")
 SOLVERS = [pytest.param("cvxpy", marks=convex), "factors"]
 
 
@@ -130,6 +125,7 @@ def test_smooth_maps_with_all_eigenvectors_are_all_maps() -> None:
     assert values == sorted(values)
 
 
+@pytest.mark.slow
 @convex
 def test_solvers_agree_in_the_middle() -> None:
     """What factors find has a certificate, and is what interior points find."""
@@ -310,6 +306,8 @@ def test_a_programme_not_solved_is_never_silent(solver: str) -> None:
 
 @convex
 def test_no_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cvxpy
+
     def fail(*_: Any, **__: Any) -> None:
         raise cvxpy.SolverError("no")
 

@@ -153,6 +153,7 @@ def test_units_do_not_matter() -> None:
 # --- the linear-Gaussian model --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_posterior_mean_gets_better_with_simulations() -> None:
     errors: dict[int, list[float]] = {n: [] for n in (100, 500, 2000)}
     for seed, n in itertools.product(range(4), errors):
@@ -166,6 +167,7 @@ def test_the_posterior_mean_gets_better_with_simulations() -> None:
     assert means[1] < 0.03 and means[2] < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2])
 def test_intervals_of_90_percent_hold_90_percent(d: int) -> None:
     shares = []
@@ -190,6 +192,7 @@ def errors_of(noise: float) -> tuple[KernelABC, Array, Array]:
     return model, theta, simulator(theta, rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1.0, 0.2, 0.1, 0.05])
 def test_intervals_of_sharp_posteriors(noise: float) -> None:
     model, theta, y = errors_of(noise)
@@ -199,6 +202,7 @@ def test_intervals_of_sharp_posteriors(noise: float) -> None:
     assert 0.75 < np.mean(high - low) / truth < 1.35
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1.0, 0.2])
 def test_draws_spread_as_the_posterior_does(noise: float) -> None:
     model, theta, y = errors_of(noise)
@@ -248,6 +252,7 @@ def test_one_fit_answers_every_observation() -> None:
 # --- another prior --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_another_prior_goes_through_bayes_rule(method: str) -> None:
     for seed in range(3):
@@ -384,6 +389,7 @@ def test_a_second_fit_goes_on(first: int, second: int, vectorized: bool) -> None
         assert_allclose(twice.posterior([0.3]).mean(), once.posterior([0.3]).mean(), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_simulated_again() -> None:
     calls = []
 
@@ -400,6 +406,7 @@ def test_what_is_there_is_not_simulated_again() -> None:
     assert sum(calls) == 1600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mend", ["inside", "replaced"])
 def test_an_error_keeps_what_was_simulated(mend: str) -> None:
     seen, broken = 0, True
@@ -430,6 +437,7 @@ def test_an_error_keeps_what_was_simulated(mend: str) -> None:
     assert_array_equal(model.outputs_, smooth.outputs_)
 
 
+@pytest.mark.slow
 def test_one_by_one_an_error_keeps_what_was_simulated() -> None:
     seen, broken = 0, True
 
@@ -489,6 +497,7 @@ def changes() -> dict[str, tuple[dict[str, Any], Callable[[KernelABC], bool]]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", changes())
 @pytest.mark.parametrize("more", [300, 100])
 def test_two_fits_with_different_settings_never_mix(what: str, more: int) -> None:
@@ -558,6 +567,7 @@ def test_budgets_that_are_none(n: Any) -> None:
         KernelABC(shift, stats.norm()).fit(n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3, 10, 999, 1001])
 def test_budgets_that_are_odd(n: int) -> None:
     prior = stats.multivariate_normal([0, 0])
@@ -595,6 +605,7 @@ def test_before_a_fit_there_is_no_posterior() -> None:
             ask()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.5, 1.0])
 @pytest.mark.parametrize("place", [7.0, 20.0, 1000.0])
 def test_an_observation_outside_the_simulations_warns(place: float, noise: float) -> None:
@@ -608,6 +619,7 @@ def test_an_observation_outside_the_simulations_warns(place: float, noise: float
         model.posterior([place * deviation])
 
 
+@pytest.mark.slow
 def test_an_observation_beside_the_simulations_warns() -> None:
     """Two measurements of one number, to 0.1, that differ by 2: no simulation is like that."""
     differences = np.ptp(measured().outputs_, axis=1)
@@ -626,6 +638,7 @@ def test_an_observation_among_the_simulations_does_not() -> None:
 # --- calibration ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ranks_of_a_right_model_are_uniform() -> None:
     model = gaussian_fit(0, 2000)
     calibration = model.calibrate(500)
@@ -638,6 +651,7 @@ def test_ranks_of_a_right_model_are_uniform() -> None:
     assert calibration.names == model.names_
 
 
+@pytest.mark.slow
 def test_ranks_of_a_wrong_model_are_not() -> None:
     model = KernelABC(shift, stats.norm(), random_state=0).fit(1000)
     biased = clone(model).fit(1000)
@@ -651,6 +665,7 @@ def test_ranks_of_a_wrong_model_are_not() -> None:
     assert wide.coverage(0.9)[0] < 0.7 < 0.85 < right.coverage(0.9)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [200, 1000])
 def test_calibration_is_by_new_draws(n: int) -> None:
     """Never by those that the model has learned from."""
@@ -668,6 +683,7 @@ def test_calibration_is_by_new_draws(n: int) -> None:
     assert not np.isin(np.concatenate(seen), model.theta_).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 3])
 def test_calibration_of_heavy_tails(seed: int) -> None:
     """Outputs far from all others happen; they are no reason to give up."""
@@ -727,6 +743,7 @@ def test_checks_of_one_observation_only() -> None:
 # --- data instead of a simulator ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"method": "squared"}, {"regularization": 0.01}])
 @pytest.mark.parametrize("y", [[0.0], [[0.0], [1.0]]])
 def test_bayes_update_is_two_lines(options: dict[str, Any], y: Any) -> None:

@@ -187,6 +187,7 @@ def test_correlations_that_vary() -> None:
     assert Correlation.of(x, fixed) is None
 
 
+@pytest.mark.slow
 def test_the_density_of_outputs_is_the_truth() -> None:
     """y = (θ², θ) and noise that grows: against the density written out."""
     rng = np.random.default_rng(0)
@@ -257,6 +258,7 @@ def test_many_outputs_are_summarised_first() -> None:
     assert 0.7 < posterior.std()[0] / exact < 2.0
 
 
+@pytest.mark.slow
 def test_outputs_that_are_noise_are_left_out() -> None:
     """Two numbers that matter among sixty: the posterior is that of the two."""
     told = [7, 31]
@@ -339,6 +341,7 @@ def test_answers_survive_pickle_and_files(tmp_path: Any) -> None:
     assert_array_equal(meanmap.load(path).posterior([1.0]).mean(), before.mean())
 
 
+@pytest.mark.slow
 def test_rounds_keep_the_likelihood() -> None:
     model = KernelABC(square, stats.norm(), random_state=0, progress=False).fit(300)
     model.refine([1.0], 200)
@@ -347,6 +350,7 @@ def test_rounds_keep_the_likelihood() -> None:
     assert_allclose(abs(posterior.sample(1000, rng=0)).mean(), 1.0, atol=0.03)
 
 
+@pytest.mark.slow
 def test_intervals_that_are_too_narrow_are_seen() -> None:
     """Intervals of half the width hold 59% of normal parameters; few right ones fail."""
     rng = np.random.default_rng(0)

@@ -24,6 +24,7 @@ from scipy import stats
 import meanmap
 from meanmap import DataWarning, Embedding, KernelABC
 from meanmap.likelihood_free import Calibration, Posterior, PredictiveCheck
+from optional_packages import require
 
 NAMES = ("mean", "noise")
 
@@ -58,6 +59,7 @@ def close_figures() -> Any:
 # --- how many simulations speak for it ------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_effective_size_is_that_of_the_weights() -> None:
     w = one().weights
     assert one().effective_size == pytest.approx(w.sum() ** 2 / (w**2).sum())
@@ -83,6 +85,7 @@ def test_too_few_simulations_warn(n: int, shift: float) -> None:
         fitted.posterior([shift + 0.3], prior=stats.norm(0.0, 0.8))
 
 
+@pytest.mark.slow
 def test_enough_simulations_do_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -189,7 +192,7 @@ def test_samples_are_of_many_atoms() -> None:
 
 
 def test_for_arviz() -> None:
-    pytest.importorskip("arviz")
+    require("arviz")
     data = one().to_arviz(200, rng=0)
     draws = one().sample(200, rng=0)
     for j, name in enumerate(NAMES):
@@ -199,7 +202,7 @@ def test_for_arviz() -> None:
 
 
 def test_arviz_has_the_prior_the_observation_and_new_simulations() -> None:
-    pytest.importorskip("arviz")
+    require("arviz")
     data = one().to_arviz(2000, rng=0)
     assert_array_equal(np.asarray(data["observed_data"]["y"]), [1.0, 1.0])
     prior = np.asarray(data["prior"]["mean"])
@@ -214,7 +217,7 @@ def test_arviz_has_the_prior_the_observation_and_new_simulations() -> None:
 
 
 def test_arviz_has_simulations_that_failed_as_nan() -> None:
-    pytest.importorskip("arviz")
+    require("arviz")
 
     def failing(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return np.where(theta > 1, np.nan, theta + rng.normal(size=theta.shape))
@@ -230,7 +233,7 @@ def test_arviz_has_simulations_that_failed_as_nan() -> None:
 
 
 def test_a_posterior_from_a_file_has_no_simulator_for_arviz() -> None:
-    pytest.importorskip("arviz")
+    require("arviz")
     again = pickle.loads(pickle.dumps(one()))
     data = again.to_arviz(50, rng=0)
     assert_array_equal(np.asarray(data["observed_data"]["y"]), [1.0, 1.0])
@@ -272,6 +275,7 @@ def test_uniform_ranks_cover_as_they_should() -> None:
         assert_allclose(Calibration(ranks, ("a",)).coverage(level), level, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_a_calibration_explains_itself() -> None:
     found = model().calibrate(50)
     assert found.names == NAMES
@@ -303,6 +307,7 @@ def test_pvalues_are_two_sided(seed: int, n: int, shift: float) -> None:
     assert_allclose(PredictiveCheck(3 * simulated + 1, 3 * observed + 1).pvalues, p, atol=0.2)
 
 
+@pytest.mark.slow
 def test_a_check_explains_itself() -> None:
     check = model().check([1.0, 1.0], 50)
     assert check.simulated.shape == (50, 2)

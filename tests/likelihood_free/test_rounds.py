@@ -44,6 +44,7 @@ def sharp(theta: Array, rng: np.random.Generator) -> Array:
     return theta + 0.05 * rng.normal(size=theta.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_weights_make_a_sample_of_the_prior(rounds: int) -> None:
     """Rounds draw in boxes, each within the one before: weighted, all are the prior again."""
@@ -93,6 +94,7 @@ def distance_to_truth(posterior: Posterior) -> float:
     return float(abs(posterior.quantile(q) - truth).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_a_sharp_posterior_is_found_with_and_without_rounds(rounds: int) -> None:
     found = refined(rounds).posterior([0.8, 0.5])
@@ -119,6 +121,7 @@ def test_posteriors_elsewhere_stay_right() -> None:
     assert after < 1.5 * before + 1e-3
 
 
+@pytest.mark.slow
 def test_rounds_of_a_wide_posterior_do_not_change_it() -> None:
     """Against the closed form, where the posterior is half the prior: no selection bias."""
     M = np.random.default_rng(1).normal(size=(4, 4))
@@ -143,6 +146,7 @@ def test_rounds_of_a_wide_posterior_do_not_change_it() -> None:
     assert (abs(half.mean() - expected) < 0.4 * std).all()
 
 
+@pytest.mark.slow
 def test_rounds_where_simulations_fail() -> None:
     """Draws that failed are no part of the prior, and do not bend the weights of the others."""
 
@@ -162,6 +166,7 @@ def test_rounds_where_simulations_fail() -> None:
     assert_allclose(w[theta > 0.75].sum(), 0.25 / 0.7, atol=0.035)
 
 
+@pytest.mark.slow
 def test_rounds_are_seeded_and_go_on() -> None:
     def run() -> KernelABC:
         model = KernelABC(shift, stats.norm(), random_state=4).fit(200)
@@ -173,6 +178,7 @@ def test_rounds_are_seeded_and_go_on() -> None:
     assert len(one.theta_) == 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 1001])
 def test_rounds_of_odd_sizes(n: int) -> None:
     model = KernelABC(sharp, stats.multivariate_normal([0, 0]), random_state=0).fit(200)
@@ -251,6 +257,7 @@ def test_a_batch_is_answered_by_all_simulations() -> None:
     assert len(model.posterior(y[0]).atoms) < len(model.theta_)  # the simulations in the box
 
 
+@pytest.mark.slow
 def test_a_few_simulations_in_a_box_answer_nothing() -> None:
     """There are fifty at least."""
     model = KernelABC(sharp, {"a": stats.norm(), "b": stats.norm()}, random_state=0).fit(200)
@@ -272,6 +279,7 @@ def test_a_refined_posterior_in_files(tmp_path: Any) -> None:
         assert_array_equal(again.sample(10, rng=0), posterior.sample(10, rng=0))
 
 
+@pytest.mark.slow
 def test_more_from_the_prior_after_a_round() -> None:
     """Boxes stay, and are answered by what falls into them since."""
     model = KernelABC(sharp, {"a": stats.norm(), "b": stats.uniform(-2, 4)}, random_state=0)
@@ -385,6 +393,7 @@ def wiggly_path(seed: int) -> list[tuple[float, int, int]]:
     return path
 
 
+@pytest.mark.slow
 def test_a_round_resolves_what_the_prior_could_not() -> None:
     before, after = np.mean([[row[0] for row in wiggly_path(seed)[:2]] for seed in (1, 3)], axis=0)
     assert after < 0.5 * before  # measured: .06, from .56 deviations
@@ -415,6 +424,7 @@ def test_a_posterior_that_is_one_value() -> None:
     assert_allclose(model.posterior([2.0]).mean(), 2.0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_certain_model_is_refined() -> None:
     model = KernelABC(
         lambda t, rng: 5 * t + 0.5 * rng.normal(size=t.shape), stats.randint(0, 2), random_state=0
@@ -451,6 +461,7 @@ def test_a_round_that_fails_half_way(vectorized: bool) -> None:
     assert_allclose(model.weights_ @ model.theta_[:, 0], 0.5, atol=0.08)
 
 
+@pytest.mark.slow
 def test_weights_count_failures_of_every_round() -> None:
     """Against densities written out: n_k are draws, not simulations that came back."""
 

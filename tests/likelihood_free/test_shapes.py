@@ -222,6 +222,7 @@ def test_the_score_is_the_distance_of_the_fourth() -> None:
     assert_allclose(log_distance(away), np.log(5.0))
 
 
+@pytest.mark.slow
 def test_a_shape_that_is_the_same_everywhere_uses_all_simulations() -> None:
     assert shape_of(shifted(2000)).share == 1.0
 
@@ -241,6 +242,7 @@ def test_a_scale_there_and_back(low: float, high: float) -> None:
     assert (far >= low).all() and (far <= high).all()
 
 
+@pytest.mark.slow
 def test_intervals_of_a_parameter_with_ends() -> None:
     """A uniform parameter that the output hardly tells: its posteriors end at the prior's ends."""
     prior = {"seen": stats.uniform(), "hidden": stats.uniform(2.0, 3.0)}
@@ -271,6 +273,7 @@ def two_models() -> KernelABC:
     return KernelABC(simulator, {"model": stats.bernoulli(0.4)}, random_state=0).fit(3000)
 
 
+@pytest.mark.slow
 def test_the_number_of_a_model_and_its_probability() -> None:
     y = np.linspace(-1.0, 2.5, 8)
     one, zero = 0.4 * stats.norm.pdf(y, 1.5, 0.7), 0.6 * stats.norm.pdf(y)
@@ -294,6 +297,7 @@ def test_no_mean_leaves_the_priors_range() -> None:
     assert (means >= flat.theta_.min()).all() and (means <= flat.theta_.max()).all()
 
 
+@pytest.mark.slow
 def test_whole_numbers_of_many_values_are_resolved() -> None:
     """A size from 0 to 1,000, seen to ±40, beside three other parameters.
 
@@ -371,6 +375,7 @@ def test_a_constant_output_does_not_matter() -> None:
         assert_allclose(list(found.values()), list(expected.values()), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_outputs_that_are_whole_numbers_make_no_noise() -> None:
     """Counts repeat: the nearest simulations are at distance nought."""
     with warnings.catch_warnings():
@@ -394,6 +399,7 @@ def test_draws_that_repeat() -> None:
 # --- exact posteriors -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_noise_that_depends_on_the_parameter() -> None:
     """Coverage in every region of y, not only on average."""
 
@@ -420,6 +426,7 @@ def test_noise_that_depends_on_the_parameter() -> None:
         assert_allclose(model.posterior([place]).quantile([0.05, 0.5, 0.95])[:, 0], exact, atol=0.2)
 
 
+@pytest.mark.slow
 def test_skewed_posteriors() -> None:
     """The rate of five waiting times under a gamma prior: a gamma posterior."""
 
@@ -438,6 +445,7 @@ def test_skewed_posteriors() -> None:
         assert high - middle > 1.15 * (middle - low)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y", [0.5, 1.0, 2.25])
 def test_posteriors_with_two_modes(y: float) -> None:
     """A square hides the sign: both are found, with half of the mass each."""
@@ -459,6 +467,7 @@ def squared() -> KernelABC:
     ).fit(2000)
 
 
+@pytest.mark.slow
 def test_a_share_is_a_probability() -> None:
     model = shifted(1000)
     y = np.array([[-1.0], [0.0], [0.8]])
@@ -479,6 +488,7 @@ def test_a_share_is_a_probability() -> None:
     assert_allclose(np.sum(parts, axis=0), 1)
 
 
+@pytest.mark.slow
 def test_a_density_integrates_to_one() -> None:
     grid = np.linspace(-6, 6, 2001)
     for y in ([0.0], [1.5]):
@@ -596,6 +606,7 @@ def test_intervals_under_another_prior(method: str) -> None:
     assert np.sqrt(((found.mean() - mean) ** 2).mean()) < 0.3 * std  # .1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_last_prior_is_remembered_rightly(method: str) -> None:
     model = KernelABC(shift, {"place": stats.norm()}, random_state=0).fit(300)

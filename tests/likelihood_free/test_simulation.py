@@ -59,6 +59,7 @@ def test_a_simulator_sees_all_draws_at_once_or_one() -> None:
     assert seen == [(2,)] * 50
 
 
+@pytest.mark.slow
 def test_both_ways_give_the_same_kind_of_answers() -> None:
     models = [fitted(noisy, 1000, vectorized=v) for v in (True, False)]
     for model in models:
@@ -139,6 +140,7 @@ def test_a_simulator_may_work_on_its_argument(vectorized: bool) -> None:
     assert_array_equal(mine.outputs_, plain.outputs_)
 
 
+@pytest.mark.slow
 def test_outputs_of_one_number_may_be_flat() -> None:
     flat = fitted(lambda theta, rng: noisy(theta, rng)[:, 0])
     assert_array_equal(flat.outputs_, fitted(noisy).outputs_)
@@ -147,6 +149,7 @@ def test_outputs_of_one_number_may_be_flat() -> None:
     assert_array_equal(single.posterior(0.5).weights, single.posterior([0.5]).weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vectorized", [True, False])
 def test_outputs_that_are_tables_are_observed_as_tables(vectorized: bool) -> None:
     def simulator(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -166,6 +169,7 @@ def replicates(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return theta + rng.normal(size=(*theta.shape[:-1], 50))
 
 
+@pytest.mark.slow
 def test_a_summary_of_all_outputs_at_once() -> None:
     seen = []
 
@@ -217,6 +221,7 @@ def test_every_draw_is_simulated_once(vectorized: bool) -> None:
     assert model.n_failed_ > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vectorized", [True, False])
 def test_failures_that_depend_on_the_draw_do_not_bias_the_draws(vectorized: bool) -> None:
     with pytest.warns(DataWarning, match="draws failed and were left out"):

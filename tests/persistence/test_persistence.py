@@ -47,14 +47,9 @@ from meanmap.persistence import FORMAT, files, load, reading, save
 from meanmap.persistence.classes import state_of
 from meanmap.spaces import Explicit, PivotedCholesky, Space
 from meanmap.streams import RunningEmbedding
-
-try:
-    import torch
-except ImportError:
-    torch = None  # type: ignore[assignment]
+from optional_packages import require
 
 GOLDEN = Path(__file__).parents[1] / "data" / f"format-{FORMAT}.npz"
-NO_TORCH = "torch is not installed: pip install 'meanmap[torch]' to test torch arrays"
 
 QUICK = settings(
     max_examples=60,
@@ -387,9 +382,9 @@ def test_every_object(name: str, tmp_path: Path) -> None:
         assert_same(mine, theirs)
 
 
-@pytest.mark.skipif(torch is None, reason=NO_TORCH)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_torch(dtype: str, tmp_path: Path) -> None:
+    torch = require("torch")
     tensors = [torch.asarray(array, dtype=getattr(torch, dtype)) for array in (X, Y, QUERY)]
     model = ConditionalEmbedding().fit(tensors[0], tensors[1])
     posterior = model.posterior(embed(tensors[0][:20]))
@@ -401,8 +396,8 @@ def test_torch(dtype: str, tmp_path: Path) -> None:
     assert torch.equal(mine, theirs)
 
 
-@pytest.mark.skipif(torch is None, reason=NO_TORCH)
 def test_torch_layouts_and_gradients(tmp_path: Path) -> None:
+    torch = require("torch")
     tensors = {
         "transposed": torch.arange(6.0).reshape(2, 3).T,
         "strided": torch.arange(12)[::2],
@@ -419,10 +414,10 @@ def test_torch_layouts_and_gradients(tmp_path: Path) -> None:
         save(torch.ones(2, dtype=torch.bfloat16), tmp_path / "half")
 
 
-@pytest.mark.skipif(torch is None, reason=NO_TORCH)
 def test_without_torch_tensors_become_numpy_arrays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    torch = require("torch")
     model = ConditionalEmbedding(Gaussian(1.0), Gaussian(1.0), 1e-3)
     save(model.fit(torch.asarray(X), torch.asarray(Y)), tmp_path / "model")
     real = reading.importlib.import_module

@@ -19,6 +19,7 @@ from meanmap.report.answers import Answer, DataSource, Picture
 from meanmap_experiments import Claim, Figure, Outcome, Table
 from meanmap_experiments.pages import experiments_page, standing
 from meanmap_experiments.results import Curves
+from optional_packages import require
 
 HOSTILE = "<script>alert(1)</script>\"'&$x_"
 CLOUD = 5000
@@ -255,9 +256,7 @@ def test_the_script_is_named_by_its_hash() -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="pages are driven by playwright: pip install playwright"
-    )
+    playwright = require("playwright.sync_api")
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("pages are tested in Chromium: apt-get install chromium")
@@ -535,6 +534,7 @@ def test_without_scripts_the_pictures_are_there(opened: Any, answered: str) -> N
     assert page.locator("button:visible").count() == 0
 
 
+@pytest.mark.slow
 def test_a_script_in_the_data_would_not_run(browser: Any, tmp_path: Any) -> None:
     text = html.html_page("t", ["<script>document.title = 'broken'</script>"], interactive=True)
     one = Opened(browser, tmp_path / "page.html", text)

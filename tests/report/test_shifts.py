@@ -66,6 +66,7 @@ def test_a_mean_that_moves_may_be_covariate_or_location_scale_shift(covariate: S
     assert not by_name["weights on targets"].holds(0.05)  # y knows nothing of x1
 
 
+@pytest.mark.slow
 def test_groups_in_other_shares_are_a_covariate_shift() -> None:
     rng = np.random.default_rng(1)
     centres = np.array([[0.0, 0.0], [4.0, 0.0], [2.0, 3.5]])  # no location and scale does that
@@ -95,6 +96,7 @@ def test_a_class_that_would_vanish_is_no_target_shift(seed: int) -> None:
     assert report.kind != "target shift" and "target shift" not in report.candidates
 
 
+@pytest.mark.slow
 def test_another_gain_is_a_location_scale_shift() -> None:
     rng = np.random.default_rng(3)
     train, test = rng.gamma(2.0, size=(2, 400, 4))
@@ -102,6 +104,7 @@ def test_another_gain_is_a_location_scale_shift() -> None:
     assert report.kind == "location-scale shift"
 
 
+@pytest.mark.slow
 def test_other_proportions_of_classes_may_be_a_target_shift() -> None:
     rng = np.random.default_rng(22)
     (train, y), (test, hidden) = labelled_rows(240, 0.3, rng), labelled_rows(240, 0.7, rng)
@@ -114,6 +117,7 @@ def test_other_proportions_of_classes_may_be_a_target_shift() -> None:
     assert "P(x|y), which does not differ" in known.verdict
 
 
+@pytest.mark.slow
 def test_target_shift_of_numbers() -> None:
     rng = np.random.default_rng(3)
     y, hidden = rng.normal(size=200), rng.normal(0.9, 0.7, size=200)
@@ -173,6 +177,7 @@ def test_concept_shift_needs_targets_of_test_rows() -> None:
     assert same.kind == "no shift" and "P(y|x) shows no difference" in same.verdict
 
 
+@pytest.mark.slow
 def test_concept_shift_is_seen_beside_a_covariate_shift() -> None:
     rng = np.random.default_rng(23)
     train, test = normal(23)
@@ -185,6 +190,7 @@ def test_concept_shift_is_seen_beside_a_covariate_shift() -> None:
     assert "P(x) differs too in x0" in report.verdict
 
 
+@pytest.mark.slow
 def test_covariate_shift_with_targets_says_that_the_relation_holds() -> None:
     rng = np.random.default_rng(8)
     train, test = normal(8)
@@ -198,6 +204,7 @@ def test_covariate_shift_with_targets_says_that_the_relation_holds() -> None:
 # --- level ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_shift_keeps_the_level() -> None:
     rng = np.random.default_rng(9)
     runs, level = 120, 0.2

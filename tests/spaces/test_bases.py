@@ -31,6 +31,7 @@ from meanmap.kernels import (
 )
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.spaces.space import fit_space, fit_space_moments
+from optional_packages import require
 from test_recipes import run
 
 SAMPLINGS = ["uniform", "kmeans", "leverage", "rpcholesky"]
@@ -539,7 +540,7 @@ def test_bases_with_landmarks_compare_by_value() -> None:
 
 @pytest.mark.parametrize("basis", BASES, ids=repr)
 def test_torch_in_torch_out(basis: Any) -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     X, Q = sample(0, 60), sample(1, 7)
     here = Space(Gaussian(1.0), basis).fit(X)
     there = Space(Gaussian(1.0), basis).fit(torch.asarray(X))

@@ -25,6 +25,7 @@ from meanmap.kernels import (
 )
 from meanmap.spaces import Explicit, PivotedCholesky
 from meanmap.statistics import dependence, joint, joint_hsic, tiles
+from optional_packages import require
 from oracles.kernels import gaussian, laplace
 from oracles.statistics import (
     distance_covariance_squared,
@@ -147,8 +148,9 @@ def test_u_is_unbiased() -> None:
 # --- peers ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_agrees_with_dcor() -> None:
-    dcor = pytest.importorskip("dcor", reason="dcor is a peer of benchmarks/, not needed here")
+    dcor = require("dcor")
     X, Y = pairs(40)
     # constants between: dCov² = 4 HSIC for both estimators, dCor² = HSIC normalised
     for theirs, ours in (
@@ -160,9 +162,7 @@ def test_agrees_with_dcor() -> None:
 
 
 def test_agrees_with_hyppo() -> None:
-    hyppo = pytest.importorskip(
-        "hyppo.independence", reason="hyppo is a peer of benchmarks/, not needed here"
-    )
+    hyppo = require("hyppo.independence")
     X, Y = pairs(40)
     k = Gaussian(0.9)
     gamma = 1 / (2 * 0.9**2)
@@ -264,7 +264,7 @@ def test_kinds_of_points() -> None:
 
 
 def test_tensors_in() -> None:
-    torch = pytest.importorskip("torch", reason="torch is optional")
+    torch = require("torch")
     X, Y = pairs()
     value = hsic(torch.tensor(X), torch.tensor(Y))
     assert isinstance(value, float)

@@ -28,6 +28,7 @@ from meanmap.kernels import (
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier
 from meanmap.statistics import tiles
 from meanmap.statistics.distance import pair_terms, row_by_row
+from optional_packages import require
 from oracles.kernels import gaussian, laplace
 from oracles.normals import gaussian_mmd_squared
 from oracles.statistics import energy_distance, mmd_estimate
@@ -178,16 +179,14 @@ def test_delta_kernel_is_the_distance_of_the_tables() -> None:
 
 
 def test_agrees_with_dcor() -> None:
-    dcor = pytest.importorskip("dcor", reason="dcor is a peer of benchmarks/, not needed here")
+    dcor = require("dcor")
     X, Y = samples(40, 30, 3)
     # constant between: dcor's energy distance is 2 MMD²
     assert_allclose(2 * mmd(X, Y, Energy(), "V"), dcor.energy_distance(X, Y), atol=1e-8, rtol=0)
 
 
 def test_agrees_with_hyppo() -> None:
-    hyppo = pytest.importorskip(
-        "hyppo.ksample", reason="hyppo is a peer of benchmarks/, not needed here"
-    )
+    hyppo = require("hyppo.ksample")
     X, Y = samples(40, 30, 3)
     # between the two: hyppo multiplies the root of a distance covariance by c = (n + m)⁴/2n²m²,
     # which makes √(c E) of the energy distance E = 2 MMD²
@@ -272,7 +271,7 @@ def test_frames_labels_strings_matrices_tuples_indices() -> None:
 
 
 def test_tensors_in() -> None:
-    torch = pytest.importorskip("torch", reason="torch is optional")
+    torch = require("torch")
     X, Y = samples()
     value = mmd(torch.tensor(X), torch.tensor(Y))
     assert isinstance(value, float)

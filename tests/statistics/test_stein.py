@@ -24,6 +24,7 @@ from meanmap.kernels import (
 from meanmap.kernels.bandwidths import column_scales
 from meanmap.statistics.scores import STANDARD, sampler_of, score_values
 from meanmap.statistics.stein import stein_discrepancy, stein_field, stein_sums
+from optional_packages import require
 from oracles.statistics import (
     stein_estimate,
     stein_gaussian_dense,
@@ -119,7 +120,7 @@ def test_other_kernels_are_refused(rng: np.random.Generator) -> None:
 
 
 def test_torch_points_give_torch_stein_kernels(rng: np.random.Generator) -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     X = rng.normal(size=(6, 2))
     T = torch.as_tensor(X)
     for kernel in (Gaussian(1.0), RationalQuadratic(0.5, (1.0, 2.0)), Gaussian(1.0) * Polynomial()):
@@ -293,7 +294,7 @@ def test_scores_may_be_flat_for_one_column(rng: np.random.Generator) -> None:
 
 
 def test_torch_points_reach_the_score_as_torch(rng: np.random.Generator) -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     X = rng.normal(size=(20, 2))
 
     def score(x: Any) -> Any:

@@ -31,11 +31,11 @@ from meanmap.report import shift_report
 from meanmap.spaces import Explicit, Nystroem, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
 from meanmap.streams.chunks import Chunks, answer_chunks
+from optional_packages import require
 
-WHY = "dask is not installed: pip install 'meanmap[dask]' to test data in chunks"
-da = pytest.importorskip("dask.array", reason=WHY)
-dd = pytest.importorskip("dask.dataframe", reason=WHY)
-distributed = pytest.importorskip("distributed", reason=WHY)
+da = require("dask.array")
+dd = require("dask.dataframe")
+distributed = require("distributed")
 
 N = 6000
 RNG = np.random.default_rng(0)
@@ -89,6 +89,7 @@ def test_predictions_are_lazy() -> None:
     assert_allclose(answers.compute(), found.predict(X), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_everything_is_chosen_on_a_sample() -> None:
     D, E = da.from_array(X, chunks=(1500, 3)), da.from_array(Y, chunks=(1500, 1))
     found = ConditionalEmbedding().fit(D, E)
@@ -128,6 +129,7 @@ def test_running_operators() -> None:
     assert_allclose(found.operator_, truth.operator_, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_samples_are_even() -> None:
     """Every row is as likely as any other, whatever its chunk."""
     D = da.from_array(np.arange(1000.0)[:, None], chunks=((900, 50, 50), 1))
@@ -365,6 +367,7 @@ def _kill_once(rows: np.ndarray, flag: str) -> np.ndarray:
     return rows
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path) -> None:
     flag = str(tmp_path / "dead")
     truth = model().fit(X, Y).predict(AT)
@@ -434,6 +437,7 @@ def test_rows_that_do_not_fit_together() -> None:
         Chunks.of(X=dask.bag.from_sequence([1, 2]))
 
 
+@pytest.mark.slow
 def test_answers_keep_their_shape() -> None:
     D = da.from_array(X, chunks=(1700, 3))
     cube = answer_chunks(D, lambda x: np.ones((len(x), 2, 4)), np.ones((1, 2, 4)))

@@ -16,11 +16,11 @@ from meanmap.kernels import Gaussian
 from meanmap.report import shift_report
 from meanmap.spaces import Nystroem, Space
 from meanmap.streams import feed
+from optional_packages import require
 
-WHY = "pyarrow and dask are not installed: pip install pyarrow 'meanmap[dask]'"
-pq = pytest.importorskip("pyarrow.parquet", reason=WHY)
-dd = pytest.importorskip("dask.dataframe", reason=WHY)
-distributed = pytest.importorskip("distributed", reason=WHY)
+pq = require("pyarrow.parquet")
+dd = require("dask.dataframe")
+distributed = require("distributed")
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(RNG.normal(size=(4000, 3)), columns=list("abc"))
@@ -52,6 +52,7 @@ def truth() -> np.ndarray:
     return model().fit(TABLE[INPUTS], TABLE["y"]).predict(TABLE[INPUTS])
 
 
+@pytest.mark.slow
 def test_workers_read_and_write_parquet(folder: Path, tmp_path: Path, truth: np.ndarray) -> None:
     with (
         distributed.LocalCluster(

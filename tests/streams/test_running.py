@@ -88,6 +88,7 @@ def test_the_answers_of_a_stream_are_embeddings_on_points_that_span_the_space() 
     assert_allclose(answer.mean(), truth.mean(), atol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["importance", "squared", "reweighted"])
 def test_the_posterior_of_a_stream_stands_on_a_sample_of_its_rows(method: str) -> None:
     rng = np.random.default_rng(3)
@@ -177,6 +178,7 @@ def test_multiples_of_the_median() -> None:
             Gaussian(bad).resolve(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("centered", [False, True], ids=["uncentred", "centred"])
 @pytest.mark.parametrize("regularization", [1e-3, "auto"])
 @pytest.mark.parametrize("one_column", [False, True], ids=["two columns", "one column"])

@@ -47,6 +47,7 @@ from meanmap.kernels import (
 )
 from meanmap.kernels.defaults import as_kernel
 from meanmap.spaces import Explicit, PivotedCholesky, Space
+from optional_packages import require
 
 N, M = 14, 6
 
@@ -681,7 +682,7 @@ def test_no_permutations_are_refused(points: np.ndarray) -> None:
 
 
 def test_torch_points() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    torch = require("torch")
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 3, size=(8, 3))
     pairs = [
