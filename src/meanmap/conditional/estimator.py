@@ -182,7 +182,9 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         kept._reversal = kept._stream = None
         if fitted.errors is not None:
             fitted.errors.warn_at_edge()
-        self.__dict__ = kept.__dict__  # one assignment: an interrupt leaves the old model or the new
+        self.__dict__ = (
+            kept.__dict__
+        )  # one assignment: an interrupt leaves the old model or the new
         return self
 
     def _fit_chunks(self, chunks: Chunks) -> Self:
