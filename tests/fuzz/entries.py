@@ -236,7 +236,11 @@ def columns(v: Any) -> Any:
     table = pd.DataFrame({"a": X[:6, 0], "b": WORDS[:6]})
     mixed = k.as_kernel(k.Columns(), table)
     target = k.as_target(v.y, None)[0]
-    return fitted(v.points), mixed.resolve(mixed.check(table))(table), k.Linear().check(target).shape
+    return (
+        fitted(v.points),
+        mixed.resolve(mixed.check(table))(table),
+        k.Linear().check(target).shape,
+    )
 
 
 @entry("kernels.Whitened", "kernels.Sum", "kernels.Product", "kernels.Scaled", A=X, factor=2.0)
@@ -619,7 +623,9 @@ MOST = 100_000  # steps of a solver whose loop no alarm can stop
 
 @entry("SupportMeasureClassifier", rtol=1e-6, X=BAG_LIST, y=BAG_KINDS, C=1.0, at=BAGS[10:12])
 def support_classifier(v: Any) -> Any:
-    model = mm.SupportMeasureClassifier(G, bandwidth2=0.5, C=v.C, tol=1e-8, max_iter=MOST).fit(v.X, v.y)
+    model = mm.SupportMeasureClassifier(G, bandwidth2=0.5, C=v.C, tol=1e-8, max_iter=MOST).fit(
+        v.X, v.y
+    )
     return model.decision_function(v.at), model.predict(v.at)
 
 
