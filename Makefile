@@ -36,9 +36,9 @@ test-all: $(STAMPS)/test  ## every test, the slow ones too
 test-min: .venv-min/.stamp  ## the tests with the oldest versions that pyproject.toml allows
 	$(ONE_THREAD) MPLBACKEND=Agg .venv-min/bin/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
-fuzz: $(STAMPS)/test  ## 10,000 hostile cases at every public entry point; SEED=n repeats a run
+fuzz: $(STAMPS)/test  ## 20,000 hostile cases at every public entry point; SEED=n repeats a run
 	@echo "seed $(SEED)"
-	MEANMAP_FUZZ_CASES=10000 MEANMAP_FUZZ_SEED=$(SEED) $(PYTEST) tests/fuzz $(ARGS)
+	MEANMAP_FUZZ_CASES=20000 MEANMAP_FUZZ_SEED=$(SEED) $(PYTEST) tests/fuzz $(ARGS)
 
 test-wheel:  ## build wheel and source archive, install the wheel in an empty environment, test it there
 	rm -rf build/wheel && $(PYTHON) -m venv build/wheel/builder && $(PYTHON) -m venv build/wheel/empty

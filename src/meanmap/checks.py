@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from meanmap.arrays import (
     Array,
@@ -21,6 +22,7 @@ from meanmap.arrays import (
     count,
     epsilon,
     is_array,
+    is_chunked,
     is_floating,
     namespace,
     to_float,
@@ -57,6 +59,12 @@ def plain(value: Any, name: str) -> Array:
         raise TypeError(
             f"{name}: got a tuple of {len(value)} samples where one sample is expected. Pairs go "
             "with a tensor product of kernels, kernels.TensorProduct(kx, ky) or kx @ ky."
+        )
+    if is_chunked(value):
+        raise TypeError(
+            f"{name} is a Dask collection, which this function does not read in chunks. Pass "
+            f"{name}.compute() if it fits into memory; ConditionalEmbedding, RunningEmbedding, "
+            "two_sample_test, independence_test, mmd and hsic take chunks."
         )
     if isinstance(value, np.ndarray):
         if value.dtype.names:
@@ -115,12 +123,18 @@ def numbers(value: Any, name: str) -> Array:
     return array
 
 
-def finite(array: Array, name: str, columns: Sequence[Any] | None = None) -> None:
-    """Refuse NaN and infinities, by the cells that have them, and what overflows when squared."""
+def finite(
+    array: Array, name: str, columns: Sequence[Any] | None = None, like: Array | None = None
+) -> None:
+    """Refuse NaN and infinities, by the cells that have them, and what overflows when squared.
+
+    In the precision of `like`, if it is given.
+    """
     xp = namespace(array)
     if 0 in array.shape:
         return
-    most = LARGEST if epsilon(array) < 1e-10 else LARGEST_SINGLE
+    like = array if like is None else like
+    most = LARGEST if epsilon(like) < 1e-10 else LARGEST_SINGLE
     if not float(xp.max(xp.abs(array))) <= most:  # nor is NaN
         host = to_numpy(array)
         bad = ~np.isfinite(host)
@@ -128,7 +142,7 @@ def finite(array: Array, name: str, columns: Sequence[Any] | None = None) -> Non
             cell: Sequence[Any] = np.unravel_index(int(np.argmax(np.abs(host))), host.shape)
             raise ValueError(
                 f"{name} holds numbers as large as {abs(float(host[cell])):.3g} "
-                f"({_place(cell, host.shape, columns)}), whose squares overflow in {array.dtype}; "
+                f"({_place(cell, host.shape, columns)}), whose squares overflow in {like.dtype}; "
                 f"expected at most {most:g}. Fix it, or divide them by their scale first"
                 + (", or pass double precision." if most == LARGEST_SINGLE else ".")
             )
@@ -280,6 +294,7 @@ def same_kind(points: Array, like: Array, name: str, like_name: str = "the sampl
             "Use one type for both."
         )
     if points.dtype != like.dtype and is_floating(points) and is_floating(like):
+        finite(points, name, like=like)
         return namespace(points).astype(points, like.dtype)
     return points
 
@@ -294,7 +309,10 @@ def weights(
     n = count(points)
     if value is None:
         return asarray(np.full(n, 1.0 / n), like)
-    array = asarray(numbers(value, name), like)
+    array = numbers(value, name)
+    if is_floating(like) and epsilon(like) > epsilon(array):
+        finite(array, name, like=like)
+    array = asarray(array, like)
     rows = batch and array.ndim == 2 and len(array) > 0
     shape = tuple(array.shape[1:] if rows else array.shape)
     rows_too = f" or (b, {n})" if batch else ""
@@ -381,8 +399,10 @@ def not_negative(value: Any, name: str, remedy: str) -> float:
 
 def fraction(value: Any, name: str, remedy: str = "") -> float:
     """A number between 0 and 1, neither of them."""
-    if not is_finite_number(value) or not 0 < value < 1:
-        words = f"{name} must lie between 0 and 1, got {value!r:.60}. {remedy}"
+    if not is_finite_number(value) or not SMALLEST <= value < 1:
+        tiny = is_finite_number(value) and 0 < value < 1
+        ends = f"{SMALLEST:g} and 1" if tiny else "0 and 1"
+        words = f"{name} must lie between {ends}, got {value!r:.60}. {remedy}"
         raise ValueError(words.rstrip())
     return float(value)
 
@@ -431,4 +451,15 @@ def random_generator(value: Any, name: str = "rng") -> np.random.Generator:
         kind = ValueError if name == "random_state" else TypeError
         raise kind(
             f"{name} must be None, a seed or a NumPy Generator, got {value!r:.60} ({error})."
+        ) from error
+
+
+def random_state(value: Any, name: str = "random_state") -> np.random.RandomState:
+    """The same as scikit-learn's kind of state, for what scikit-learn draws."""
+    try:
+        return check_random_state(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must be None, a whole number from 0 to 2**32 - 1 or a NumPy RandomState, got "
+            f"{value!r:.60}."
         ) from error

@@ -235,7 +235,12 @@ def columns(v: Any) -> Any:
     fitted = as_kernel(None, v.points).resolve(kernel.check(v.points))
     table = pd.DataFrame({"a": X[:6, 0], "b": WORDS[:6]})
     mixed = as_kernel(k.Columns(), table)
-    return fitted(v.points), mixed.resolve(mixed.check(table))(table), as_target(v.y, None)[0]
+    target = as_target(v.y, None)[0]
+    return (
+        fitted(v.points),
+        mixed.resolve(mixed.check(table))(table),
+        k.Linear().check(target).shape,
+    )
 
 
 @entry(A=X, factor=2.0)
@@ -287,7 +292,7 @@ def other_spaces(v: Any) -> Any:
 
 @entry("spaces.Explicit", X=X, at=AT)
 def explicit_space(v: Any) -> Any:
-    found = Space(k.Polynomial(2), Explicit()).fit(v.X).transform(v.at)
+    found = np.asarray(Space(k.Polynomial(2), Explicit()).fit(v.X).transform(v.at), dtype=float)
     return found @ found.T
 
 
@@ -361,7 +366,7 @@ def fixed_conditional(v: Any) -> Any:
 @entry("ConditionalEmbedding", X=X, Y=WORDS, at=AT)
 def classifier(v: Any) -> Any:
     model = mm.ConditionalEmbedding(G, Delta(), 1e-2).fit(v.X, v.Y)
-    return model.given(v.at).norm(), model.given(v.at).mode()
+    return model.given(v.at).norm(), np.asarray(model.given(v.at).mode()).astype(str)
 
 
 @entry("ConditionalEmbedding", X=X, Y=COLUMN, w=W)
@@ -615,17 +620,22 @@ def unfolding(v: Any) -> Any:
 
 
 BAG_LIST, BAG_KINDS = BAGS[:10], (SPREAD[:10] > 1).astype(int)
+MOST = 100_000  # steps of a solver whose loop no alarm can stop
 
 
 @entry("SupportMeasureClassifier", rtol=1e-6, X=BAG_LIST, y=BAG_KINDS, C=1.0, at=BAGS[10:12])
 def support_classifier(v: Any) -> Any:
-    model = mm.SupportMeasureClassifier(G, bandwidth2=0.5, C=v.C, tol=1e-8).fit(v.X, v.y)
+    model = mm.SupportMeasureClassifier(G, bandwidth2=0.5, C=v.C, tol=1e-8, max_iter=MOST).fit(
+        v.X, v.y
+    )
     return model.decision_function(v.at), model.predict(v.at)
 
 
 @entry("SupportMeasureRegressor", rtol=1e-6, X=BAG_LIST, y=SPREAD[:10], epsilon=0.1, w=W[:10])
 def support_regressor(v: Any) -> Any:
-    model = mm.SupportMeasureRegressor(G, bandwidth2=0.5, epsilon=v.epsilon, tol=1e-8)
+    model = mm.SupportMeasureRegressor(
+        G, bandwidth2=0.5, epsilon=v.epsilon, tol=1e-8, max_iter=MOST
+    )
     return model.fit(v.X, v.y, sample_weight=v.w).predict(BAGS[10:12])
 
 
@@ -650,7 +660,9 @@ def density(v: Any) -> Any:
     model = mm.EmbeddingDensity(
         n_candidates=v.n_candidates, bandwidth=v.bandwidth, epsilon=v.epsilon, random_state=0
     ).fit(v.X, sample_weight=v.w)
-    return model.score_samples(v.at), model.sample(v.n_samples, random_state=0)[0].shape
+    # a density may be zero
+    found = np.exp(model.score_samples(v.at))
+    return found, model.sample(v.n_samples, random_state=0)[0].shape
 
 
 # --- dynamics -------------------------------------------------------------------------------------
@@ -883,6 +895,40 @@ def report(v: Any) -> Any:
         progress=False,
     )  # fmt: skip
     return found.effect, found.overall.pvalue
+
+
+# --- settings that several classes share ----------------------------------------------------------
+
+
+@entry("HSICSelector", "HSICClustering", random_state=None, n=1)
+def seeds(v: Any) -> Any:
+    return (
+        mm.HSICSelector(v.n, random_state=v.random_state).fit(X, Y).get_support(),
+        mm.HSICClustering(2, G, n_init=1, random_state=v.random_state).fit(X).labels_,
+        mm.InvariantComponents(
+            1, G, trade_off=1.0, regularization=1e-2, random_state=v.random_state
+        ).fit(ROWS, CLASSES, domains=np.arange(N) // 6).n_features_in_,
+    )  # fmt: skip
+
+
+@entry("KernelBayesFilter", "AdditiveFilter", validation=2, states=PATH, seen=OBSERVED)
+def folds(v: Any) -> Any:
+    model = mm.AdditiveFilter(
+        Gaussian(0.7), Gaussian(0.7), validation=v.validation, progress=False,
+        grid={"regularization": [1e-3, 1e-1]},
+    ).fit(v.states, v.seen)  # fmt: skip
+    return model.filter(NEW).mean
+
+
+@entry("Embedding", "ConditionalEmbedding", ax=None, level=0.8)
+def pictures(v: Any) -> Any:
+    import matplotlib.pyplot as plt
+
+    try:
+        mm.embed(X[:, :1], G).plot(ax=v.ax)
+        mm.ConditionalEmbedding(G, G, 1e-2).fit(X[:, :1], Y).plot(ax=v.ax, level=v.level)
+    finally:
+        plt.close("all")
 
 
 # --- statistical tests that have no entry of their own --------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
@@ -337,6 +338,27 @@ def masked(good: Any, rng: Rng) -> Any:
     return np.ma.masked_array(floating(good), rng.uniform(size=np.shape(good)) < 0.3)
 
 
+def repeated_names(good: Any, rng: Rng) -> Any:
+    """A frame whose columns all have one name."""
+    good = np.asarray(good)
+    return pd.DataFrame(good.reshape(len(good), -1) if good.ndim else good.reshape(1, 1)).set_axis(
+        ["a"] * (good.size // max(len(good), 1) if good.ndim else 1), axis=1
+    )
+
+
+def chunked(good: Any, rng: Rng) -> Any:
+    """A collection of Dask."""
+    import dask.array
+
+    return dask.array.from_array(np.asarray(good), chunks=-1)
+
+
+def tensor(good: Any, rng: Rng) -> Any:
+    """A tensor of PyTorch, of single or double precision."""
+    torch = pytest.importorskip("torch")
+    return torch.tensor(floating(good), dtype=[torch.float32, torch.float64][int(rng.integers(2))])
+
+
 def one_point(good: Any, rng: Rng) -> Any:
     """The first row over and over, or all rows but a few."""
     good = np.asarray(good)
@@ -448,6 +470,9 @@ ARRAYS: dict[str, Twist] = {
     "a broadcast view": lambda good, rng: np.broadcast_to(good[:1], np.shape(good)),
     "things": objects,
     "nonsense": nonsense,
+    "repeated names": repeated_names,
+    "chunked": chunked,
+    "tensor": tensor,
     "dates": dates,
     "signs": signs,
     "complex": lambda good, rng: floating(good) * (1 + 1j),
@@ -479,9 +504,18 @@ def one_of(values: list[Any]) -> Twist:
     return lambda good, rng: values[int(rng.integers(len(values)))]
 
 
-NUMBERS: dict[str, Twist] = {"number": one_of(FRACTIONS)}
+EXTREME: list[Any] = [0, 1, 5e-324, 1e-300, 1e-160, 1e-30, 1e-10, 1e10, 1e60, 1e75, 1 - 2**-53]
+NUMBERS: dict[str, Twist] = {"number": one_of(FRACTIONS), "extreme number": one_of(EXTREME)}
 #: Numbers that are not beyond reason: a count of 2**62 is an honest order for much work.
-WHOLES: dict[str, Twist] = {"count": one_of(COUNTS)}
+WHOLES: dict[str, Twist] = {"count": one_of(COUNTS), "few": one_of([1, 2, 3, 5])}
+
+#: Twists that a gate may let through, so that several of them meet behind it.
+MILD = {
+    "tiny entries", "large entries", "extremes", "all large", "all tiny", "all small", "far away",
+    "one number", "integers", "misshapen", "one point", "constant column", "signs",
+    "single precision", "tensor", "repeated names", "a broadcast view", "mixed frame",
+    "extreme number", "few",
+}  # fmt: skip
 
 
 def twists(good: Any) -> dict[str, Twist]:

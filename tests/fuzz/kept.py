@@ -1,4 +1,7 @@
-"""Cases that once went wrong: an entry, an argument, a twist and its seed."""
+"""Cases that once went wrong: an entry, an argument, a twist and its seed.
+
+Where several arguments were hostile at once, the seed says which and how.
+"""
 
 from __future__ import annotations
 
@@ -103,6 +106,27 @@ KEPT: list[tuple[str, str, str, int]] = [
     ("reweighted", "w", "ragged", 0),
     ("target_shift", "y", "objects", 0),
     ("location_scale", "y", "objects", 0),
+    ("scores", "scores", "all small", 5003),
+    ("invariant", "y", "tensor", 5025),
+    ("tensor_product", "Y", "tensor", 5025),
+    ("decoding", "delta", "extreme number", 5006),
+    ("pre_images", "scores", "misshapen", 1126),
+    ("rules", "several", "several", 1014),
+    ("kernel_parameters", "several", "several", 1030),
+    ("mean_matching", "several", "several", 1040),
+    ("goodness_of_fit", "several", "several", 1015),
+    ("dimension_reduction", "several", "several", 1035),
+    ("target_shift", "several", "several", 1081),
+    ("composites", "several", "several", 1112),
+    ("composites", "several", "several", 1021),
+    ("labels", "several", "several", 1065),
+    ("embedding", "several", "several", 1127),
+    ("kernel Polynomial(degree=3, offset=1.0)", "several", "several", 1112),
+    ("explicit_space", "several", "several", 1004),
+    ("joint_embedding", "several", "several", 9021),
+    ("update", "several", "several", 9007),
+    ("support_regressor", "several", "several", 163),
+    ("asked_shift", "y", "dates", 48),
 ]
 
 #: Values that Hypothesis made up: an entry, an argument, and the value.

@@ -20,7 +20,7 @@ from numpy.testing import assert_allclose
 
 import meanmap
 from fuzz.entries import ENTRIES
-from fuzz.hostile import FORMS, twists
+from fuzz.hostile import FORMS, MILD, twists
 from fuzz.kept import KNOWN
 from meanmap.arrays import is_array, to_numpy
 
@@ -107,15 +107,50 @@ def plainly(name: str, argument: str, twist: str) -> tuple[str, Any]:
     return outcome(name, argument, FORMS[twist].plain(ENTRIES[name].good[argument]))
 
 
+def several_twists(name: str, seed: int) -> dict[str, str]:
+    """Which arguments of an entry are hostile in a case, and by which twist: two or more."""
+    rng = np.random.default_rng([seed, len(name)])
+    good = ENTRIES[name].good
+    most = len(good)
+    size = int(rng.integers(min(2, most), most + 1))
+    chosen = {}
+    for argument in sorted(rng.permutation(sorted(good))[:size].tolist()):
+        names = list(twists(good[argument]))
+        mild = [twist for twist in names if twist.rpartition(": ")[2] in MILD]
+        chosen[argument] = str(rng.choice(mild if mild and rng.uniform() < 0.8 else names))
+    return chosen
+
+
+def judge_several(name: str, seed: int) -> str:
+    """Run a case with several hostile arguments; "answered" or "refused", or a `Fault`."""
+    good = ENTRIES[name].good
+    chosen = several_twists(name, seed)
+    values = {
+        argument: twists(good[argument])[twist](good[argument], np.random.default_rng(seed + i))
+        for i, (argument, twist) in enumerate(chosen.items())
+    }
+    try:
+        return outcome_of(name, values)[0]
+    except Fault as fault:
+        if any(place in str(fault) for place in KNOWN):
+            return "known"
+        raise
+
+
 def outcome(name: str, argument: str, value: Any) -> tuple[str, Any]:
     """("answered", arrays) or ("refused", the error's text), or a `Fault`."""
+    return outcome_of(name, {argument: value})
+
+
+def outcome_of(name: str, values: dict[str, Any]) -> tuple[str, Any]:
+    """The same for values of several arguments."""
     entry = ENTRIES[name]
-    arguments = {**entry.good, argument: value}
+    arguments = {**entry.good, **values}
     before = {key: snapshot(each) for key, each in arguments.items()}
     try:
         with warnings.catch_warnings(record=True) as heard, limited():
             warnings.simplefilter("always")
-            found = flat(entry.call(SimpleNamespace(**arguments, hostile=argument)))
+            found = flat(entry.call(SimpleNamespace(**arguments, hostile=tuple(values))))
     except Hang as error:
         raise Fault(str(error)) from error
     except Exception as error:
@@ -128,8 +163,8 @@ def outcome(name: str, argument: str, value: Any) -> tuple[str, Any]:
         if warning.category is RuntimeWarning:
             raise Fault(f"{Path(warning.filename).name}:{warning.lineno}: {warning.message}")
     for array in found:
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise Fault(f"NaN in the answer: {array!r:.200}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise Fault(f"NaN or infinity in the answer: {array!r:.200}")
     return "answered", found
 
 

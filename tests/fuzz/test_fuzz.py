@@ -1,8 +1,9 @@
 """Hostile values at every public entry point: a right answer, or an error of ours, never else.
 
-`make fuzz` runs 10,000 cases from a seed that it prints; the tests run a few from a fixed one. A
-case that fails prints a line for `kept.py`, which keeps it as a test, and `MEANMAP_FUZZ_CASE` runs
-it alone:
+`make fuzz` runs 20,000 cases from a seed that it prints, half of them with several hostile arguments
+at once; the tests run a few from a fixed one. A case that fails prints a line for `kept.py`, which
+keeps it as a test, and `MEANMAP_FUZZ_CASE` runs it alone (with "several" as its argument and twist
+if there were several):
 
     MEANMAP_FUZZ_CASE="mmd, X, huge entries, 3" pytest tests/fuzz -k alone
 """
@@ -21,12 +22,14 @@ from hypothesis import strategies as st
 from fuzz.entries import ENTRIES, EXCUSED
 from fuzz.hostile import FORMS, twists, values, wears
 from fuzz.kept import KEPT, KEPT_VALUES, KNOWN
-from fuzz.outcomes import Fault, judge, line, outcome
+from fuzz.outcomes import Fault, flat, judge, judge_several, line, outcome, same
+from fuzz.relations import QUESTIONS, RELATIONS, both_answers, holds
 from public import public_names
 
-CASES = int(os.environ.get("MEANMAP_FUZZ_CASES", "320"))
+CASES = int(os.environ.get("MEANMAP_FUZZ_CASES", "640"))
 SEED = int(os.environ.get("MEANMAP_FUZZ_SEED", "0"))
-EACH = max(2, CASES // len(ENTRIES))
+SEVERAL = max(2, CASES // 2 // len(ENTRIES))  # cases of an entry with several hostile arguments
+EACH = max(2, CASES // 2 // len(ENTRIES))  # cases with one
 DRAWN = max(1, EACH // 4)  # of them, arrays that Hypothesis makes up by itself
 
 FUZZ = settings(
@@ -52,7 +55,7 @@ def cases(draw: Any, name: str) -> tuple[str, str, str, int]:
 def run(case: tuple[str, str, str, int]) -> str:
     """The outcome of a case; a fault says how to have it again."""
     try:
-        return judge(*case)
+        return judge_several(case[0], case[3]) if case[1] == "several" else judge(*case)
     except Fault as fault:
         again = ", ".join(map(str, case))
         raise AssertionError(
@@ -70,6 +73,24 @@ def test_catalogue(name: str) -> None:
         run(case)
 
     each()
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_several(name: str) -> None:
+    for number in range(SEVERAL):
+        run((name, "several", "several", SEED % 2**31 * 1000 + number))
+
+
+RELATED = [
+    (name, relation) for name in QUESTIONS for relation in RELATIONS if holds(name, relation)
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "relation"), RELATED, ids=lambda value: value)
+def test_related(name: str, relation: str) -> None:
+    plain, changed = both_answers(name, relation, SEED)
+    same(flat(changed), flat(plain), QUESTIONS[name].rtol)
 
 
 @pytest.mark.parametrize("name", ENTRIES)

@@ -13,6 +13,8 @@ import pickle
 import stat
 import subprocess
 import sys
+import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -1234,3 +1236,123 @@ if __name__ == "__main__":
     save(golden(), GOLDEN)
     for _name, _value in golden_numbers(load(GOLDEN)).items():
         print(f"    {_name!r}: {np.asarray(_value).tolist()},")
+
+
+# --- files that are made to cost time or memory ---------------------------------------------------
+
+
+def colliding(n: int) -> list[Any]:
+    """Whole numbers that all have the hash 0."""
+    return [{"int": hex(i * sys.hash_info.modulus)} for i in range(1, n + 1)]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"dict": [[key, 0] for key in colliding(50_000)]},
+        {"graph": "Graph", "attributes": {"node": 0}, "nodes": [[k, {"node": 0}] for k in colliding(50_000)], "edges": []},
+        {
+            "graph": "MultiGraph",
+            "attributes": {"node": 0},
+            "nodes": [[0, {"node": 0}], [1, {"node": 0}]],
+            "edges": [[0, 1, k, {"node": 0}] for k in colliding(50_000)],
+        },
+    ],
+    ids=["dict", "nodes", "edges"],
+)  # fmt: skip
+def test_keys_with_one_hash(node: Any, tmp_path: Path) -> None:
+    """Two megabytes of them took half a minute."""
+    content = archive(manifest({"dict": []}, node))
+    start = time.process_time()
+    with pytest.raises(ValueError, match="different keys with one hash"):
+        load_bytes(content, tmp_path)
+    assert time.process_time() - start < 3
+
+
+def test_a_few_keys_with_one_hash_are_read(tmp_path: Path) -> None:
+    few = {i * sys.hash_info.modulus: i for i in range(16)}
+    assert round_trip({**few, -1: "a", -2: "b"}, tmp_path) == {**few, -1: "a", -2: "b"}
+
+
+def test_long_keys_used_often(tmp_path: Path) -> None:
+    long = {"tuple": list(range(900))}
+    dicts = [{"dict": [[{"node": 0}, 0]]}] * 20_000
+    with pytest.raises(ValueError, match="long tuples as keys too often"):
+        load_bytes(archive(manifest(long, *dicts)), tmp_path)
+
+
+@pytest.mark.parametrize("node", [{"dict": []}, {"list": []}, {"tuple": [{"int": "0x1"}]}])
+def test_memory_of_a_manifest(node: Any, tmp_path: Path) -> None:
+    """Bounded before anything is built: empty dicts take 28 times their text."""
+    content = archive(manifest(*([node] * 300_000)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"may take \d+.*more than max_bytes=10,000,000"):
+            load_bytes(content, tmp_path, max_bytes=10_000_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(content)
+
+
+def test_many_objects_of_one_class(tmp_path: Path) -> None:
+    content = archive(manifest(*([{"object": "meanmap.kernels:Linear", "state": {}}] * 20_000)))
+    start = time.process_time()
+    load_bytes(content, tmp_path)
+    assert time.process_time() - start < 3  # it was half a millisecond each
+
+
+@pytest.mark.parametrize("limit", ["a", -1, 0, float("nan"), float("inf"), [1], True])
+def test_limits_that_are_none(limit: Any, valid: bytes, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_bytes must be .*None for no limit"):
+        load_bytes(valid, tmp_path, max_bytes=limit)
+
+
+def test_no_limit(valid: bytes, tmp_path: Path) -> None:
+    assert_same(load_bytes(valid, tmp_path, max_bytes=None), load_bytes(valid, tmp_path))
+
+
+# --- what a killed process leaves -----------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+from meanmap import persistence
+from meanmap.persistence import files
+
+def kill(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+files.os.fsync = kill
+persistence.save([np.zeros(10)], sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_what_a_killed_process_leaves_is_removed(tmp_path: Path) -> None:
+    target, other = tmp_path / "model.npz", tmp_path / "model"
+    for path in (target, other):
+        done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+        assert done.returncode == -9
+    left = set(tmp_path.iterdir())
+    assert len(left) == 2
+    unlike = [".model.npz.tmp", ".model.npz.abc.tmp", "model.npz.tmp"]  # not names of ours
+    for name in unlike:
+        (tmp_path / name).write_text("kept")
+    save([1.0], target)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names - {*unlike, "model.npz"} == {p.name for p in left if ".npz" not in p.name}
+    assert load(target) == [1.0]
+
+
+def test_what_others_are_writing_stays_until_it_is_old(tmp_path: Path) -> None:
+    alive = tmp_path / f".model.{files._machine()}-{os.getpid()}-{'a' * 16}.tmp"
+    elsewhere = tmp_path / f".model.{'0' * 8}-{2**22 + 1}-{'b' * 16}.tmp"
+    for path in (alive, elsewhere):
+        path.write_text("half")
+    save([1.0], tmp_path / "model")
+    assert alive.exists() and elsewhere.exists()
+    for path in (alive, elsewhere):
+        os.utime(path, (0, 0))
+    save([1.0], tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

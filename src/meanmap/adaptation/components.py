@@ -18,7 +18,7 @@ from meanmap.adaptation.left_out import (
     search_left_out,
 )
 from meanmap.adaptation.matching import fit_host_space
-from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
+from meanmap.arrays import Array, Points, count, first_array, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Delta, Kernel
@@ -254,7 +254,10 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         checked = kernel.check(target, "y")
         checks.same_length([("X", points), ("y", checked)])
         # numbers beside rows of another library go where these are
-        return checked if isinstance(checked, tuple) else in_kind(checked, points), kernel
+        if not isinstance(checked, tuple):
+            numpy = isinstance(first_array(points), np.ndarray)
+            checked = to_numpy(checked) if numpy else in_kind(checked, points)
+        return checked, kernel
 
     def _basis(self, kernel: Kernel, points: Points) -> Basis:
         if self.basis is not None:

@@ -180,6 +180,11 @@ class KernelMeanMatching(BaseEstimator):
             programme = matching_programme(psi, mean, ridge, bound, slack)
             found = solve_weights(programme, most_steps)
 
+        if not found.beta.sum() > 0:
+            raise ValueError(
+                f"bound={bound:g} and ridge={ridge:g} leave no row any weight. Use a bound of 1 or "
+                "more, and a smaller ridge."
+            )
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             remember_columns(self, X)
         self.kernel_, self.space_ = space.kernel_, space

@@ -140,7 +140,13 @@ class Classes(Mixture):
 
     def elsewhere(self, found: WeightSolution, y: Points, ridge: float, bound: float) -> np.ndarray:
         values = to_numpy(y)
-        at = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
+        try:
+            at = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
+        except TypeError as error:
+            raise TypeError(
+                f"y: expected labels like those of the training rows, {self.classes.dtype}, got "
+                f"{values.dtype}. Use one type for both."
+            ) from error
         new = self.classes[at] != values
         if new.any():
             known = ", ".join(map(repr, self.classes[:6].tolist()))
@@ -194,6 +200,11 @@ class Numbers(Mixture):
         """
         n, predictor = len(self.w), fit.predictor
         p = self.w * fit.found.beta
+        if not p.sum() > 0:
+            raise ValueError(
+                "all weights of the training rows are zero: no mixture of them is like the test "
+                "rows. Use a smaller ridge, or look at both samples."
+            )
         w = rng.multinomial(n, self.w) / n
         fits = predictor is not None and predictor.cost <= REFITTED
         features = predictor.answers(w) if predictor is not None and fits else self.features

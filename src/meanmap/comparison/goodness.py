@@ -368,7 +368,8 @@ def series_memory(series: np.ndarray) -> float:
 
 def _few_points(S: np.ndarray) -> list[str]:
     """A note, and a warning, if a few points have almost all of the squared score."""
-    squares = np.sum(S * S, axis=1)
+    scaled = S / (np.abs(S).max() or 1.0)  # squares of the least numbers are zero
+    squares = np.sum(scaled * scaled, axis=1)
     total = float(squares.sum())
     effective = total**2 / float(squares @ squares) if total > 0 else math.inf
     if effective >= min(ENOUGH, len(S) / SHARE):

@@ -72,12 +72,10 @@ class Looks:
                 warn(LOOKS.format(count=self._looks), DataWarning)
         return [LOOKS.format(count=self._looks)] if self._looks > 1 else []
 
-    def _forget_looks(self) -> None:
-        self._looks, self._looked_at = 0, ()
-
-    def _add_looks(self, other: Looks) -> None:
-        """Looks at either of two streams were looks at rows of both together."""
-        self._looks, self._looked_at = self._looks + other._looks, ()
+    def _set(self, looks: int, **state: Any) -> Self:
+        """New sums, and how often there was a look at rows of them, in one assignment."""
+        self.__dict__.update(state, _looks=looks, _looked_at=())
+        return self
 
 
 class RunningTwoSampleTest(Looks, BaseEstimator):
@@ -126,9 +124,8 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Start anew with these rows."""
-        self.space_, self._sums = moments.sum_two_samples(X, Y, self.kernel, self.basis)
-        self._forget_looks()
-        return self
+        space, sums = moments.sum_two_samples(X, Y, self.kernel, self.basis)
+        return self._set(0, space_=space, _sums=sums)
 
     def partial_fit(self, X: Any = None, Y: Any = None) -> Self:
         """Add rows to either sample, or to both; the first time there must be some of both."""
@@ -148,9 +145,9 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
         for stream in (self, other):
             check_is_fitted(stream, "space_")
         require_same_space(self.space_, other.space_, "the rows")
-        self._sums = self._sums[0] + other._sums[0], self._sums[1] + other._sums[1]
-        self._add_looks(other)
-        return self
+        sums = self._sums[0] + other._sums[0], self._sums[1] + other._sums[1]
+        # looks at either of two streams were looks at rows of both together
+        return self._set(self._looks + other._looks, _sums=sums)
 
     @property
     def sizes_(self) -> tuple[int, int]:
@@ -236,11 +233,8 @@ class RunningIndependenceTest(Looks, BaseEstimator):
     def fit(self, X: Any, Y: Any) -> Self:
         """Start anew with these pairs."""
         kernels = self.kernel_x, self.kernel_y
-        (self.space_x_, self.space_y_), self._sums = moments.sum_pairs(
-            X, Y, kernels, basis_pair(self.basis)
-        )
-        self._forget_looks()
-        return self
+        (x, y), sums = moments.sum_pairs(X, Y, kernels, basis_pair(self.basis))
+        return self._set(0, space_x_=x, space_y_=y, _sums=sums)
 
     def merge(self, other: RunningIndependenceTest) -> Self:
         """Add what another stream has seen, given the same coordinates."""
@@ -250,9 +244,7 @@ class RunningIndependenceTest(Looks, BaseEstimator):
             check_is_fitted(stream, "space_x_")
         require_same_space(self.space_x_, other.space_x_, "X")
         require_same_space(self.space_y_, other.space_y_, "Y")
-        self._sums = self._sums + other._sums
-        self._add_looks(other)
-        return self
+        return self._set(self._looks + other._looks, _sums=self._sums + other._sums)
 
     @property
     def n_(self) -> int:

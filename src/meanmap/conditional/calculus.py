@@ -218,7 +218,7 @@ def bayes_rule(
     >>> bayes_rule(model, prior).given([0.0]).mean().round(1)  # the truth is 0.5
     array([0.5])
     """
-    if method == SIMULATED:
+    if isinstance(method, str) and method == SIMULATED:
         return _posterior_by_simulation(conditional, prior, regularization)
     if method is None:
         asked = regularization is None and form == "b"

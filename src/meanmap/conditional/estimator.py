@@ -113,6 +113,11 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
     array([0.7, 1.3])
     """
 
+    _sides: tuple[Side, Side]
+    _operator: ConditionalOperator | None
+    _reversal: Reversal | None
+    _stream: ConditionalStream | None
+
     def __init__(
         self,
         kernel_x: Any = None,
@@ -163,22 +168,23 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         return self._keep(fit_pairs(pairs, self.regularization, self.centered), x, False, count(x))
 
     def _keep(self, fitted: FittedConditional, X: Any, flat: bool, total: float) -> Self:
-        # nothing is set before everything has worked
+        kept = copy(self)
         if not isinstance(fitted.x.points, tuple) and fitted.x.points.ndim == 2:
-            remember_columns(self, X)
-        self.space_x_, self.space_y_ = fitted.x.space, fitted.y.space
-        self.kernel_x_, self.kernel_y_ = self.space_x_.kernel_, self.space_y_.kernel_
-        self.weights_ = fitted.weights
-        self.regularization_ = fitted.regularization
-        self.leave_one_out_ = fitted.errors
-        self.flat_, self._raw_total = flat, total
-        self._sides = fitted.x, fitted.y
-        self._operator: ConditionalOperator | None = fitted.operator
-        self._learned = fitted.learned
-        self._reversal: Reversal | None = None
-        self._stream: ConditionalStream | None = None
+            remember_columns(kept, X)
+        kept.space_x_, kept.space_y_ = fitted.x.space, fitted.y.space
+        kept.kernel_x_, kept.kernel_y_ = kept.space_x_.kernel_, kept.space_y_.kernel_
+        kept.weights_ = fitted.weights
+        kept.regularization_ = fitted.regularization
+        kept.leave_one_out_ = fitted.errors
+        kept.flat_, kept._raw_total = flat, total
+        kept._sides = fitted.x, fitted.y
+        kept._operator, kept._learned = fitted.operator, fitted.learned
+        kept._reversal = kept._stream = None
         if fitted.errors is not None:
             fitted.errors.warn_at_edge()
+        self.__dict__ = (
+            kept.__dict__
+        )  # one assignment: an interrupt leaves the old model or the new
         return self
 
     def _fit_chunks(self, chunks: Chunks) -> Self:
@@ -239,9 +245,11 @@ class ConditionalEmbedding(RegressorMixin, BaseEstimator):
         return self._empty_stream().with_rows(*self._sides, self.weights_ * self._raw_total)
 
     def _take_stream(self, stream: ConditionalStream) -> None:
-        x, y, self.weights_ = stream.sides()
-        self._stream, self._sides = stream, (x, y)
-        self._operator = self._reversal = None  # computed when next asked for
+        x, y, w = stream.sides()
+        # the operator is computed when next asked for
+        self.__dict__.update(
+            weights_=w, _stream=stream, _sides=(x, y), _operator=None, _reversal=None
+        )
 
     @property
     def operator_(self) -> ConditionalOperator:

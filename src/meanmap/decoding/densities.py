@@ -92,7 +92,7 @@ def likeliest_width(x: np.ndarray, p: np.ndarray) -> float:
     m = mass[inner]
     bins = np.bincount(cell, m * (1 - part), GRID) + np.bincount(cell + 1, m * part, GRID)
     frequencies = 2 * np.pi * np.fft.rfftfreq(GRID, step)
-    damping = np.exp(-(frequencies**2) * h[:, None] ** 2 / 2)
+    damping = np.exp(-((frequencies * h[:, None]) ** 2) / 2)
     curves = np.fft.irfft(damping * np.fft.rfft(bins), GRID, axis=1) / step
     some = np.linspace(0, len(at) - 1, min(len(at), JUDGED)).astype(int)
     cell, part, m = cell[some], part[some], m[some]

@@ -292,8 +292,7 @@ class AdditiveFilter(StateFilter):
         )
 
     def _keep(self, stream: SequenceSums) -> None:
-        self._stream, self._current = stream, None
-        self.transition_ = stream.conditional
+        self.__dict__.update(_stream=stream, _current=None, transition_=stream.conditional)
 
     def _renewed(self) -> AdditiveModel:
         assert self._stream is not None

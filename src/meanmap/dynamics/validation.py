@@ -377,4 +377,10 @@ def training_folds(validation: Any, training: Training) -> list[tuple[Training, 
     some = training.some(MOST)
     if validation == "auto" and len(training.states.lengths) == 1:
         return some.folds(PIECES, PIECE) if training.size < SHORT else some.folds(2, LONG)
-    return some.folds(number_of_folds(validation))
+    count = number_of_folds(validation)
+    if count > some.size // 2:
+        raise ValueError(
+            f"validation={count}: expected folds of two steps or more, of {some.size} steps in "
+            f'all. Use at most {some.size // 2}, "auto", or None.'
+        )
+    return some.folds(count)

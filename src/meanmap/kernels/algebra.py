@@ -11,7 +11,18 @@ import numpy as np
 from sklearn.base import clone
 
 from meanmap import checks
-from meanmap.arrays import TILE, Array, Points, count, float_like, full, namespace, spans
+from meanmap.arrays import (
+    TILE,
+    Array,
+    Points,
+    count,
+    epsilon,
+    float_like,
+    full,
+    in_one_library,
+    namespace,
+    spans,
+)
 from meanmap.frames import column_order, reorder_columns
 from meanmap.kernels.features import Crossed, FeatureMap, Ones, Stacked
 from meanmap.kernels.protocol import Comparison, Kernel, SteinComparison, show
@@ -320,7 +331,17 @@ class Scaled(Around):
 
     def against(self, B: Points) -> Comparison:
         inner = self.kernel.against(B)
-        return lambda A, columns, out: self.factor * inner(A, columns, out)
+
+        def compare(A: Points, columns: Any, out: Any) -> Array:
+            found = inner(A, columns, out)
+            if self.factor > checks.LARGEST_SINGLE and epsilon(found) > 1e-10:
+                raise ValueError(
+                    f"a kernel's factor of {self.factor:g} overflows in {found.dtype}. Pass double "
+                    f"precision, or a factor of at most {checks.LARGEST_SINGLE:g}."
+                )
+            return self.factor * found
+
+        return compare
 
     def __repr__(self) -> str:
         return f"{show(self.factor)} * {_factor(self.kernel)}"
@@ -442,7 +463,7 @@ class TensorProduct(Joined):
             label: k.check(part, label, other, like_name) for (k, part, label), other in named
         }
         checks.same_length(list(checked.items()))
-        return tuple(checked.values())
+        return in_one_library(tuple(checked.values()))
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         named = zip(self.named_parts(x, name), like, strict=True)

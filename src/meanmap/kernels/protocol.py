@@ -295,7 +295,12 @@ class Kernel(BaseEstimator):
     ) -> Points:
         """The gate: points of this kernel's domain (and of the kind of `like`), or an error."""
         points = self.read_points(frames.in_order(points, self.names, name, like_name), name)
-        return points if like is None else checks.same_kind(points, like, name, like_name)
+        if like is None:
+            return points
+        found = checks.same_kind(points, like, name, like_name)
+        if getattr(found, "dtype", None) is not getattr(points, "dtype", None):
+            found = self.read_points(found, name)  # what fits double precision may not fit single
+        return found
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         """`x` as points, and whether it was one single point rather than rows of them.

@@ -50,7 +50,7 @@ def as_bags(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
     if is_embedding(X):
         return list(X), False
     on_vectors = kernel is None or bool(getattr(kernel, "on_vectors", True))
-    if isinstance(X, list) and not X:
+    if (isinstance(X, list) or (is_array(X) and X.ndim)) and len(X) == 0:
         raise ValueError(
             f"Found array with 0 sample(s) while a minimum of 1 is required: {name} has no bags."
         )

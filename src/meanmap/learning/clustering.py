@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
@@ -157,7 +156,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         mean = v @ Z
         Z = Z - mean
         objective: Objective = BySize(F) if self.normalized else Plain(F)
-        rng = check_random_state(self.random_state)
+        rng = checks.random_state(self.random_state)
         with one_blas_thread(Z.shape[1] < SMALL):
             best = self._best(Z, v, objective, rng)
         S, W = sums(Z, v, best.labels, k)

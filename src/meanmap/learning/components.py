@@ -124,6 +124,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self, "components_")
         z = asarray(checks.numbers(scores, "scores"), self.mean_)
+        checks.refuse_empty(z, "scores")
         if z.ndim != 2 or z.shape[1] != self.components_.shape[0]:
             raise ValueError(
                 f"scores: expected rows of {self.components_.shape[0]} scores, as transform gives "

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks
 from meanmap.arrays import Array, in_kind, is_array, take, to_numpy
@@ -177,7 +177,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         d = points.shape[1]
         k = feature_count(self.n_features_to_select, d)
         step = step_size(self.step)
-        rng = check_random_state(self.random_state)
+        rng = checks.random_state(self.random_state)
         x, varies = scale_columns(points, self.scale)
         free = np.flatnonzero(varies)
         blocks, some, judged = self._dealt(n, rng)

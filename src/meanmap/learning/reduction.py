@@ -276,7 +276,13 @@ class ReductionProblem:
         bandwidth, regularization = self.settings(np.eye(d))
         K = Gaussian(bandwidth)(self.X)
         A = K + n * regularization * np.eye(n)
-        coefficients = scipy.linalg.solve(A, self.phi, assume_a="pos")
+        try:
+            coefficients = scipy.linalg.solve(A, self.phi, assume_a="pos")
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"regularization={regularization:g} is too small for these rows: their Gram matrix "
+                "is singular. Use a larger one, for example 1e-3."
+            ) from error
         # ∂/∂x Σ_j a_j k(x_j, x) at x_i: Σ_j a_j K_ij (x_j - x_i)/σ², a matrix of d × r a row
         M = np.zeros((d, d))
         for i in range(n):

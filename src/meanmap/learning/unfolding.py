@@ -9,7 +9,6 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
@@ -217,7 +216,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _unfold(self, some: Distinct, side: _Side) -> tuple[np.ndarray, np.ndarray]:
         """Find the map; the places of all rows, and the factors of K."""
-        rng = check_random_state(self.random_state)
+        rng = checks.random_state(self.random_state)
         m = len(some.rows)
         near = min(self.n_neighbors, m - 1)
         graph = NeighbourGraph.of(some.rows, near)

@@ -102,7 +102,14 @@ class KernelABC(BaseEstimator):
     _simulations: Simulations
     _made_by: tuple[Any, ...]  # prior, summary and simulator of the simulations
     _complete: bool  # whether the last fit was
+    _rounds: int = 1  # how many of the rounds of simulations were learned from
     _learned: PosteriorModel
+    _shape_of_output: tuple[int, ...] | None
+    _other: tuple[Any, str, Any, PosteriorModel] | None  # the last other prior, and its answers
+    names_: tuple[str, ...]
+    _named: bool
+    model_: Any
+    weights_: np.ndarray
     _regions: list[tuple[np.ndarray, np.ndarray | None, PosteriorModel]]  # box, observation, answer
 
     def __init__(
@@ -175,8 +182,13 @@ class KernelABC(BaseEstimator):
         low, high = posterior.quantile([EDGE, 1 - EDGE])
         margin = MARGIN * np.maximum(high - low, 1e-12)
         box = np.stack([low - margin, high + margin])
-        turn = self._simulations.add_round(box, rows)
-        self._simulations.extend(self._runner(), len(self.theta_) + n, turn, self.progress)
+        done, goal = self._simulations, len(self.theta_) + n
+        turn = len(done.boxes) - 1
+        if turn >= self._rounds and np.array_equal(np.asarray(done.asked[turn]), rows):
+            goal = len(self.weights_) + n  # the last call was interrupted: complete its round
+        else:
+            turn = done.add_round(box, rows)
+        done.extend(self._runner(), goal, turn, self.progress)
         self._learn()
         return self
 
@@ -229,9 +241,13 @@ class KernelABC(BaseEstimator):
         seeds = Seeds(int(rng.integers(2**63)))
         d = prior.rows(0, 1, lambda i: seeds(DRAWS, 0, i)).shape[1]
         names = prior.names or tuple(f"θ{i + 1}" for i in range(d))
-        self._simulations = Simulations(seeds, prior, d)
-        self.names_, self._named = names, prior.names is not None
-        self._made_by, self._complete = made_by, False
+        self.__dict__.update(
+            _simulations=Simulations(seeds, prior, d),
+            names_=names,
+            _named=prior.names is not None,
+            _made_by=made_by,
+            _complete=False,
+        )
 
     def _given_again(self) -> None:
         """Refuse to simulate, after reading a file, before its functions are given again."""
@@ -267,12 +283,17 @@ class KernelABC(BaseEstimator):
             share = weights[near] / weights[near].sum()
             region = PosteriorModel.of(theta[near], outputs[near], share, *settings)
             regions.append((box, y, region.try_likelihood(outputs[near], prior, box)))
-        # nothing is set before everything has worked
-        self._learned, self._regions = learned, regions
-        self._shape_of_output = done.shape
-        self._other: tuple[Any, str, Any, PosteriorModel] | None = None
-        self.model_, self.weights_ = learned.model, weights
-        self._complete = True
+        # one assignment: an interrupt leaves the old answers or the new
+        self.__dict__.update(
+            _learned=learned,
+            _regions=regions,
+            _shape_of_output=done.shape,
+            _other=None,
+            model_=learned.model,
+            weights_=weights,
+            _rounds=len(done.boxes),
+            _complete=True,
+        )
 
     # --- posteriors ---------------------------------------------------------------------------
 

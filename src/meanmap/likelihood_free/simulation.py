@@ -180,9 +180,9 @@ class Simulations:
 
     def add_round(self, box: np.ndarray, y: np.ndarray | None = None) -> int:
         """A further round, in a box [low, high], for an observation; its number."""
-        self.boxes.append(box)
-        self.asked.append(y)
-        self.drawn.append(0)
+        self.__dict__.update(
+            boxes=[*self.boxes, box], asked=[*self.asked, y], drawn=[*self.drawn, 0]
+        )
         return len(self.boxes) - 1
 
     def extend(self, runner: Runner, goal: int, turn: int, progress: bool | None) -> None:
@@ -218,12 +218,14 @@ class Simulations:
             )
 
     def _keep(self, batch: Batch, turn: int) -> None:
-        outputs = [self.outputs, batch.outputs] if len(self) else [batch.outputs]
+        state: dict[str, Any] = {"drawn": list(self.drawn)}
+        state["drawn"][turn] += len(batch.theta)
         if len(batch.kept):
-            self.outputs = np.concatenate(outputs)
-            self.theta = np.concatenate([self.theta, batch.survivors])
-            self.shape = batch.shape
-        self.drawn[turn] += len(batch.theta)
+            outputs = [self.outputs, batch.outputs] if len(self) else [batch.outputs]
+            state["outputs"] = np.concatenate(outputs)
+            state["theta"] = np.concatenate([self.theta, batch.survivors])
+            state["shape"] = batch.shape
+        self.__dict__.update(state)  # one assignment: an interrupt keeps all of a batch or nothing
 
     def weights(self) -> np.ndarray:
         """Weights that make the draws of all rounds a sample of the prior.

@@ -9,8 +9,9 @@ import types
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from inspect import Parameter, getattr_static, signature
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from meanmap.exceptions import warn
 
 MAX_DEPTH = 100  # objects in objects; nothing of ours comes near
 MAX_KEY = 1000  # parts of a tuple that is a dict's key: hashing walks through all of them
+MAX_EQUAL = 16  # different keys with one hash: a dict compares each of them with all others
 MANIFEST = "manifest.json"
 PACKAGE = __name__.partition(".")[0]
 
@@ -126,22 +128,28 @@ def class_of(name: Any) -> type:
     match = re.fullmatch(r"((?:[A-Za-z]\w*)(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", str(name), re.A)
     if match is None or "__" in match[1]:
         raise refusal
-    module_name, class_name = match.groups()
-    if module_name.partition(".")[0] != PACKAGE and module_name not in FOREIGN:
+    if match[1].partition(".")[0] != PACKAGE and match[1] not in FOREIGN:
         raise refusal
+    cls = _find_class(*match.groups())
+    if cls is None:
+        raise refusal
+    return cls
+
+
+@lru_cache(1000)  # a file may hold a hundred thousand objects of one class
+def _find_class(module_name: str, class_name: str) -> type | None:
+    """The class of this name, or None if files must not hold it."""
     try:
         module = importlib.import_module(module_name)
     except ImportError:
         raise Refused(
-            f"asks for an object of class {name!r:.80}, which meanmap {own_version()} does not "
-            "have. Load it with the version that wrote it, or upgrade."
+            f"asks for an object of class '{module_name}:{class_name}', which meanmap "
+            f"{own_version()} does not have. Load it with the version that wrote it, or upgrade."
         ) from None
     # this package imports some of its names when they are asked for
     own = module_name == PACKAGE
     cls = getattr(module, class_name, None) if own else vars(module).get(class_name)
-    if not isinstance(cls, type) or not storable(cls):
-        raise refusal
-    return cls
+    return cls if isinstance(cls, type) and storable(cls) else None
 
 
 def state_of(obj: Any) -> dict[str, Any]:
@@ -160,6 +168,7 @@ def state_of(obj: Any) -> dict[str, Any]:
     }
 
 
+@cache
 def required_attributes(cls: type) -> Iterable[str]:
     """Attributes without which an object of the class is none."""
     names: Iterable[str] = ()
@@ -170,6 +179,7 @@ def required_attributes(cls: type) -> Iterable[str]:
     return [name for name in names if name not in defaults(cls)]
 
 
+@cache
 def defaults(cls: type) -> dict[str, Any]:
     """What files of versions before a field or a parameter was added have in its place."""
     if is_dataclass(cls):
@@ -180,6 +190,7 @@ def defaults(cls: type) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not Parameter.empty}
 
 
+@lru_cache(10_000)
 def check_attribute(cls: type, name: str) -> None:
     """An attribute that an object may have: not a method's or property's name, nothing special."""
     hides = isinstance(getattr_static(cls, name, None), _METHODS)
@@ -209,6 +220,20 @@ def is_key(value: Any) -> bool:
     if type(value) is tuple:
         return all(map(is_key, value))
     return value is None or type(value) in (bool, int, float, str) or isinstance(value, np.generic)
+
+
+def check_hashes(keys: list[Any]) -> None:
+    """Refuse many different keys with one hash, of which a dict would take quadratic time."""
+    for _, same in groupby(sorted(keys, key=hash), key=hash):
+        different: list[Any] = []
+        for key in same:
+            if key not in different:
+                different.append(key)
+            if len(different) > MAX_EQUAL:
+                raise Refused(
+                    f"has more than {MAX_EQUAL} different keys with one hash in a dict or graph, "
+                    f"made to take forever. {DISTRUST}"
+                )
 
 
 def weight(value: Any) -> int:

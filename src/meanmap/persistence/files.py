@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import platform
 import re
 import secrets
 import stat
+import time
 import zipfile
+import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +34,11 @@ from meanmap.persistence.writing import encode
 
 FORMAT = 1
 MAX_BYTES = 4 << 30  # what `load` takes unless told otherwise
-MAX_MANIFEST = 1 << 28  # text grows tenfold when it is read
+MAX_MANIFEST = 1 << 28
+#: What a manifest takes in memory when it is read, at most: numbers and text grow tenfold, and every
+#: list or dict has a head. So much is allowed whatever `max_bytes` is.
+GROWTH, HEAD, SMALL = 10, 320, 1 << 26
+STALE = 3600  # seconds after which a file that nobody completed is given up
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
@@ -77,6 +86,12 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
             f"obj holds {len(text):,} bytes of text, names and lists beside its arrays; a file "
             f"takes {MAX_MANIFEST:,}. Keep numbers and labels in NumPy arrays instead of lists."
         )
+    if _unfolded(text) > MAX_BYTES:
+        raise ValueError(
+            "obj holds too many lists, dicts and other objects for a file that can be read in "
+            f"{MAX_BYTES:,} bytes of memory. Keep numbers and labels in NumPy arrays instead."
+        )
+    _remove_stale(target)
     _write(target, text, writer.arrays)
 
 
@@ -105,7 +120,7 @@ def fingerprint(obj: Any) -> str:
     return digest.hexdigest()
 
 
-def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
+def load(path: str | os.PathLike[str], *, max_bytes: int | None = MAX_BYTES) -> Any:
     """Read an object that `save` wrote. Nothing in the file is run, whoever made it.
 
     Arrays come back bit for bit and in the same memory layout, in the library that they were in,
@@ -116,9 +131,10 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     Parameters
     ----------
     path : file name
-    max_bytes : int
-        Files larger than this are refused; what is read never takes more memory for its arrays
-        than the file's size.
+    max_bytes : int or None
+        Files larger than this are refused, and files whose lists, dicts and names would take more
+        memory than this (64 MiB of them are always allowed); arrays never take more memory than
+        the file's size. None for no limit.
 
     Raises
     ------
@@ -138,13 +154,16 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     Gaussian(bandwidth=0.5) + 1
     """
     name = _as_path(path)
+    if max_bytes is not None:
+        remedy = "It is the size of the largest file to read; None for no limit."
+        checks.positive(max_bytes, "max_bytes", remedy)
     if not name.exists():
         raise FileNotFoundError(f"there is no file {str(name)!r}. Check the path.")
     if not name.is_file():
         raise ValueError(f"{str(name)!r} is not a regular file. Name one that meanmap.save wrote.")
     with open(name, "rb") as file:
         try:
-            return _read_archive(file, max_bytes)
+            return _read_archive(file, math.inf if max_bytes is None else max_bytes)
         except Refused as refused:
             reason = str(refused)
         except MemoryError:
@@ -179,7 +198,8 @@ def _target(path: Any) -> Path:
 
 def _write(target: Path, manifest: bytes, arrays: list[np.ndarray]) -> None:
     """All or nothing: a file beside the target that takes its name when it is complete."""
-    beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    ours = f"{_machine()}-{os.getpid()}-{secrets.token_hex(8)}"
+    beside = target.with_name(f".{target.name[:100]}.{ours}.tmp")
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0)
     handle = os.open(beside, flags, 0o666)  # the user's umask decides
     try:
@@ -200,6 +220,39 @@ def _write(target: Path, manifest: bytes, arrays: list[np.ndarray]) -> None:
         raise
 
 
+def _machine() -> str:
+    """This machine, as names of files have it: processes are numbered by machine."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _remove_stale(target: Path) -> None:
+    """Remove what a process that was killed while it saved to this target has left behind."""
+    start = re.escape(f".{target.name[:100]}.")
+    pattern = re.compile(start + r"([0-9a-f]{8})-(\d{1,10})-[0-9a-f]{16}\.tmp")
+    with suppress(OSError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            match = pattern.fullmatch(entry.name)
+            if match is None or not entry.is_file(follow_symlinks=False):
+                continue
+            with suppress(OSError):  # gone already, or not ours to remove
+                old = time.time() - entry.stat().st_mtime > STALE
+                if old or (match[1] == _machine() and not _is_running(int(match[2]))):
+                    os.unlink(entry.path)
+
+
+def _is_running(process: int) -> bool:
+    """Whether there is a process of this number; yes where it cannot be known."""
+    if os.name != "posix":  # elsewhere the question would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
 def _member(name: str) -> zipfile.ZipInfo:
     """A member with a fixed date, so that the same object gives the same bytes."""
     info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
@@ -208,7 +261,12 @@ def _member(name: str) -> zipfile.ZipInfo:
     return info
 
 
-def _read_archive(file: BinaryIO, max_bytes: int) -> Any:
+def _unfolded(text: bytes) -> int:
+    """How much memory a manifest may take when it is read, at most."""
+    return GROWTH * len(text) + HEAD * (text.count(b"{") + text.count(b"["))
+
+
+def _read_archive(file: BinaryIO, max_bytes: float) -> Any:
     size = os.fstat(file.fileno()).st_size
     if size > max_bytes:
         raise Refused(
@@ -230,10 +288,17 @@ def _read_archive(file: BinaryIO, max_bytes: int) -> Any:
         ) from None
     with archive:
         members = _members(archive, size)
-        with archive.open(members.pop(MANIFEST)) as text:
-            manifest = json.loads(text.read().decode("utf-8"), parse_constant=_no_constant)
+        with archive.open(members.pop(MANIFEST)) as member:
+            text = member.read()
+        if _unfolded(text) > max(max_bytes, SMALL):
+            raise Refused(
+                f"has {len(text):,} bytes of lists, dicts and names in {MANIFEST}, which may take "
+                f"{_unfolded(text):,} bytes of memory, more than max_bytes={max_bytes:,} allows. "
+                f"If you trust it, use meanmap.load(path, max_bytes={_unfolded(text)})."
+            )
+        manifest = json.loads(text.decode("utf-8"), parse_constant=_no_constant)
         _check_version(manifest)
-        return Reader(archive, members).root(manifest)
+        return Reader(archive, members, len(text)).root(manifest)
 
 
 def _guess(start: bytes) -> str:

@@ -29,6 +29,7 @@ from meanmap.persistence.classes import (
     array_name,
     check_attribute,
     check_foreign,
+    check_hashes,
     class_of,
     defaults,
     is_key,
@@ -42,13 +43,18 @@ _HEADER = re.compile(
     rb"'fortran_order': (True|False), 'shape': \(((?:\d{1,18}(?:, \d{1,18})*,?)?)\), \} *\n"
 )
 
+HASHED, HASHED_PER_BYTE = 10_000, 16  # parts of keys that a file may have hashed
+
 
 class Reader:
     """Makes an object of a manifest's nodes, each from earlier ones."""
 
-    def __init__(self, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> None:
+    def __init__(
+        self, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], size: int
+    ) -> None:
         self._archive = archive
         self._members = members
+        self._hashing = HASHED + HASHED_PER_BYTE * size  # parts of keys that may still be hashed
         self._made: list[Any] = []
         self._heights: list[int] = []
         self._weights: list[int] = []  # of tuples: how much hashing one takes
@@ -128,10 +134,15 @@ class Reader:
         made = self._value(key)
         if self._heaviest - before > MAX_KEY or not is_key(made):
             raise Refused(f"has a dict with a key that is {checks.describe(made)}. {DISTRUST}")
+        self._hashing -= self._heaviest - before
+        if self._hashing < 0:
+            raise Refused(f"uses long tuples as keys too often. {DISTRUST}")
         return made
 
     def _dict(self, pairs: Any) -> dict[Any, Any]:
-        made = {self._key(key): self._value(value) for key, value in pairs}
+        items = [(self._key(key), self._value(value)) for key, value in pairs]
+        check_hashes([key for key, _ in items])
+        made = dict(items)
         if len(made) != len(pairs):
             raise Refused(f"has a dict with the same key twice. {DISTRUST}")
         return made
@@ -191,12 +202,14 @@ class Reader:
             raise Refused(f"holds a graph of kind {node['graph']!r:.40}. {DISTRUST}")
         graph = getattr(networkx, node["graph"])()
         graph.graph.update(self._attributes(node["attributes"]))
-        for key, data in node["nodes"]:
-            name = self._key(key)
+        nodes = [(self._key(key), data) for key, data in node["nodes"]]
+        check_hashes([name for name, _ in nodes])
+        for name, data in nodes:
             graph.add_node(name)
             graph.nodes[name].update(self._attributes(data))
-        for *ends, data in node["edges"]:
-            names = [self._key(end) for end in ends]
+        edges = [([self._key(end) for end in ends], data) for *ends, data in node["edges"]]
+        check_hashes([key for names, _ in edges for key in names[2:]])
+        for names, data in edges:
             if len(names) != 2 + graph.is_multigraph() or not all(n in graph for n in names[:2]):
                 raise Refused(f"has an edge between nodes that a graph lacks. {DISTRUST}")
             graph.add_edge(*names)

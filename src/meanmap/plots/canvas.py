@@ -33,22 +33,32 @@ def new_sheets(
     return sheets(plt.figure(figsize=size, layout=layout), rows, columns, **options)
 
 
+def require_axes(ax: Any) -> Any:
+    """What was given, if one can draw on it."""
+    if not hasattr(ax, "plot") or not hasattr(ax, "figure"):
+        raise TypeError(
+            f"ax: expected axes of matplotlib, got {type(ax).__name__}. Pass those of "
+            "plt.subplots(), or None for new ones."
+        )
+    return ax
+
+
 def axes(ax: Any = None) -> Any:
     """The axes to draw on, new ones if none are given."""
-    return new_sheets(1, 1, (6, 4)) if ax is None else ax
+    return new_sheets(1, 1, (6, 4)) if ax is None else require_axes(ax)
 
 
 def panels(given: Any, count: int) -> list[Any]:
     """Axes to draw on: those given, or `count` new ones side by side."""
     if given is not None:
-        return list(np.ravel(np.asarray(given, dtype=object)))
+        return list(map(require_axes, np.ravel(np.asarray(given, dtype=object))))
     return list(np.ravel(new_sheets(1, count, (5 * count, 4))))
 
 
 def stacked_axes(given: Any, count: int) -> list[Any]:
     """Axes one above the other with a common time: those given, or new ones."""
     if given is not None:
-        found = list(np.ravel(np.asarray(given, dtype=object)))
+        found = list(map(require_axes, np.ravel(np.asarray(given, dtype=object))))
         if len(found) < count:
             raise ValueError(f"ax: expected {count} axes, one a coordinate, got {len(found)}.")
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sized
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -267,13 +268,18 @@ class RunningEmbedding(BaseEstimator):
             pairs = zip(spaces, self._parts(kernel, points), strict=True)
             frames = tuple(SpanningPoints.of(space, part) for space, part in pairs)
             added = total * sum_over(spaces, points, w)
-            self.kernel_, self.spaces_, self._frames = kernel, spaces, frames
-            self._sum, self.total_ = added, total
+            self.__dict__.update(
+                kernel_=kernel, spaces_=spaces, _frames=frames, _sum=added, total_=total
+            )
             return self
         added = total * sum_over(self.spaces_, points, w)
-        triples = zip(self._frames, self.spaces_, self._parts(kernel, points), strict=True)
-        self._frames = tuple(frame.extend(space, part) for frame, space, part in triples)
-        self._sum, self.total_ = self._sum + added, self.total_ + total
+        return self._add(added, total, self._parts(kernel, points))
+
+    def _add(self, added: Array, total: float, points: tuple[Points, ...]) -> Self:
+        """More rows, in one assignment: an interrupt leaves all or nothing of them."""
+        triples = zip(self._frames, self.spaces_, points, strict=True)
+        frames = tuple(frame.extend(space, part) for frame, space, part in triples)
+        self.__dict__.update(_frames=frames, _sum=self._sum + added, total_=self.total_ + total)
         return self
 
     def _add_chunks(self, X: Any, sample_weight: Any) -> Self:
@@ -282,25 +288,16 @@ class RunningEmbedding(BaseEstimator):
         names = [f"X[{i}]" for i in range(len(parts))] if len(parts) > 1 else ["X"]
         given = dict(zip(names, parts, strict=True))
         chunks = Chunks.of(**given, sample_weight=sample_weight)
-        reader = self
+        reader = copy(self)
         if not hasattr(self, "total_"):
             drawn = chunks.sample()
             rows, w = drawn[: len(parts)], drawn[len(parts) :]
-            reader = type(self)(**self.get_params(deep=False))
             reader.partial_fit(
                 rows if len(parts) > 1 else rows[0], sample_weight=w[0] if w else None
             )
+            reader._sum, reader.total_ = 0 * reader._sum, 0.0
         found = chunks.reduce(_total_of_chunk, reader.kernel_, reader.spaces_, len(parts) > 1)
-        if reader is not self:
-            self.kernel_, self.spaces_, self._frames = (
-                reader.kernel_,
-                reader.spaces_,
-                reader._frames,
-            )
-            self._sum, self.total_ = 0 * reader._sum, 0.0
-        self._sum, self.total_ = self._sum + found.sum, self.total_ + found.total
-        triples = zip(self._frames, self.spaces_, found.points, strict=True)
-        self._frames = tuple(frame.extend(space, part) for frame, space, part in triples)
+        self.__dict__.update(reader._add(found.sum, found.total, found.points).__dict__)
         return self
 
     def _bases(self) -> tuple[Any, ...]:
@@ -353,11 +350,7 @@ class RunningEmbedding(BaseEstimator):
             raise ValueError("the two streams have different numbers of variables.")
         for i, (mine, theirs) in enumerate(zip(self.spaces_, other.spaces_, strict=True)):
             require_same_space(mine, theirs, f"variable {i}")
-        triples = zip(self._frames, self.spaces_, other._frames, strict=True)
-        self._frames = tuple(f.extend(space, g.points) for f, space, g in triples)
-        self._sum = self._sum + other._sum
-        self.total_ += other.total_
-        return self
+        return self._add(other._sum, other.total_, tuple(f.points for f in other._frames))
 
     @property
     def space_(self) -> Space:
