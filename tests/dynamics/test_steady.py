@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.linalg import solve_discrete_are
 
 from meanmap import AdditiveFilter
-from meanmap.dynamics.steady import SteadyOperators, solve_positive
+from meanmap.dynamics.stationary import SteadyOperators, solve_positive
 from meanmap.kernels import Gaussian
 
 A = 0.9 * np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 import oracles as o
 from meanmap import KernelCCA, KernelDimensionReduction, KernelPCA, load, save
 from meanmap.kernels import Delta, Gaussian, Linear, NGrams
-from meanmap.learning.reduction import ReductionProblem
+from meanmap.learning.dimension_reduction import ReductionProblem
 from meanmap.spaces import Nystroem
 
 

@@ -32,7 +32,7 @@ from meanmap.conditional.shape import (
 )
 from meanmap.kernels import Gaussian, Linear
 from meanmap.likelihood_free.posteriors import PosteriorModel
-from meanmap.likelihood_free.shapes import columns_spread, log_distance
+from meanmap.likelihood_free.regression import columns_spread, log_distance
 from oracles import Array
 
 ENDLESS = np.full(3, -np.inf), np.full(3, np.inf)

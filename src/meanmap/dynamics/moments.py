@@ -11,10 +11,9 @@ import numpy as np
 from meanmap.arrays import Array, Points, asarray, each_part, one_blas_thread, take, to_numpy
 from meanmap.conditional.operator import as_embedding
 from meanmap.conditional.predictive import Predictive
+from meanmap.dynamics.belief_shapes import NormalShape, known_shape
 from meanmap.dynamics.evidence import LEAST, NoiseScale, distances
 from meanmap.dynamics.model import Model
-from meanmap.dynamics.motion import SHARP, Sample
-from meanmap.dynamics.readings import NormalShape, known_shape
 from meanmap.dynamics.sequences import ControlGate, Steps
 from meanmap.dynamics.system import (
     LearnedSystem,
@@ -27,6 +26,7 @@ from meanmap.dynamics.system import (
     symmetric,
 )
 from meanmap.dynamics.track import Track
+from meanmap.dynamics.transition import SHARP, Sample
 from meanmap.embeddings import Embedding, embedding_of
 from meanmap.rules import PriorOnSample
 
@@ -73,26 +73,26 @@ class MomentModel(Model):
         self, steps: Steps, controls: Points | None, prior: Any, keep: bool, values: Any = None
     ) -> Any:
         """Go through sequences step by step, all of them at once."""
-        belief, passage = None, MomentPassage(self, [], keep)
+        belief, history = None, MomentHistory(self, [], keep)
         with one_blas_thread():
             for t in range(steps.seen.shape[1]):
                 now = None if controls is None or t == 0 else take_controls_at(controls, t - 1)
                 belief, expected = self.step(
                     belief, prior, self.seen_at(steps, t), steps.seen[:, t], now
                 )
-                passage.beliefs.append(belief)
-                passage.expected.append(expected)
-        return passage
+                history.beliefs.append(belief)
+                history.expected.append(expected)
+        return history
 
     def forecast(self, belief: Any, count: int, controls: Points | None, first: Any = None) -> Any:
-        passage = MomentPassage(self, [], True)
+        history = MomentHistory(self, [], True)
         with one_blas_thread():
             for k in range(count):
                 now = None if controls is None else take_controls_at(controls, k)
                 if k > 0 or first is None:
                     belief = self.system.predict(belief, host_controls(now))[0]
-                passage.beliefs.append(belief)
-        return passage
+                history.beliefs.append(belief)
+        return history
 
     def forecast_from(self, belief: Any, prior: Any, count: int, controls: Points | None) -> Any:
         first = None
@@ -100,26 +100,26 @@ class MomentModel(Model):
             belief = first = self.system.marginal if prior is None else prior
         return self.forecast(belief, count, controls, first)
 
-    def forecast_every(self, passage: Any, controls: list[Points | None]) -> Any:
-        b, length = len(passage.beliefs[0].mean), len(passage.beliefs)
-        belief = passage.flat()
+    def forecast_every(self, history: Any, controls: list[Points | None]) -> Any:
+        b, length = len(history.beliefs[0].mean), len(history.beliefs)
+        belief = history.flat()
         with one_blas_thread():
             for now in controls:
                 belief = self.system.predict(belief, host_controls(now))[0]
         means = belief.mean.reshape(b, length, -1)
         spreads = belief.covariance.reshape(b, length, *belief.covariance.shape[1:])
         found = [MomentBelief(means[:, t], spreads[:, t]) for t in range(length)]
-        return MomentPassage(self, found, True)
+        return MomentHistory(self, found, True)
 
     def smooth(
-        self, passage: Any, lengths: tuple[int, ...], controls: Points | None, transfer: str | None
+        self, history: Any, lengths: tuple[int, ...], controls: Points | None, transfer: str | None
     ) -> Any:
         """Rauch, Tung and Striebel's recursion, back through filtered beliefs."""
         last, found = np.array(lengths) - 1, []
         later: MomentBelief | None = None
         with one_blas_thread():
-            for t in range(len(passage.beliefs) - 1, -1, -1):
-                belief = passage.beliefs[t]
+            for t in range(len(history.beliefs) - 1, -1, -1):
+                belief = history.beliefs[t]
                 if later is None:
                     later = belief
                 else:
@@ -135,7 +135,7 @@ class MomentModel(Model):
                     )
                     later = belief.where(last <= t, back)
                 found.append(later)
-        return MomentPassage(self, found[::-1], True)
+        return MomentHistory(self, found[::-1], True)
 
     # --- beliefs as others see them -----------------------------------------------------------
 
@@ -156,7 +156,7 @@ class MomentModel(Model):
     def _writer(self) -> Writer:
         return Writer.of(self.sample, self.system.states)
 
-    def written(self, belief: MomentBelief) -> tuple[Array, Array]:
+    def write(self, belief: MomentBelief) -> tuple[Array, Array]:
         """Coordinates and weights of beliefs on the training states."""
         return self._writer.write(belief, self.system.points)
 
@@ -172,7 +172,7 @@ class MomentModel(Model):
         return track
 
     def read(self, belief: Any) -> Embedding:
-        coordinates, weights = self.written(belief)
+        coordinates, weights = self.write(belief)
         sample, shape = self.sample, self.shape_of(belief)
         found = embedding_of(sample.space, sample.kernel, sample.atoms, weights[0], coordinates[0])
         return Predictive.of(found, partial(known_shape, shape))
@@ -270,7 +270,7 @@ class MomentEvidence:
         )
 
 
-class MomentPassage:
+class MomentHistory:
     """Beliefs as they are collected, a step at a time."""
 
     def __init__(self, model: MomentModel, beliefs: list[MomentBelief], keep: bool) -> None:
@@ -311,7 +311,7 @@ class MomentPassage:
         b, length = len(self.beliefs[0].mean), len(self.beliefs)
         weights = None
         if self.keep:
-            coordinates, weights = model.written(flat)
+            coordinates, weights = model.write(flat)
             weights = weights.reshape(b, length, -1)
         else:
             coordinates = model.coordinates_of(flat)

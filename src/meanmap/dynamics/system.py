@@ -20,7 +20,7 @@ import numpy as np
 from meanmap.arrays import Points, one_blas_thread, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.operator import ConditionalOperator
-from meanmap.dynamics.readings import covariance_roots
+from meanmap.dynamics.belief_shapes import covariance_roots
 from meanmap.dynamics.training import Training
 from meanmap.kernels import Linear
 
@@ -56,8 +56,8 @@ class LearnedFunction:
         There is a trend unless the errors of left-out rows speak against it.
         """
         if like is not None:
-            return cls._fitted(x, y, like.trend is not None, like.operator)[0]
-        (straight, left), (plain, own) = (cls._fitted(x, y, trend) for trend in (True, False))
+            return cls._fit(x, y, like.trend is not None, like.operator)[0]
+        (straight, left), (plain, own) = (cls._fit(x, y, trend) for trend in (True, False))
         # the logarithm of the ratio of squared errors, summed over columns, and its standard error
         sizes = left.mean(axis=0), own.mean(axis=0)
         worse = float(np.log(sizes[0] / sizes[1]).sum())
@@ -65,7 +65,7 @@ class LearnedFunction:
         return straight if worse <= SIMILAR * y.shape[1] + DOUBT * chance else plain
 
     @classmethod
-    def _fitted(
+    def _fit(
         cls, x: np.ndarray, y: np.ndarray, with_trend: bool, like: ConditionalOperator | None = None
     ) -> tuple[LearnedFunction, np.ndarray]:
         """The function, and the squared errors (n, k) of left-out rows."""

@@ -28,8 +28,8 @@ from meanmap.dynamics.evidence import (
     MixtureEvidence,
     vector_rows,
 )
-from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.sequences import Sequences, Steps, list_sequences, observed_steps
+from meanmap.dynamics.transition import Sample
 from meanmap.embeddings import numeric
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import reference_kernel
@@ -100,16 +100,16 @@ class Training:
         """How many steps there are."""
         return sum(self.states.lengths)
 
-    def placed(
+    def embed(
         self, kernel_state: Kernel, kernel_observation: Kernel, bases: tuple[Any, Any]
-    ) -> Placed:
+    ) -> EmbeddedTraining:
         """The training sample in coordinates."""
         sides = []
         pairs = (kernel_state, self.states.points), (kernel_observation, self.observations.points)
         for (kernel, points), basis in zip(pairs, bases, strict=True):
             sides.append(fit_candidate(kernel, basis, points))
         (space, psi), (observed, phi) = sides
-        return Placed(self, Sample(space, self.states.points, psi), observed, phi)
+        return EmbeddedTraining(self, Sample(space, self.states.points, psi), observed, phi)
 
     def targets(self, kernel: Kernel) -> tuple[Array, Space | None]:
         """What a candidate's means are compared in: states as numbers, else a fixed kernel's ψ."""
@@ -141,7 +141,7 @@ def fit_candidate(kernel: Kernel, basis: Any, points: Points) -> tuple[Space, Ar
 
 
 @dataclass(frozen=True)
-class Placed:
+class EmbeddedTraining:
     """A training sample in the coordinates of its two spaces."""
 
     training: Training

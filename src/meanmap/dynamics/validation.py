@@ -15,7 +15,7 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, namespace, to_numpy, warn
 from meanmap.dynamics.sequences import Steps, pad_sequences
 from meanmap.dynamics.track import Track
-from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
+from meanmap.dynamics.training import EmbeddedTraining, Training, comparison_values, steps_of
 from meanmap.kernels import Chordal, Kernel
 from meanmap.kernels.bandwidths import column_scales
 from meanmap.kernels.domains.matrices import are_rotations, nearest_rotations
@@ -112,13 +112,13 @@ class Contest:
     bounded: bool  # whether weights are normalised before a mean is taken
 
     @classmethod
-    def of(cls, placed: Placed, test: Training) -> Contest:
+    def of(cls, embedded: EmbeddedTraining, test: Training) -> Contest:
         """The test half in the coordinates of the training half's observations."""
-        train, kernel = placed.training, placed.sample.kernel
+        train, kernel = embedded.training, embedded.sample.kernel
         values, truth = comparison_values(train, test, kernel)
         points, seen = test.observations, [np.ones(n, dtype=bool) for n in test.states.lengths]
         steps = steps_of(
-            placed.observations, list(zip(points.parts(), seen, strict=True)), points.single
+            embedded.observations, list(zip(points.parts(), seen, strict=True)), points.single
         )
         controls = None
         if test.controls is not None:

@@ -17,13 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, host_array, in_kind, take, to_numpy, warn
-from meanmap.learning.bags import OnBags
+from meanmap.learning.distributions import DistributionEstimator
 from meanmap.spaces.space import fit_space
 
 STEPS, PER_BAG = 1_000_000, 100  # of LIBSVM, the larger of the two: nothing can interrupt it
 
 
-class SupportMeasures(OnBags):
+class SupportMeasures(DistributionEstimator):
     """The dual on a Gram matrix of bags, or on their coordinates."""
 
     C: float
@@ -41,7 +41,7 @@ class SupportMeasures(OnBags):
         there = np.flatnonzero(w > 0)  # a weight of zero means the bag is not there
         bags, y, w = take(bags, there), y[there], w[there]
         weights = None if weights is None else weights[there]
-        examples, kernel, point_space = self._embedded(kernel, bags, w)
+        examples, kernel, point_space = self._embed(kernel, bags, w)
         space = None
         if self.basis is None:
             kernel, gram = kernel.resolve_gram(examples, w)

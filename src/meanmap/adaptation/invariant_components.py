@@ -10,14 +10,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meanmap import checks, plots
 from meanmap.adaptation.domains import DomainProblem, domain_codes
-from meanmap.adaptation.left_out import (
+from meanmap.adaptation.leave_domain_out import (
     SEARCHED,
     Judge,
     judge_of,
     rows_of_every_domain,
     search_left_out,
 )
-from meanmap.adaptation.matching import fit_host_space
+from meanmap.adaptation.mean_matching import fit_host_space
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import seen_columns
@@ -149,7 +149,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _fit(self, X: Any, y: Any, domains: Any) -> np.ndarray:
         """Find the components; return the rows' coordinates, centred."""
         t, lam, eta, _ = self._settings()
-        supervised = self._asked(y, domains)
+        supervised = self._is_supervised(y, domains)
         kernel = as_kernel(self.kernel, X, "X")
         points = kernel.check(X, "X")
         names, code = domain_codes(domains, count(points))
@@ -226,7 +226,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             )
         return t, lam, eta, epsilon
 
-    def _asked(self, y: Any, domains: Any) -> bool:
+    def _is_supervised(self, y: Any, domains: Any) -> bool:
         """Whether components are to tell of y."""
         if domains is None:
             raise ValueError(

@@ -11,16 +11,16 @@ import numpy as np
 from meanmap.arrays import Array, namespace
 from meanmap.decoding.quantiles import middle, variance
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
-from meanmap.dynamics.motion import Belief, Sample
 from meanmap.dynamics.sequences import Steps
 from meanmap.dynamics.track import Track
+from meanmap.dynamics.transition import Belief, Sample
 from meanmap.embeddings import FactoredWeights, numeric
 from meanmap.rules import CONFLICT
 
 WHOLE = 1e-4  # a mass nearer to one than this is one but for rounding
 
 
-class Passage:
+class BeliefHistory:
     """Beliefs as they are collected, a step at a time."""
 
     def __init__(self, sample: Sample, keep: bool, length: int, values: Array | None) -> None:
@@ -34,7 +34,7 @@ class Passage:
         self._stacked: Array | None = None
 
     @classmethod
-    def join(cls, parts: list[Passage]) -> Passage:
+    def join(cls, parts: list[BeliefHistory]) -> BeliefHistory:
         """Passages of some sequences each as one of them all."""
         first = parts[0]
         whole = cls(first.sample, first.keep, first.length, first._values)
@@ -223,9 +223,9 @@ class Passage:
         )
 
 
-def flat_weights(passage: Passage, total: int) -> Any:
+def flat_weights(history: BeliefHistory, total: int) -> Any:
     """The weights of all beliefs, (total, n)."""
-    weights = passage.weights()
+    weights = history.weights()
     if isinstance(weights, FactoredWeights):
         vector = weights.vector
         flat = namespace(vector).reshape(vector, (total, -1))

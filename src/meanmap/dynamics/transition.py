@@ -89,7 +89,7 @@ class Sample:
         """The largest k(s, s), which no probability's ‖m‖² exceeds."""
         return float(namespace(self.psi).max(self.kernel.squared_norms(self.atoms)))
 
-    def bounded(self, belief: Belief, usable: Array | None = None) -> Belief:
+    def keep_bounded(self, belief: Belief, usable: Array | None = None) -> Belief:
         """Beliefs, those replaced by their positive part that no probability can be near to.
 
         A ridge operator may have eigenvalues above one: a belief that is pushed again and again
@@ -172,7 +172,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class Motion:
+class Transition:
     """P(s'|s), or P(s'|s, control), as an operator on beliefs (Song et al. 2009, Theorem 7)."""
 
     conditional: ConditionalEmbedding
@@ -182,7 +182,7 @@ class Motion:
     control: Control | None
 
     @classmethod
-    def learned(
+    def learn(
         cls,
         sample: Sample,
         first: np.ndarray,
@@ -190,7 +190,7 @@ class Motion:
         regularization: float | str,
         centered: bool,
         controls: tuple[Points, Kernel] | None,
-    ) -> Motion:
+    ) -> Transition:
         """From pairs of training states."""
         before: Points = take(sample.atoms, first)
         after = take(sample.atoms, second)
@@ -279,7 +279,7 @@ class Motion:
             total = xp.where(usable, total, xp.ones_like(total))[:, None]
             vector, coordinates = vector / total, coordinates / total
         pushed = Belief(coordinates, FactoredWeights(self.scale, self.rows, vector))
-        return self.sample.bounded(pushed, usable)
+        return self.sample.keep_bounded(pushed, usable)
 
     # --- smoothing ----------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Motion:
         """ψ of their successors."""
         return take(self.sample.psi, self.second)
 
-    def smoothed(self, u: Array, later: Belief, delta: float) -> Belief:
+    def smooth_back(self, u: Array, later: Belief, delta: float) -> Belief:
         """The beliefs before, given those after: the transition's posterior, pushed through them.
 
         With u on the training transitions and `C = Ψ'ᵀ diag(u) Ψ'` of the states after, the weights

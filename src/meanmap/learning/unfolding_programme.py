@@ -64,7 +64,7 @@ class UnfoldingProgramme:
                 pass  # exact distances can leave no room for interior points
         return self._by_factors(tol, max_iter or 5000, rng)
 
-    def certified(
+    def certify(
         self, V: np.ndarray, tension: np.ndarray, status: str, tol: float, steps: int
     ) -> UnfoldedFactor:
         """The answer with its bound; "optimal" is what the bound says, not what a solver does."""
@@ -127,7 +127,7 @@ class UnfoldingProgramme:
             tension = np.ravel(kept[0].dual_value)
         else:
             tension = 2 * nu * (np.sum((b @ V) ** 2, axis=1) - d2)
-        return self.certified(V, tension, problem.status, tol, problem.solver_stats.num_iters or 0)
+        return self.certify(V, tension, problem.status, tol, problem.solver_stats.num_iters or 0)
 
     def _keep_distances(self, V: np.ndarray, M: np.ndarray, upper: Any, tol: float) -> np.ndarray:
         """A factor near V whose distances are kept to a tenth of tol, by alternating projections.
@@ -160,7 +160,7 @@ class UnfoldingProgramme:
             steps += taken
             tension = y + 2 * nu * (np.sum((self.slopes @ V) ** 2, axis=1) - self.squares)
             status = "user_limit" if steps >= max_iter else "optimal_inaccurate"
-            found = self.certified(V, tension, status, tol, steps)
+            found = self.certify(V, tension, status, tol, steps)
             if found.status == "optimal" or steps >= max_iter:
                 break
             if self.stiffness is None:
