@@ -17,15 +17,14 @@ from meanmap.adaptation.leave_domain_out import (
     rows_of_every_domain,
     search_left_out,
 )
-from meanmap.adaptation.mean_matching import fit_host_space
+from meanmap.adaptation.mean_matching import fit_host_space, read_target
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import seen_columns
-from meanmap.kernels import Delta, Kernel, as_kernel, as_target
+from meanmap.kernels import Kernel, as_kernel
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 from meanmap.statistics.columns import column_signs
-from meanmap.statistics.gates import looks_like_classes
 
 RELATIONS = ("covariance", "inverse")
 RANK = 1000  # coordinates at most
@@ -245,12 +244,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _targets(self, y: Any, points: Points) -> tuple[Points | None, Kernel | None]:
         if y is None:
             return None, None
-        kernel = self.target_kernel
-        if kernel is None and looks_like_classes(y):
-            kernel = Delta()
-        target, _ = as_target(y, kernel)
-        kernel = as_kernel(kernel, target, "y")
-        checked = kernel.check(target, "y")
+        kernel, checked, _ = read_target(y, self.target_kernel)
         checks.same_length([("X", points), ("y", checked)])
         # numbers beside rows of another library go where these are
         return checked if isinstance(checked, tuple) else in_kind(checked, points), kernel

@@ -84,8 +84,13 @@ class Mixture(ABC):
         """The draws as they are: of the few weights of classes the ridge takes nothing."""
         return draws
 
+    def programme(self, mean: np.ndarray, ridge: float, bound: float) -> WeightProgramme:
+        """The quadratic programme for weights under which the images have this mean."""
+        return WeightProgramme(self.images, self.w, mean, ridge, bound, 1.0, 1.0)
+
     def solve(self, mean: np.ndarray, ridge: float, bound: float) -> WeightSolution:
-        return solve_dual(WeightProgramme(self.images, self.w, mean, ridge, bound, 1.0, 1.0))
+        """The weights under which the images have this mean."""
+        return solve_dual(self.programme(mean, ridge, bound))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,12 +175,13 @@ class Numbers(Mixture):
         errors = np.zeros((ROUNDS, len(SHARES)))
         rows = rng.permutation(len(self.w))[:SEARCHED]
         images, w = self.images[rows], np.full(len(rows), 1 / len(rows))
+        some = replace(self, images=images, w=w)
         for one in errors if len(test) > 1 else ():
             halves = np.array_split(rng.permutation(len(test)), 2)
             seen, unseen = (test[half].mean(axis=0) for half in halves)
             dual = None
             for i, share in enumerate(SHARES):
-                programme = WeightProgramme(images, w, seen, share * scale, bound, 1.0, 1.0)
+                programme = some.programme(seen, share * scale, bound)
                 found = solve_dual(programme, dual, tolerance=1e-6, max_iter=30)
                 dual = found.dual
                 one[i] = ((((w * found.beta) @ images) - unseen) ** 2).sum()
@@ -219,8 +225,7 @@ class Numbers(Mixture):
 
     def elsewhere(self, found: WeightSolution, y: Points, ridge: float, bound: float) -> np.ndarray:
         images = to_numpy(self.model.predict(y))
-        programme = WeightProgramme(self.images, self.w, images[0], ridge, bound, 1.0, 1.0)
-        return programme.elsewhere(found, images)
+        return self.programme(images[0], ridge, bound).elsewhere(found, images)
 
 
 def classes_of(kernel: Kernel, targets: Points) -> tuple[np.ndarray, np.ndarray] | None:

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, device, namespace, one_blas_thread, take
+from meanmap.arrays import Array, Points, device, namespace, take
 from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.base import StateFilter, open_setting
-from meanmap.dynamics.history import BeliefHistory
 from meanmap.dynamics.model import Model
 from meanmap.dynamics.sequence_sums import SequenceSums, StepSums, join_observation
-from meanmap.dynamics.stationary import SteadyOperators
+from meanmap.dynamics.stationary import StationaryOperators
 from meanmap.dynamics.training import EmbeddedTraining
 from meanmap.dynamics.transition import Belief, Transition, determines_mass
 from meanmap.embeddings import FactoredWeights
@@ -86,30 +84,19 @@ class AdditiveModel(Model):
         psi, n = self.sample.psi, self.sample.psi.shape[0]
         return solve_ridge(psi.T @ psi / n, self.regularization, psi.T).T / n
 
-    def smooth(
-        self, history: Any, lengths: tuple[int, ...], controls: Any, transfer: str | None
-    ) -> Any:
-        """`ν = μ + G (ν' - A μ)`, back through the filtered beliefs μ."""
+    def smooth_step(
+        self, belief: Belief, later: Belief, controls: Any, transfer: str | None
+    ) -> Belief:
+        """`ν = μ + G (ν' - A μ)` of filtered beliefs μ."""
         if transfer is not None or self.gain is None:
-            return super().smooth(history, lengths, controls, transfer)
-        out = BeliefHistory(self.sample, True, history.length, None)
-        last, later = np.array(lengths) - 1, history.belief(history.length - 1)
-        with one_blas_thread():
-            out.add(later, None)
-            for t in range(history.length - 2, -1, -1):
-                belief = history.belief(t)
-                ahead = self.transition.push(self.transition.source(belief.coordinates, None))
-                change = (later.coordinates - ahead.coordinates) @ self.gain.T
-                weights = belief.dense() + change @ self._writer.T
-                if self.mass is not None:  # by division: weights of a regression may swing
-                    total = namespace(weights).sum(weights, axis=-1)[..., None]
-                    weights = weights / namespace(weights).where(total > CONFLICT, total, 1.0)
-                back = self.sample.keep_bounded(Belief(belief.coordinates + change, weights))
-                later = belief.where(last <= t, back)
-                out.add(later, None)
-            out.flush()
-        out.reverse()
-        return out
+            return super().smooth_step(belief, later, controls, transfer)
+        ahead = self.transition.push(self.transition.source(belief.coordinates, None))
+        change = (later.coordinates - ahead.coordinates) @ self.gain.T
+        weights = belief.dense() + change @ self._writer.T
+        if self.mass is not None:  # by division: weights of a regression may swing
+            total = namespace(weights).sum(weights, axis=-1)[..., None]
+            weights = weights / namespace(weights).where(total > CONFLICT, total, 1.0)
+        return self.sample.keep_bounded(Belief(belief.coordinates + change, weights))
 
 
 class AdditiveFilter(StateFilter):
@@ -335,8 +322,8 @@ class AdditiveFilter(StateFilter):
         weighted, gain = w[:, None] * omega, None
         if self._for_beliefs(controlled):
             moments = omega.T @ weighted, after.T @ weighted
-            steady = SteadyOperators.of(*moments, regularization, centered)
-            inverse, gain = steady.inverse, steady.gain
+            stationary = StationaryOperators.of(*moments, regularization, centered)
+            inverse, gain = stationary.inverse, stationary.gain
         image = weighted @ inverse
         mass = xp.sum(image, axis=0)
         known = determines_mass(sample.kernel, omega @ mass)

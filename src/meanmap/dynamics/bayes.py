@@ -25,7 +25,7 @@ from meanmap.dynamics.base import (
     open_setting,
 )
 from meanmap.dynamics.model import Model
-from meanmap.dynamics.moments import MomentModel
+from meanmap.dynamics.moments import MomentEvidence, MomentModel
 from meanmap.dynamics.system import MANY, LearnedSystem, has_moments
 from meanmap.dynamics.training import EmbeddedTraining, Training
 from meanmap.dynamics.transition import Belief, Transition
@@ -366,9 +366,8 @@ class KernelBayesFilter(StateFilter):
             model, chosen, found = self._sensible(training, model, chosen, found)
             return super()._finish_fit(training, model, chosen, found)
         system = LearnedSystem.learn(training)
-        moments = MomentModel(
-            model.sample, model.transition, model.observations, None, system=system, plain=model
-        )
+        spaces = model.sample, model.transition, model.observations
+        moments = MomentModel(*spaces, MomentEvidence.of(system), system=system, plain=model)
         if training.size < LEAST or self.validation is None:
             return moments, found
         parts = training_folds(self.validation, training)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from meanmap.arrays import (
 from meanmap.conditional.trust import FAR
 from meanmap.dynamics.belief_shapes import stretch_beliefs
 from meanmap.dynamics.evidence import Evidence
-from meanmap.dynamics.history import BeliefHistory, flat_weights
+from meanmap.dynamics.history import BeliefHistory
 from meanmap.dynamics.sequences import ControlGate, Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
@@ -228,81 +229,84 @@ class Model:
                         prior,
                         lifted[at],
                         steps.seen[:, t],
-                        None if controls is None or t == 0 else take_step(controls, t - 1),
+                        take_step(controls, t - 1),
                     )
                     history.add(belief, None if values is not None else predicted)
             history.flush()
         return history
 
-    def forecast(
-        self, belief: Belief, count: int, controls: Points | None, first: Belief | None = None
-    ) -> BeliefHistory:
+    def push(self, belief: Any, controls: Points | None) -> Any:
+        """The beliefs one step later, with no observation."""
+        return self.advance(belief, self.transition.source(belief.coordinates, controls))
+
+    def new_history(self, length: int) -> Any:
+        """Where the beliefs of so many steps are collected."""
+        return BeliefHistory(self.sample, True, length, None)
+
+    def forecast(self, belief: Any, count: int, controls: Points | None, first: Any = None) -> Any:
         """Beliefs 1, 2, … steps after the given ones, unless the first of them is known."""
-        history = BeliefHistory(self.sample, True, count, None)
+        history = self.new_history(count)
         with one_blas_thread():
             for k in range(count):
-                now = None if controls is None else take_step(controls, k)
                 if k > 0 or first is None:
-                    belief = self.advance(belief, self.transition.source(belief.coordinates, now))
+                    belief = self.push(belief, take_step(controls, k))
                 history.add(belief, None)
             history.flush()
         return history
 
-    def forecast_every(
-        self, history: BeliefHistory, controls: list[Points | None]
-    ) -> BeliefHistory:
+    def forecast_every(self, history: Any, controls: list[Points | None]) -> Any:
         """The beliefs as many steps later as there are controls (b·steps, …) or None."""
-        b, length = history.coordinates.shape[:2]
-        xp = namespace(history.coordinates)
-        belief = Belief(
-            xp.reshape(history.coordinates, (b * length, -1)), flat_weights(history, b * length)
-        )
-        for now in controls:
-            belief = self.advance(belief, self.transition.source(belief.coordinates, now))
-        found = BeliefHistory(self.sample, True, 1, None)
-        found.add(belief, None)
-        found.flush()
-        found.regroup(b, length)
+        belief, found = history.flat(), self.new_history(1)
+        with one_blas_thread():
+            for now in controls:
+                belief = self.push(belief, now)
+            found.add(belief, None)
+            found.flush()
+        found.regroup(*history.size)
         return found
 
-    def forecast_from(
-        self, belief: Belief | None, prior: Belief | None, count: int, controls: Points | None
-    ) -> BeliefHistory:
+    def forecast_from(self, belief: Any, prior: Any, count: int, controls: Points | None) -> Any:
         """Beliefs 1, 2, … steps after that of a stream, which has none before its first step."""
         first = None
         if belief is None:
-            belief = self.sample.marginal if prior is None else prior
+            belief = self.whole if prior is None else prior
             first = None if self.begins_before else belief
         return self.forecast(belief, count, controls, first)
 
     def smooth(
-        self,
-        history: BeliefHistory,
-        lengths: tuple[int, ...],
-        controls: Points | None,
-        transfer: str | None,
-    ) -> BeliefHistory:
+        self, history: Any, lengths: tuple[int, ...], controls: Points | None, transfer: str | None
+    ) -> Any:
         """Go back through filtered beliefs, from the last of each sequence to the first."""
-        transfer = transfer or ("one-step" if controls is None else "two-step")
-        out = BeliefHistory(self.sample, True, history.length, None)
-        last = np.array(lengths) - 1
-        size = float(namespace(self.sample.psi).sum(self.sample.psi**2)) / self.sample.psi.shape[0]
-        later: Belief | None = None
+        out = self.new_history(history.length)
+        last, later = np.array(lengths) - 1, None
         with one_blas_thread():
             for t in range(history.length - 1, -1, -1):
                 belief = history.belief(t)
                 if later is None:
                     later = belief
                 else:
-                    now = None if controls is None else take_step(controls, t)
-                    source = self.transition.source(belief.coordinates, now)
-                    u = self.transition.transition_weights(belief, source, transfer)
-                    backward = self.transition.smooth_back(u, later, BACKWARD * size * size)
-                    later = belief.where(last <= t, backward)
+                    back = self.smooth_step(belief, later, take_step(controls, t), transfer)
+                    later = belief.where(last <= t, back)
                 out.add(later, None)
             out.flush()
         out.reverse()
         return out
+
+    def smooth_step(
+        self, belief: Any, later: Any, controls: Points | None, transfer: str | None
+    ) -> Any:
+        """The smoothed beliefs of a step, from the filtered ones and the smoothed ones after it."""
+        transfer = transfer or ("one-step" if controls is None else "two-step")
+        source = self.transition.source(belief.coordinates, controls)
+        u = self.transition.transition_weights(belief, source, transfer)
+        return self.transition.smooth_back(u, later, self._backward)
+
+    @cached_property
+    def _backward(self) -> float:
+        """δ of smoothing."""
+        psi = self.sample.psi
+        size = float(namespace(psi).sum(psi**2)) / psi.shape[0]
+        return BACKWARD * size * size
 
 
 def repeat_belief(belief: Belief, times: int) -> Belief:
@@ -316,9 +320,9 @@ def repeat_belief(belief: Belief, times: int) -> Belief:
     )
 
 
-def take_step(controls: Points, t: int) -> Points:
-    """The controls (b, …) of one step, from (b, steps, …)."""
-    return each_part(controls, lambda part: part[:, t])
+def take_step(controls: Points | None, t: int) -> Points | None:
+    """The controls (b, …) that act after step t, from (b, steps, …); before the first, none."""
+    return None if controls is None or t < 0 else each_part(controls, lambda part: part[:, t])
 
 
 def warn_of_far(support: np.ndarray, least: float = LOST) -> None:

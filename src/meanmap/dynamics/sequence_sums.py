@@ -13,7 +13,7 @@ from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.quantiles import middle
 from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence
-from meanmap.dynamics.stationary import SteadyOperators
+from meanmap.dynamics.stationary import StationaryOperators
 from meanmap.dynamics.transition import STEADY, Belief, Control, Sample, Transition
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
@@ -119,16 +119,11 @@ def steady_mass(mass: Array, second_moment: Array, mean: Array) -> Array | None:
     return mass if max(variance, 0.0) ** 0.5 < STEADY else None
 
 
-def ridge(C: Array, regularization: float) -> Array:
-    """`(C + λI)⁻¹`."""
-    spectrum = Spectrum.of(C)
-    return spectrum.inverse(spectrum.sufficient(regularization))
-
-
 def centred_ridge(squares: Array, mean: Array, regularization: float) -> Array:
-    """The same where the last coordinate is a constant, which is not regularised."""
+    """`(C + λI)⁻¹` where the last coordinate is a constant, which is not regularised."""
     mu = mean[:-1]
-    return with_constant(ridge(squares[:-1, :-1] - mu[:, None] * mu[None, :], regularization), mu)
+    centred = Spectrum.of(squares[:-1, :-1] - mu[:, None] * mu[None, :])
+    return with_constant(centred.ridge(regularization), mu)
 
 
 class Balance:
@@ -266,9 +261,11 @@ class SequenceSums:
         """The inverse that operators are made of, and the gain of the smoother."""
         lam, centered = self.regularization, self.centered
         if self.for_beliefs:
-            steady = SteadyOperators.of(squares, cross, lam, centered)
-            return steady.inverse, steady.gain
-        return (centred_ridge(squares, mean, lam) if centered else ridge(squares, lam)), None
+            stationary = StationaryOperators.of(squares, cross, lam, centered)
+            return stationary.inverse, stationary.gain
+        return (
+            centred_ridge(squares, mean, lam) if centered else Spectrum.of(squares).ridge(lam)
+        ), None
 
     def _transition(
         self, sample: Sample, moves: int, rows: Array, squares: Array, mean: Array
@@ -289,8 +286,8 @@ class SequenceSums:
 
     def _evidence(self, step_sums: StepSums, psi: Array) -> Evidence:
         steps, r = step_sums.steps / step_sums.states[0], self.states.rank_
-        H = ridge(steps[:r, :r], self.regularization)
+        H = Spectrum.of(steps[:r, :r]).ridge(self.regularization)
         if self.decoder is not None:
             return MixtureEvidence.of(steps, H, psi, self.decoder)
-        seen = ridge(steps[r:, r:], self.regularization)
+        seen = Spectrum.of(steps[r:, r:]).ridge(self.regularization)
         return LinearEvidence(seen @ steps[r:, :r] @ H)

@@ -237,7 +237,7 @@ class SpectralFilter(BaseEstimator):
         for i, window in enumerate(settings["window"]):
             moments = WindowMoments.of(sample, train.observations.lengths, window, max(sizes))
             spectrum = Spectrum.of(moments.seen.T @ moments.seen / len(moments.middle))
-            inverses = [spectrum.inverse(spectrum.sufficient(value)) for value in lambdas]
+            inverses = [spectrum.ridge(value) for value in lambdas]
             features = xp.concat([steps.features @ inverse for inverse in inverses])
             models = moments.candidates(sizes)
             E = moments.past.T @ take(values, moments.middle) / len(moments.middle)

@@ -25,7 +25,8 @@ from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
 from meanmap.dynamics.belief_shapes import known_shape, stretch_beliefs
-from meanmap.embeddings import Embedding, FactoredWeights, embedding_of, numeric
+from meanmap.dynamics.transition import dense_weights
+from meanmap.embeddings import Embedding, embedding_of, numeric
 from meanmap.embeddings.element import root
 from meanmap.spaces import Space
 
@@ -70,12 +71,11 @@ class Track:
     coordinates: Array  # (b, steps, r)
     weights: Any  # (b, steps, n), an array or FactoredWeights; None if they were not kept
     first: Any  # the means Σ w s, (b, steps, …), a tuple for pairs; None for labels
-    second: Any  # None; in older files Σ w s², without a `spread`
-    log_evidence_: Any  # (b, steps), an array or PendingEvidence
-    support_: np.ndarray | None
+    spread: Any  # the variances, like `first`
     lengths: tuple[int, ...]
     single: bool
-    spread: Any = None  # the variances, like `first`
+    log_evidence_: Any = None  # (b, steps), an array or PendingEvidence
+    support_: np.ndarray | None = None
     shape: ShapeAt | None = None  # of b·steps beliefs, which probabilities are read from
     stretch: float = 1.0  # what deviations are multiplied with, where there is no shape
 
@@ -102,7 +102,6 @@ class Track:
             weights=one(self.weights),
             first=None if self.first is None else each_part(self.first, one),
             spread=None if self.spread is None else each_part(self.spread, one),
-            second=None if self.second is None else each_part(self.second, one),
             log_evidence_=one(self.log_evidence_),
             support_=one(self.support_),
             shape=None if self.shape is None else self.shape[self._rows(i)],
@@ -139,14 +138,8 @@ class Track:
     @cached_property
     def std(self) -> Any:
         """The standard deviation of each coordinate."""
-        spread = self.spread
-        if spread is None and self.second is not None:
-            parts = (
-                part if isinstance(part, tuple) else (part,) for part in (self.first, self.second)
-            )
-            found = tuple(second - first * first for first, second in zip(*parts, strict=True))
-            spread = found if isinstance(self.first, tuple) else found[0]
-        return each_part(self._numbers(spread), lambda part: self.stretch * self._show(root(part)))
+        spread = self._numbers(self.spread)
+        return each_part(spread, lambda part: self.stretch * self._show(root(part)))
 
     def _numbers(self, moments: Any) -> Any:
         """Moments of the beliefs, or an error where states are labels."""
@@ -180,7 +173,7 @@ class Track:
                 "the beliefs were not kept (beliefs=False), only their means, standard deviations "
                 "and coordinates. Filter again with beliefs=True."
             )
-        return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
+        return dense_weights(self.weights)
 
     @cached_property
     def beliefs(self) -> Any:

@@ -29,8 +29,7 @@ from meanmap.dynamics.evidence import (
     vector_rows,
 )
 from meanmap.dynamics.sequences import Sequences, Steps, list_sequences, observed_steps
-from meanmap.dynamics.transition import Sample
-from meanmap.embeddings import numeric
+from meanmap.dynamics.transition import Sample, number_rows
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import reference_kernel
 from meanmap.linalg import Spectrum
@@ -116,13 +115,9 @@ class Training:
         points = self.states.points
         parts = points if isinstance(points, tuple) else (points,)
         if all(part.ndim > 1 for part in parts):  # 1-D are labels and objects, numbers or not
-            try:
-                columns = [numeric(part) for part in parts]
-                xp = namespace(columns[0])
-                flat = [xp.reshape(part, (part.shape[0], -1)) for part in columns]
-                return xp.concat(flat, axis=1), None
-            except TypeError:
-                pass
+            numbers = number_rows(points)
+            if numbers is not None:
+                return numbers, None
         reference = reference_kernel(kernel, points).resolve(points)
         space, psi = fit_space(reference, None, points)
         return psi, space
@@ -168,7 +163,7 @@ class EmbeddedTraining:
     def reverse_inverse(self, delta: float) -> Array:
         """`(C_OO + δI)⁻¹`, so that `C_SO (C_OO + δI)⁻¹ ψ(o)` is the plain conditional P(s|o)."""
         if delta not in self._inverses:  # asked for again with every ε that is tried
-            self._inverses[delta] = self.reverse.inverse(self.reverse.sufficient(delta))
+            self._inverses[delta] = self.reverse.ridge(delta)
         return self._inverses[delta]
 
     @cached_property

@@ -25,7 +25,7 @@ from meanmap.arrays import (
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.operator import as_embedding
 from meanmap.conditional.trust import FAR
-from meanmap.embeddings import FactoredWeights
+from meanmap.embeddings import FactoredWeights, numeric
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.protocol import ALL
 from meanmap.linalg import ConflictWarning
@@ -37,6 +37,22 @@ BOUND = 2.0  # of sup k(s, s): a belief with a larger ‖m‖² is no distributi
 SHARP = 1e-8  # of the trace: how closely a prior is written on the training states
 
 
+def dense_weights(weights: Any) -> Array:
+    """Weights as an array."""
+    return weights.dense() if isinstance(weights, FactoredWeights) else weights
+
+
+def number_rows(points: Points) -> Array | None:
+    """Points as rows of numbers, (n, q), the variables of a tuple side by side; None of labels."""
+    parts = points if isinstance(points, tuple) else (points,)
+    try:
+        columns = [numeric(part) for part in parts]
+    except TypeError:
+        return None
+    xp = namespace(columns[0])
+    return xp.concat([xp.reshape(part, (part.shape[0], -1)) for part in columns], axis=1)
+
+
 @dataclass(frozen=True)
 class Belief:
     """Distributions of the state, one for each of b sequences, on the training states as atoms."""
@@ -46,7 +62,7 @@ class Belief:
 
     def dense(self) -> Array:
         """The weights as an array."""
-        return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
+        return dense_weights(self.weights)
 
     def where(self, mask: np.ndarray, other: Belief) -> Belief:
         """These beliefs where the mask holds, the other ones elsewhere."""

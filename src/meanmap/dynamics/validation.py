@@ -164,6 +164,12 @@ class Contest:
         inside = np.arange(found.shape[1])[None, :] < np.array(self.steps.lengths)[:, None]
         return found.reshape(-1, found.shape[-1])[inside.ravel()]
 
+    def _halves(self, moments: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances of all steps, from those (b, steps, 2q) of beliefs."""
+        rows = self._inside(to_numpy(moments).astype(np.float64))
+        q = rows.shape[1] // 2
+        return rows[:, :q], rows[:, q:]
+
     def score(self, means: np.ndarray, variances: np.ndarray) -> float:
         """The ranked probability score of normal beliefs (m, q), their deviations stretched."""
         off, deviations = self._errors(means, variances)
@@ -174,9 +180,7 @@ class Contest:
 
         90% intervals then hold so large a share of the true states.
         """
-        rows = self._inside(moments)
-        q = rows.shape[1] // 2
-        return stretch_of(*self._errors(rows[:, :q], rows[:, q:]), share)
+        return stretch_of(*self._errors(*self._halves(moments)), share)
 
     def stretch_of_track(self, track: Track, share: float) -> float:
         """What 90% intervals of beliefs are to be stretched by to hold such a share of true states.
@@ -200,15 +204,11 @@ class Contest:
 
     def squares(self, moments: Any) -> float:
         """The mean squared error of means and variances (b, steps, 2q)."""
-        rows = self._inside(to_numpy(moments).astype(np.float64))
-        q = rows.shape[1] // 2
-        return float((self._errors(rows[:, :q], rows[:, q:])[0] ** 2).mean())
+        return float((self._errors(*self._halves(moments))[0] ** 2).mean())
 
     def score_moments(self, moments: np.ndarray) -> float:
         """The score of means and variances (b, steps, 2q)."""
-        rows = self._inside(moments)
-        q = rows.shape[1] // 2
-        return self.score(rows[:, :q], rows[:, q:])
+        return self.score(*self._halves(moments))
 
     def _errors(self, means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Errors and deviations over the scales of the columns."""

@@ -107,7 +107,7 @@ class Posterior(Predictive):
     def with_weights(self, weights: Any, coordinates: Any = None) -> Posterior:
         return self.part(super().with_weights(weights, coordinates))
 
-    def named(self, names: tuple[str, ...]) -> Posterior:
+    def rename(self, names: tuple[str, ...]) -> Posterior:
         """The same with other names for its columns."""
         if len(names) != len(self.names):
             raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")

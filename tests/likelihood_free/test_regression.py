@@ -563,7 +563,7 @@ def test_shapes_are_kept(way: str, kind: str, tmp_path: Any) -> None:
         "one": lambda: shifted().posterior([0.5]),
         "batch": lambda: shifted().posterior(y),
         "part": lambda: shifted().posterior(y)[1:],
-        "renamed": lambda: shifted().posterior([0.5]).named(("x",)),
+        "renamed": lambda: shifted().posterior([0.5]).rename(("x",)),
         "other prior": lambda: shifted().posterior(y, prior=stats.norm(0.5, 0.5)),
     }[kind]()
     if way == "file":
@@ -755,7 +755,7 @@ def test_no_problem_is_too_odd(
         (lambda p: p.density([0.0, 1.0, 2.0]), ValueError, "feature|column|expected"),
         (lambda p: p.density([[np.nan]]), ValueError, "NaN"),
         (lambda p: p.density([[0.0]], bandwidth=-1), ValueError, "bandwidth"),
-        (lambda p: p.named(("a", "b")), ValueError, "name"),
+        (lambda p: p.rename(("a", "b")), ValueError, "name"),
         (lambda p: p.share([0.0, 0.0, 0.0], [1.0, 1.0, 1.0]), ValueError, "low|high|box|number"),
         (lambda p: p.share([0.0, 0.0], [1.0, 1.0]), ValueError, "low|high|box|number"),
         (lambda p: p.share("a", "b"), (TypeError, ValueError), "low|high|box|number"),
