@@ -58,8 +58,8 @@ def dense(X: np.ndarray, L: np.ndarray, columns: np.ndarray, sigma: float, some:
 
 def judged() -> int:
     """How many candidates the search judges."""
+    from meanmap.learning.feature_search import rounds
     from meanmap.learning.feature_selection import step_size
-    from meanmap.learning.searches import rounds
 
     return sum(rounds(FEATURES, CHOSEN, step_size(0.1), "backward"))
 
@@ -67,7 +67,7 @@ def judged() -> int:
 def run() -> list[Row]:
     from meanmap import HSICSelector
     from meanmap.kernels import Gaussian
-    from meanmap.learning.subsets import Subsets
+    from meanmap.learning.subset_dependence import Subsets
     from meanmap.learning.targets import target_of
 
     X, y = data()

@@ -17,7 +17,7 @@ from meanmap import (
     SpectralFilter,
     embed,
 )
-from meanmap.dynamics.tallies import Tally
+from meanmap.dynamics.sequence_sums import StepSums
 from meanmap.spaces import PivotedCholesky
 from meanmap.streams import RunningEmbedding
 
@@ -252,13 +252,13 @@ def test_tallies_about_different_references_add_up() -> None:
     r = np.random.default_rng(0)
     told = r.normal(size=(50, 2))
 
-    def tally(rows: np.ndarray, reference: float) -> Tally:
+    def step_sums(rows: np.ndarray, reference: float) -> StepSums:
         off = rows[:, :1] - reference
         described = np.hstack([np.ones_like(off), off, off * off, rows[:, 1:]])
         sums = described.sum(axis=0), rows.T @ rows, described.T @ rows
-        return Tally(rows.T @ rows, *sums, float(len(rows)), np.array([reference]))
+        return StepSums(rows.T @ rows, *sums, float(len(rows)), np.array([reference]))
 
-    whole = tally(told, 1.0)
-    parts = tally(told[:20], 1.0) + tally(told[20:], -2.0)
+    whole = step_sums(told, 1.0)
+    parts = step_sums(told[:20], 1.0) + step_sums(told[20:], -2.0)
     np.testing.assert_allclose(parts.states, whole.states, atol=1e-12)
     np.testing.assert_allclose(parts.cross, whole.cross, atol=1e-12)

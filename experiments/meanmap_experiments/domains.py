@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from meanmap import plots
 from meanmap.adaptation.domains import DomainProblem
-from meanmap.adaptation.matching import fit_host_space
+from meanmap.adaptation.mean_matching import fit_host_space
 from meanmap.kernels import Gaussian
 from meanmap.spaces import PivotedCholesky
 from meanmap_experiments.results import COLOURS, Claim, Figure, Outcome, Table, ahead, paired

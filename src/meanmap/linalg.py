@@ -86,6 +86,10 @@ class Spectrum:
             f = s / (s * s + regularization) if squared else 1 / (s + regularization)
         return (self.vectors * f) @ self.vectors.T
 
+    def ridge(self, regularization: float) -> Array:
+        """`inverse` with a λ that is `sufficient`."""
+        return self.inverse(self.sufficient(regularization))
+
     def sufficient(self, regularization: float, squared: bool = False) -> float:
         """A λ that `inverse` can work with: this one, or a larger one with a warning.
 

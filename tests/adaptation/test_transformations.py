@@ -28,7 +28,7 @@ from meanmap.adaptation.alignment import (
     stratified_rows,
     upright,
 )
-from meanmap.adaptation.plausibility import (
+from meanmap.adaptation.alignment_likelihood import (
     freedom,
     likeliest_kernels,
     penalized_likelihood,
@@ -78,7 +78,7 @@ def test_the_objective_is_that_of_the_dense_formula() -> None:
     means = np.array([problem.Z[y == c].mean(axis=0) for c in (0, 1)])
     W, B = 1 + parameters[0], parameters[1]
     moved = means[y] + (problem.Z - means[y]) * W[y] + B[y]
-    assert_allclose(problem.moved(parameters.ravel()), moved, rtol=1e-12)
+    assert_allclose(problem.move(parameters.ravel()), moved, rtol=1e-12)
     dense = location_scale_objective(moved, problem.T, np.full(25, 1 / 25), 1.2, W, B, 0.03)
     value = problem.value(parameters.ravel())[0] + problem.square()
     assert_allclose(value, dense, rtol=1e-12)
@@ -112,7 +112,7 @@ def test_starts_and_descents() -> None:
     first, second, *_ = starts(problem, 4, np.random.default_rng(0))
     assert not first.any()
     assert_allclose(second, moments_start(problem))
-    there = problem.moved(second)
+    there = problem.move(second)
     assert_allclose(there.mean(axis=0), problem.T.mean(axis=0), atol=1e-10)
     assert_allclose(there.std(axis=0), problem.T.std(axis=0), rtol=1e-10)
     found = descend(problem, first, 200)
@@ -145,7 +145,7 @@ def test_an_alignment_of_one_drift_moves_all_rows_alike() -> None:
     G, H = np.array([[0.3, -0.2]]), np.array([[0.5, 0.1]])
     parameters = np.stack([G, H]).ravel()
     mean = problem.Z.mean(axis=0)
-    assert_allclose(problem.moved(parameters), mean + (problem.Z - mean) * (1 + G) + H)
+    assert_allclose(problem.move(parameters), mean + (problem.Z - mean) * (1 + G) + H)
     measured = approx_fprime(parameters, lambda p: problem.value(p)[0], 1e-6)
     assert_allclose(problem.value(parameters)[1], measured, atol=2e-6)
 

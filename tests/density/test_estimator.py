@@ -22,11 +22,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from meanmap import ConditionalEmbedding, EmbeddingDensity, embed, load, save
-from meanmap.density import fits
+from meanmap.density import gaussian_mixtures as fits
 from meanmap.density.candidates import NormalCandidates, RoundFrame, expected_kernel
-from meanmap.density.choice import PENALTIES, SHARES
 from meanmap.density.inputs import normal_kernel
-from meanmap.density.programme import (
+from meanmap.density.mixture_programme import (
     Entropy,
     Match,
     MixtureSolution,
@@ -37,6 +36,7 @@ from meanmap.density.programme import (
     solve_constrained,
     warn_if_unsolved,
 )
+from meanmap.density.selection import PENALTIES, SHARES
 from meanmap.kernels import Delta, Gaussian, Laplace
 from optional_packages import require
 from oracles.density import density_programme, gaussian_embedding_by_quadrature

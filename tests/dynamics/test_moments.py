@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from meanmap import KernelBayesFilter, load, save
-from meanmap.dynamics.readings import NormalShape, normal_cloud
+from meanmap.dynamics.belief_shapes import NormalShape, normal_cloud
 from meanmap.dynamics.system import LearnedFunction, MomentBelief, SigmaPoints, least_squares
 from meanmap.embeddings import embed
 from meanmap.kernels import Delta, Gaussian

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import meanmap
 import oracles as o
 from meanmap import ConditionalEmbedding, DataWarning, SpectralFilter
-from meanmap.dynamics.observable import FLOOR, MassEvidence
+from meanmap.dynamics.observable_operators import FLOOR, MassEvidence
 from meanmap.kernels import Delta, Gaussian, Linear
 from optional_packages import require
 from oracles import Array
@@ -149,7 +149,7 @@ def test_windows_are_features_side_by_side() -> None:
 def test_subspace_iteration_finds_the_leading_triplets(monkeypatch: pytest.MonkeyPatch) -> None:
     train, test = rotation(300, 3), rotation(50, 4)
     one = SpectralFilter(Gaussian(0.5), 6, window=2, regularization=0.1).fit(train)
-    monkeypatch.setattr("meanmap.dynamics.observable.SMALL", 0)
+    monkeypatch.setattr("meanmap.dynamics.observable_operators.SMALL", 0)
     two = SpectralFilter(Gaussian(0.5), 6, window=2, regularization=0.1).fit(train)
     assert len(two.singular_values_) < len(one.singular_values_)
     assert_allclose(two.singular_values_[:6], one.singular_values_[:6], rtol=1e-10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from sklearn.base import clone
 
 import meanmap
 import oracles as o
-from meanmap import AdditiveFilter, DataWarning, Embedding, KernelBayesFilter
+from interrupts import interrupt_at
+from meanmap import AdditiveFilter, DataWarning, Embedding, KernelBayesFilter, SpectralFilter
 from meanmap.dynamics import Track, model
 from meanmap.kernels import Chordal, Delta, Gaussian
 from meanmap_experiments.systems import ROTATION
@@ -305,6 +307,37 @@ def test_a_bad_observation_leaves_the_stream_as_it_was(kind: Any) -> None:
         stream.predict(0)
     stream.step(NEW[2])
     assert_allclose(stream.belief.mean(), fitted(kind).filter(NEW[:3]).mean[-1], atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["moments", "reweighted", "additive", "spectral"])
+def test_an_interrupted_step_is_taken_or_not(kind: str) -> None:
+    """Ctrl-C at every line of a step: the state is the one before it or the one after it."""
+    learner: Any = {
+        "moments": lambda: KernelBayesFilter(method="moments", validation=None),
+        "reweighted": lambda: plain(KernelBayesFilter),
+        "additive": lambda: plain(AdditiveFilter),
+        "spectral": lambda: SpectralFilter(Gaussian(0.7), 3, validation=None),
+    }[kind]()
+    rows = () if kind == "spectral" else (STATES[:60],)
+    begun = learner.fit(*rows, OBSERVATIONS[:60]).start()
+    begun.step(NEW[0])
+
+    def state(stream: Any) -> tuple[Any, ...]:
+        return stream.steps, stream.log_evidence, *stream.belief.mean()
+
+    after = copy(begun)
+    answer = after.step(NEW[1]).mean()
+    before_it, after_it = state(begun), state(after)
+    taken, line = 0, 1
+    while True:
+        stream = copy(begun)
+        if not interrupt_at(line, lambda stream=stream: stream.step(NEW[1])):
+            break
+        if state(stream) == before_it:
+            assert_array_equal(stream.step(NEW[1]).mean(), answer)
+        taken += stream.steps == 2 and state(stream) == after_it
+        line += 1
+    assert line > 20 and taken == line - 1
 
 
 @both

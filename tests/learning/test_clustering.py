@@ -24,8 +24,8 @@ from sklearn.preprocessing import StandardScaler
 import oracles
 from meanmap import HSICClustering, hsic, load, save
 from meanmap.kernels import Delta, Gaussian, Linear, Precomputed
-from meanmap.learning.labels import heat, label_features
-from meanmap.learning.partitions import BySize, Plain, ascend, sums
+from meanmap.learning.cluster_search import BySize, Plain, ascend, sums
+from meanmap.learning.label_kernels import heat, label_features
 from meanmap.spaces import Nystroem
 from optional_packages import require
 

@@ -35,9 +35,9 @@ from meanmap.kernels import (
     RationalQuadratic,
     WeisfeilerLehman,
 )
-from meanmap.learning import lasso
-from meanmap.learning.regressions import LeftOutErrors
-from meanmap.learning.subsets import Subsets, hsic_matrix, powers_needed
+from meanmap.learning import hsic_lasso as lasso
+from meanmap.learning.subset_dependence import Subsets, hsic_matrix, powers_needed
+from meanmap.learning.subset_regression import LeftOutErrors
 from meanmap.learning.targets import Target, label_target, number_target, scale_columns, target_of
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from meanmap_experiments.selecting import PROBLEMS
@@ -119,7 +119,7 @@ def test_one_column_less_and_one_more(small: Any, kernel: Any, estimator: str, b
     target = label_target(labels)
     s = subsets(X, target, kernel, estimator, blocks)
     S = np.arange(6)
-    resolved = s.resolved(S)
+    resolved = s.resolve(S)
 
     def one(columns: np.ndarray, k: Any) -> float:
         parts = [
@@ -145,10 +145,10 @@ def test_large_tiles_and_outliers() -> None:
     X[0, 2] = 26.0
     s = subsets(X, label_target(X[:, 0] > 0))
     S = np.arange(5)
-    kernel = s.resolved(S)
+    kernel = s.resolve(S)
     direct = [s.of(np.delete(S, j), kernel) for j in S]
     assert_allclose(s.without(S, kernel), direct, rtol=1e-10)
-    assert_allclose(s._changed(np.arange(700), S, S, [kernel], -1.0), direct, rtol=1e-10)
+    assert_allclose(s._change(np.arange(700), S, S, [kernel], -1.0), direct, rtol=1e-10)
 
 
 def test_far_outliers_do_not_overflow() -> None:
@@ -173,7 +173,7 @@ def test_low_rank_equals_dense_at_full_rank(small: Any, estimator: str, kind: st
     target = label_target(labels) if kind == "labels" else number_target(y)
     S, others = np.arange(4), np.array([4, 5])
     dense = subsets(X, target, estimator=estimator)
-    kernel = dense.resolved(S)
+    kernel = dense.resolve(S)
     for basis in (PivotedCholesky(1e-14), Nystroem(24, random_state=0)):
         thin = subsets(X, target, estimator=estimator, basis=basis)
         assert_allclose(thin.without(S, kernel), dense.without(S, kernel), rtol=1e-9, atol=1e-10)
@@ -187,7 +187,7 @@ def test_low_rank_gets_better_with_rank() -> None:
     X, y = xor(300, 3)
     target, S = label_target(y), np.arange(5)
     dense = subsets(X, target)
-    kernel = dense.resolved(S)
+    kernel = dense.resolve(S)
     truth = dense.without(S, kernel)
     errors = [
         abs(subsets(X, target, basis=Nystroem(m, random_state=1)).without(S, kernel) - truth).max()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -451,6 +452,17 @@ def test_a_solver_that_does_not_converge_says_so(model: Any, options: Any) -> No
     X, y = problem(60, classes=2)
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):
         model(C=1e4, max_iter=2, **options).fit(X, y)
+
+
+@pytest.mark.parametrize("model", MODELS[:2])
+def test_huge_weights_end_with_a_warning(model: Any) -> None:
+    """Weights multiply C: LIBSVM would go on for minutes, and nothing can interrupt it."""
+    rng = np.random.default_rng(0)
+    X, y = [rng.normal(size=(12, 2)) for _ in range(60)], rng.integers(2, size=60)
+    began = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="max_iter=1000000 steps.*sample_weight"):
+        model(level2="linear").fit(X, y, sample_weight=np.full(60, 1e14))
+    assert time.perf_counter() - began < 30
 
 
 @pytest.mark.parametrize(

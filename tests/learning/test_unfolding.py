@@ -21,8 +21,8 @@ from sklearn.pipeline import make_pipeline
 import oracles
 from meanmap import ColoredUnfolding, hsic, load, save
 from meanmap.kernels import Delta, Gaussian, Linear, NGrams
-from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
-from meanmap.learning.semidefinite import UnfoldingProgramme
+from meanmap.learning.neighbour_graph import Distinct, NeighbourGraph, reconstruction_weights
+from meanmap.learning.unfolding_programme import UnfoldingProgramme
 
 convex = pytest.mark.needs("cvxpy")
 SOLVERS = [pytest.param("cvxpy", marks=convex), "factors"]
@@ -147,7 +147,7 @@ def test_certificates_bound_the_optimum() -> None:
     programme = UnfoldingProgramme(C, b, rng.uniform(0.5, 1, size=30), 5.0)
     best = programme.solve("cvxpy", 1e-8, None, np.random.RandomState(0))
     assert best.status == "optimal"
-    worse = programme.certified(0.9 * best.factor, np.zeros(30), "optimal", 1e-8, 1)
+    worse = programme.certify(0.9 * best.factor, np.zeros(30), "optimal", 1e-8, 1)
     assert worse.status == "optimal_inaccurate"
     assert worse.gap > 0.01
 

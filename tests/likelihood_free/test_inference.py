@@ -24,7 +24,7 @@ import oracles
 from meanmap import ConditionalEmbedding, DataWarning, Embedding, KernelABC, embed
 from meanmap.kernels import Gaussian, Laplace
 from meanmap.likelihood_free import Posterior, bayes_update
-from meanmap.likelihood_free.shapes import columns_spread
+from meanmap.likelihood_free.regression import columns_spread
 from oracles import Array
 
 METHODS = ["importance", "squared", "reweighted"]

@@ -25,8 +25,8 @@ from meanmap.likelihood_free.likelihoods import (
 )
 from meanmap.likelihood_free.posteriors import PosteriorModel, too_narrow
 from meanmap.likelihood_free.priors import prior_of
-from meanmap.likelihood_free.sampling import Population, temper
 from meanmap.likelihood_free.screening import dependent_columns
+from meanmap.likelihood_free.tempering import Population, temper
 
 PRIORS: dict[str, Any] = {
     "normal": stats.norm(1.0, 2.0),

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from meanmap.adaptation.programme import WeightProgramme, WeightSolution, solve_dual
+from meanmap.adaptation.weight_programme import WeightProgramme, WeightSolution, solve_dual
 from meanmap.linalg import symmetric_part
 from meanmap.statistics.columns import positive_ratio
 
@@ -65,7 +65,7 @@ class Alignment:
     def size(self) -> tuple[int, int]:
         return len(self.Z), len(self.T)
 
-    def moved(self, parameters: np.ndarray) -> np.ndarray:
+    def move(self, parameters: np.ndarray) -> np.ndarray:
         """z' of the training rows."""
         G, H = parameters.reshape(self.shape)
         return self.Z + (self.Z - self.centres) * (self.moves @ G) + self.moves @ H
@@ -97,7 +97,7 @@ class Alignment:
 
     def value(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
         """What is minimised, less ‖μ_test‖², and its gradient."""
-        Z = self.moved(parameters)
+        Z = self.move(parameters)
         K, C = self.gram(Z, Z), self.gram(Z, self.T)
         towards = C.mean(axis=1)
         beta, alpha = self.weights(K, towards)
@@ -129,7 +129,7 @@ class Alignment:
 
     def distance(self, parameters: np.ndarray, weighted: bool = True) -> float:
         """‖Σ αᵢ φ(z'ᵢ) - μ_test‖."""
-        Z = self.moved(parameters)
+        Z = self.move(parameters)
         K, towards = self.gram(Z, Z), self.gram(Z, self.T).mean(axis=1)
         alpha = self.weights(K, towards)[1] if weighted else np.full(len(Z), 1 / len(Z))
         return math.sqrt(max(float(alpha @ (K @ alpha - 2 * towards)) + self.square(), 0.0))
@@ -138,7 +138,7 @@ class Alignment:
         """β for all of the rows, of which these may be a part, given their features."""
         if self.ridge is None:
             return np.ones(len(F))
-        Z = self.moved(parameters)
+        Z = self.move(parameters)
         return self.programme(self.gram(Z, Z), self.gram(Z, self.T).mean(axis=1), F)[1].beta
 
     def part(self, rows: np.ndarray, test: np.ndarray) -> Alignment:

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from meanmap import checks
-from meanmap.adaptation.matching import KernelMeanMatching
+from meanmap.adaptation.mean_matching import KernelMeanMatching
 from meanmap.arrays import host_array, in_kind, to_numpy
 
 

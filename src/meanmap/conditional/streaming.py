@@ -85,7 +85,7 @@ class ConditionalStream:
         )
         C_XX = seen.xx / total - (mu[:, None] * mu[None, :] if self.centered else 0)
         spectrum = Spectrum.of(C_XX)
-        H = spectrum.inverse(spectrum.sufficient(self.regularization))
+        H = spectrum.ridge(self.regularization)
         rows = self.frame.weights(sums.cross)
         x, y = self.seen.rows.points
         return StreamedOperator(

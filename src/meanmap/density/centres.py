@@ -9,7 +9,7 @@ import numpy as np
 from meanmap import checks, decoding
 from meanmap.arrays import to_numpy
 from meanmap.density.candidates import RoundFrame
-from meanmap.density.choice import DistinctSample
+from meanmap.density.selection import DistinctSample
 from meanmap.frames import in_order
 from meanmap.kernels import Gaussian
 from meanmap.statistics.thinning import thin_sample

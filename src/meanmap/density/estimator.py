@@ -11,21 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, decoding, plots
 from meanmap.arrays import Array, float_like, in_kind, is_array, one_blas_thread, to_numpy
-from meanmap.density.base import log_base
+from meanmap.density.base_proportions import log_base
 from meanmap.density.candidates import NormalCandidates, RoundFrame
 from meanmap.density.centres import centres_of, herding_order
-from meanmap.density.choice import (
-    PENALTIES,
-    SHARES,
-    Choice,
-    DistinctSample,
-    fold_numbers,
-    held_out_likelihoods,
-    held_out_plain,
-)
-from meanmap.density.fits import GaussianFit, stack_fits
+from meanmap.density.gaussian_mixtures import GaussianFit, stack_fits
 from meanmap.density.inputs import distance, distinct_points, frame_of, probability_weights, square
-from meanmap.density.programme import (
+from meanmap.density.mixture_programme import (
     DECREMENT,
     Entropy,
     MixtureSolution,
@@ -36,6 +27,15 @@ from meanmap.density.programme import (
     effective_count,
     solve_constrained,
     warn_if_unsolved,
+)
+from meanmap.density.selection import (
+    PENALTIES,
+    SHARES,
+    Choice,
+    DistinctSample,
+    fold_numbers,
+    held_out_likelihoods,
+    held_out_plain,
 )
 from meanmap.embeddings import Embedding
 from meanmap.frames import column_names, remember_columns, seen_columns

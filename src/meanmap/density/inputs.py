@@ -11,8 +11,8 @@ from meanmap import checks
 from meanmap.arrays import to_numpy
 from meanmap.decoding.densities import density_bandwidths
 from meanmap.density.candidates import NormalCandidates, RoundFrame, expected_kernel
-from meanmap.density.choice import DistinctSample
-from meanmap.density.fits import GaussianFit
+from meanmap.density.gaussian_mixtures import GaussianFit
+from meanmap.density.selection import DistinctSample
 from meanmap.embeddings import Embedding, embed
 from meanmap.kernels import Gaussian
 

@@ -2,7 +2,7 @@
 
 from meanmap.dynamics.additive import AdditiveFilter
 from meanmap.dynamics.bayes import KernelBayesFilter
-from meanmap.dynamics.spectra import OperatorSpectrum, operator_spectrum
+from meanmap.dynamics.eigenfunctions import OperatorSpectrum, operator_spectrum
 from meanmap.dynamics.spectral import SpectralFilter
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track

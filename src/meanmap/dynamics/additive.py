@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
-from meanmap.arrays import Array, Points, device, namespace, one_blas_thread, take
+from meanmap.arrays import Array, Points, device, namespace, take
 from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.base import StateFilter, open_setting
 from meanmap.dynamics.model import Model
-from meanmap.dynamics.motion import Belief, Motion, determines_mass
-from meanmap.dynamics.passage import Passage
-from meanmap.dynamics.steady import SteadyOperators
-from meanmap.dynamics.tallies import SequenceSums, Tally, join_observation
-from meanmap.dynamics.training import Placed
+from meanmap.dynamics.sequence_sums import SequenceSums, StepSums, join_observation
+from meanmap.dynamics.stationary import StationaryOperators
+from meanmap.dynamics.training import EmbeddedTraining
+from meanmap.dynamics.transition import Belief, Transition, determines_mass
 from meanmap.embeddings.element import FactoredWeights
 from meanmap.linalg import solve_ridge
 from meanmap.rules import CONFLICT
@@ -59,17 +57,17 @@ class AdditiveModel(Model):
         omega = join_observation(source, lifted, self.centered)
         updated = Belief(omega @ self.matrix.T, self._weights(omega @ self.inverse.T))
         if self.mass is None:
-            return self.sample.bounded(updated)
+            return self.sample.keep_bounded(updated)
         xp = namespace(omega)
         total = omega @ self.mass
         usable = total > CONFLICT
         total = xp.where(usable, total, xp.ones_like(total))[:, None]
         vector = updated.weights.vector / total
         updated = Belief(updated.coordinates / total, self._weights(vector))
-        return self.sample.bounded(updated, usable)
+        return self.sample.keep_bounded(updated, usable)
 
     def advance(self, belief: Belief, source: Array) -> Belief:
-        pushed = self.motion.push(source)
+        pushed = self.transition.push(source)
         if not isinstance(pushed.weights, FactoredWeights):
             return pushed
         xp, size = namespace(source), (source.shape[0], self.observations.rank_)
@@ -78,7 +76,7 @@ class AdditiveModel(Model):
         return Belief(pushed.coordinates, self._weights(vector))
 
     def _weights(self, vector: Array) -> FactoredWeights:
-        return FactoredWeights(self.motion.scale, self.rows, vector)
+        return FactoredWeights(self.transition.scale, self.rows, vector)
 
     @cached_property
     def _writer(self) -> Array:
@@ -86,30 +84,19 @@ class AdditiveModel(Model):
         psi, n = self.sample.psi, self.sample.psi.shape[0]
         return solve_ridge(psi.T @ psi / n, self.regularization, psi.T).T / n
 
-    def smooth(
-        self, passage: Any, lengths: tuple[int, ...], controls: Any, transfer: str | None
-    ) -> Any:
-        """`ν = μ + G (ν' - A μ)`, back through the filtered beliefs μ."""
+    def smooth_step(
+        self, belief: Belief, later: Belief, controls: Any, transfer: str | None
+    ) -> Belief:
+        """`ν = μ + G (ν' - A μ)` of filtered beliefs μ."""
         if transfer is not None or self.gain is None:
-            return super().smooth(passage, lengths, controls, transfer)
-        out = Passage(self.sample, True, passage.length, None)
-        last, later = np.array(lengths) - 1, passage.belief(passage.length - 1)
-        with one_blas_thread():
-            out.add(later, None)
-            for t in range(passage.length - 2, -1, -1):
-                belief = passage.belief(t)
-                ahead = self.motion.push(self.motion.source(belief.coordinates, None))
-                change = (later.coordinates - ahead.coordinates) @ self.gain.T
-                weights = belief.dense() + change @ self._writer.T
-                if self.mass is not None:  # by division: weights of a regression may swing
-                    total = namespace(weights).sum(weights, axis=-1)[..., None]
-                    weights = weights / namespace(weights).where(total > CONFLICT, total, 1.0)
-                back = self.sample.bounded(Belief(belief.coordinates + change, weights))
-                later = belief.where(last <= t, back)
-                out.add(later, None)
-            out.flush()
-        out.reverse()
-        return out
+            return super().smooth_step(belief, later, controls, transfer)
+        ahead = self.transition.push(self.transition.source(belief.coordinates, None))
+        change = (later.coordinates - ahead.coordinates) @ self.gain.T
+        weights = belief.dense() + change @ self._writer.T
+        if self.mass is not None:  # by division: weights of a regression may swing
+            total = namespace(weights).sum(weights, axis=-1)[..., None]
+            weights = weights / namespace(weights).where(total > CONFLICT, total, 1.0)
+        return self.sample.keep_bounded(Belief(belief.coordinates + change, weights))
 
 
 class AdditiveFilter(StateFilter):
@@ -243,21 +230,21 @@ class AdditiveFilter(StateFilter):
         like = stream.states.example_, stream.observations.example_, given
         kernels = self.kernel_state_, self.kernel_observation_, self._control
         training, _ = self._training(states, observations, controls, kernels, like)
-        placed = training.placed(*kernels[:2], (stream.states, stream.observations))
-        first, second = placed.pairs
-        before: Points = take(placed.sample.atoms, first)
+        embedded = training.embed(*kernels[:2], (stream.states, stream.observations))
+        first, second = embedded.pairs
+        before: Points = take(embedded.sample.atoms, first)
         if training.controls is not None:
             before = (before, take(training.controls[0].points, first))
             source = stream.conditional.space_x_.coordinates(before)
         else:
-            source = take(placed.sample.psi, first)
-        xp, features = namespace(source), take(placed.phi, second)
+            source = take(embedded.sample.psi, first)
+        xp, features = namespace(source), take(embedded.phi, second)
         omega = xp.concat([source, features], axis=1)
         if stream.centered:
             omega = xp.concat([omega, xp.ones_like(omega[:, :1])], axis=1)
-        reference = stream.tally.reference
-        tally = Tally.of(placed.steps, placed.sample, omega, second, reference)
-        self._keep(stream.with_sequences(tally, before, take(placed.sample.atoms, second)))
+        reference = stream.step_sums.reference
+        step_sums = StepSums.of(embedded.steps, embedded.sample, omega, second, reference)
+        self._keep(stream.with_sequences(step_sums, before, take(embedded.sample.atoms, second)))
         return self
 
     def merge(self, other: AdditiveFilter) -> Self:
@@ -277,15 +264,17 @@ class AdditiveFilter(StateFilter):
         if self._stream is not None:
             return self._stream
         model: AdditiveModel = self._model
-        motion, sample = model.motion, model.sample
-        tally = Tally.of(model.steps, sample, take(model.rows, motion.second), motion.second)
+        transition, sample = model.transition, model.sample
+        step_sums = StepSums.of(
+            model.steps, sample, take(model.rows, transition.second), transition.second
+        )
         spaces = sample.space, model.observations
         decoder = getattr(model.evidence, "decoder", None)
         return SequenceSums(
-            tally,
-            motion.conditional,
+            step_sums,
+            transition.conditional,
             *spaces,
-            motion.control,
+            transition.control,
             model.regularization,
             decoder,
             model.gain is not None,
@@ -294,13 +283,13 @@ class AdditiveFilter(StateFilter):
     def _keep(self, stream: SequenceSums) -> None:
         self.__dict__.update(_stream=stream, _current=None, transition_=stream.conditional)
 
-    def _renewed(self) -> AdditiveModel:
+    def _renew(self) -> AdditiveModel:
         assert self._stream is not None
         stream = self._stream
         found = stream.parts()
         return AdditiveModel(
             found.sample,
-            found.motion,
+            found.transition,
             stream.observations,
             found.evidence,
             found.matrix,
@@ -309,22 +298,22 @@ class AdditiveFilter(StateFilter):
             found.mass,
             stream.centered,
             stream.regularization,
-            stream.tally.steps,
+            stream.step_sums.steps,
             found.gain,
         )
 
-    def _learned(self, placed: Placed, settings: dict[str, Any]) -> AdditiveModel:
+    def _learn(self, embedded: EmbeddedTraining, settings: dict[str, Any]) -> AdditiveModel:
         given = settings["regularization"]
-        controlled = placed.controls is not None
-        sample, centered = placed.sample, self._centres(controlled)
-        motion = Motion.learned(sample, *placed.pairs, given, centered, placed.controls)
-        operator = motion.conditional.operator_
+        controlled = embedded.controls is not None
+        sample, centered = embedded.sample, self._centres(controlled)
+        transition = Transition.learn(sample, *embedded.pairs, given, centered, embedded.controls)
+        operator = transition.conditional.operator_
         w = operator.scale
-        after = take(sample.psi, motion.second)
+        after = take(sample.psi, transition.second)
         source = operator.rows[:, :-1] if centered else operator.rows
         xp = namespace(source)
-        plain = xp.concat([source, take(placed.phi, motion.second)], axis=1)
-        norms = sample.kernel.squared_norms(take(sample.atoms, motion.second))
+        plain = xp.concat([source, take(embedded.phi, transition.second)], axis=1)
+        norms = sample.kernel.squared_norms(take(sample.atoms, transition.second))
         rows = RegressionSample(plain, after, w, norms)
         found = regularized_inverse(rows, given, centered, nested=False)
         inverse, regularization = found.inverse, found.regularization
@@ -332,23 +321,23 @@ class AdditiveFilter(StateFilter):
         weighted, gain = w[:, None] * omega, None
         if self._for_beliefs(controlled):
             moments = omega.T @ weighted, after.T @ weighted
-            steady = SteadyOperators.of(*moments, regularization, centered)
-            inverse, gain = steady.inverse, steady.gain
+            stationary = StationaryOperators.of(*moments, regularization, centered)
+            inverse, gain = stationary.inverse, stationary.gain
         image = weighted @ inverse
         mass = xp.sum(image, axis=0)
         known = determines_mass(sample.kernel, omega @ mass)
         return AdditiveModel(
             sample,
-            motion,
-            placed.observations,
+            transition,
+            embedded.observations,
             None,
             after.T @ image,
             inverse,
-            motion.beside_successors(omega),
+            transition.beside_successors(omega),
             mass if known else None,
             centered,
             regularization,
-            placed.steps,
+            embedded.steps,
             gain,
         )
 
@@ -370,6 +359,6 @@ class AdditiveFilter(StateFilter):
         unset = all(part is None for part in given) and self.regularization == "auto"
         return unset and self.validation is not None
 
-    def _fitted(self, model: Any) -> None:
+    def _keep_settings(self, model: Any) -> None:
         self.regularization_ = model.regularization
         self._stream = None

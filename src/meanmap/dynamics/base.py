@@ -21,8 +21,8 @@ from meanmap.arrays import (
     take,
     to_library,
 )
+from meanmap.dynamics.history import BeliefHistory
 from meanmap.dynamics.model import Model, warn_of_far
-from meanmap.dynamics.passage import Passage
 from meanmap.dynamics.sequences import (
     Sequences,
     Steps,
@@ -33,7 +33,7 @@ from meanmap.dynamics.sequences import (
 )
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
-from meanmap.dynamics.training import Placed, Training, read_steps
+from meanmap.dynamics.training import EmbeddedTraining, Training, read_steps
 from meanmap.dynamics.validation import (
     FACTORS,
     MOST,
@@ -60,7 +60,7 @@ class StateFilter(BaseEstimator):
     """A filter learned from sequences of states and observations.
 
     Subclasses say which settings validation may choose (`_settings`) and how a model is learned
-    from a training sample in coordinates (`_learned`).
+    from a training sample in coordinates (`_learn`).
     """
 
     kernel_state: Any
@@ -83,7 +83,7 @@ class StateFilter(BaseEstimator):
         """Candidates for every setting beside the kernels; one that is fixed has a single one."""
         raise TypeError(f"{type(self).__name__} has no settings.")
 
-    def _learned(self, placed: Placed, settings: dict[str, Any]) -> Model:
+    def _learn(self, embedded: EmbeddedTraining, settings: dict[str, Any]) -> Model:
         """The model for one choice of settings, where "auto" is the closed-form choice."""
         raise TypeError(f"{type(self).__name__} does not say how to learn.")
 
@@ -131,28 +131,28 @@ class StateFilter(BaseEstimator):
         else:
             chosen = dict(found.best)
             pair = chosen.pop("kernel_state"), chosen.pop("kernel_observation")
-        placed = training.placed(*pair, self._bases())
-        model = self._learned(placed, chosen)
-        model = replace(model, evidence=placed.evidence(*model.regularizations))
-        model, found = self._finished(training, model, chosen, found)
+        embedded = training.embed(*pair, self._bases())
+        model = self._learn(embedded, chosen)
+        model = replace(model, evidence=embedded.evidence(*model.regularizations))
+        model, found = self._finish_fit(training, model, chosen, found)
 
         # nothing is set before everything has worked
         self._current = model
         self.kernel_state_ = model.sample.kernel
         self.kernel_observation_ = model.observations.kernel_
-        self.transition_ = model.motion.conditional
+        self.transition_ = model.transition.conditional
         self.validation_ = found
         self._control = None if training.controls is None else training.controls[1]
-        self._fitted(model)
+        self._keep_settings(model)
         return self
 
-    def _finished(
+    def _finish_fit(
         self, training: Training, model: Model, chosen: dict[str, Any], found: Validation | None
     ) -> tuple[Model, Validation | None]:
         """The model that is used, given the one of the settings that were chosen."""
-        return (model if found is None else self._calibrated(training, model, chosen)), found
+        return (model if found is None else self._calibrate(training, model, chosen)), found
 
-    def _calibrated(self, training: Training, model: Model, chosen: dict[str, Any]) -> Model:
+    def _calibrate(self, training: Training, model: Model, chosen: dict[str, Any]) -> Model:
         """The model with the stretch of its deviations, and whether smoothing helps.
 
         Both are found on the parts that were left out, with the settings that were chosen.
@@ -164,34 +164,34 @@ class StateFilter(BaseEstimator):
         share = share_to_hold(training)
         folds = max(number_of_folds(self.validation), PIECES)
         for train, test in training.some(MOST).folds(folds):
-            placed = train.placed(*kernels, self._bases())
-            contest = Contest.of(placed, test)
+            embedded = train.embed(*kernels, self._bases())
+            contest = Contest.of(embedded, test)
             if contest.middle is None:
                 return model
-            part = self._learned(placed, chosen)
-            passage = part.run(contest.steps, contest.controls, self._prior(part), True)
+            part = self._learn(embedded, chosen)
+            history = part.run(contest.steps, contest.controls, self._prior(part), True)
             found.append(
                 contest.stretch_of_track(
-                    passage.track("filtered", test.states.lengths, False), share
+                    history.track("filtered", test.states.lengths, False), share
                 )
             )
             if len(errors) < SMOOTHINGS and test.size <= SMOOTHED:
-                back = part.smooth(passage, contest.steps.lengths, contest.controls, None)
-                errors.append([contest.squares(p.moments) for p in (passage, back)])
+                back = part.smooth(history, contest.steps.lengths, contest.controls, None)
+                errors.append([contest.squares(p.moments) for p in (history, back)])
         filtered, smoothed = np.array(errors or [[0.0, 0.0]]).sum(axis=0)
         return replace(model, stretch=join_stretches(found), smooths=bool(smoothed <= filtered))
 
-    def _fitted(self, model: Any) -> None:
+    def _keep_settings(self, model: Any) -> None:
         """Set the attributes that tell what was chosen."""
 
     @property
     def _model(self) -> Any:
         """What was learned."""
         if self._current is None:
-            self._current = self._renewed()
+            self._current = self._renew()
         return self._current
 
-    def _renewed(self) -> Model:
+    def _renew(self) -> Model:
         """The model of all sequences so far, for a filter that takes more of them."""
         raise TypeError(f"{type(self).__name__} does not say how to learn more.")
 
@@ -244,15 +244,15 @@ class StateFilter(BaseEstimator):
         settings: dict[str, list[Any]],
     ) -> np.ndarray:
         """Errors of all combinations of settings on the other half."""
-        placed = train.placed(kernel_state, kernel_observation, self._bases())
-        contest = Contest.of(placed, test)
+        embedded = train.embed(kernel_state, kernel_observation, self._bases())
+        contest = Contest.of(embedded, test)
         errors = []
         for chosen in product(*settings.values()):
-            model = self._learned(placed, dict(zip(settings, chosen, strict=True)))
-            passage = model.run(
+            model = self._learn(embedded, dict(zip(settings, chosen, strict=True)))
+            history = model.run(
                 contest.steps, contest.controls, self._prior(model), False, contest.values
             )
-            errors.append(contest.error(passage.moments, model.spreads_alike))
+            errors.append(contest.error(history.moments, model.spreads_alike))
         return np.array(errors)
 
     # --- filtering ----------------------------------------------------------------------------
@@ -269,8 +269,8 @@ class StateFilter(BaseEstimator):
             Keep the beliefs, steps × atoms numbers; False keeps their means, standard deviations
             and coordinates only.
         """
-        steps, passage, _ = self._filtered(observations, controls, 0, beliefs)
-        return self._model.finish(passage.track_of("filtered", steps, self._model.evidence))
+        steps, history, _ = self._run_filter(observations, controls, 0, beliefs)
+        return self._model.finish(history.track_of("filtered", steps, self._model.evidence))
 
     def smooth(
         self, observations: Any, controls: Any = None, *, transfer: str | None = None
@@ -291,15 +291,15 @@ class StateFilter(BaseEstimator):
         """
         if transfer is not None:
             checks.option(transfer, "transfer", TRANSFERS)
-        steps, passage, given = self._filtered(observations, controls, 0, True)
+        steps, history, given = self._run_filter(observations, controls, 0, True)
         if given is not None and transfer == "one-step":
             raise ValueError(
                 'transfer="one-step" takes the training transitions as they are, whatever control '
                 'they happened under. Use transfer="two-step" with controls.'
             )
         if transfer is None and not self._model.smooths:
-            return self._model.finish(passage.track("smoothed", steps.lengths, steps.single))
-        smoothed = self._model.smooth(passage, steps.lengths, given, transfer)
+            return self._model.finish(history.track("smoothed", steps.lengths, steps.single))
+        smoothed = self._model.smooth(history, steps.lengths, given, transfer)
         return self._model.finish(smoothed.track("smoothed", steps.lengths, steps.single))
 
     def predict(
@@ -319,14 +319,14 @@ class StateFilter(BaseEstimator):
         """
         ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
         checks.option(origin, "origin", ORIGINS)
-        read, passage, given = self._filtered(observations, controls, ahead - 1, True)
+        read, history, given = self._run_filter(observations, controls, ahead - 1, True)
         if origin == "last":
             last = np.array(read.lengths) - 1
             later = None
             if given is not None:
                 rows = last[:, None] + np.arange(ahead)[None, :]
                 later = take_controls(given, rows)
-            found = self._model.forecast(passage.last(read.lengths), ahead, later)
+            found = self._model.forecast(history.last(read.lengths), ahead, later)
             lengths = (ahead,) * len(read.lengths)
             return self._model.finish(found.track("predicted", lengths, read.single))
         b, length = read.seen.shape
@@ -334,7 +334,7 @@ class StateFilter(BaseEstimator):
         if given is not None:
             rows = np.broadcast_to(np.arange(length)[None, :], (b, length))
             later = [each_part(take_controls(given, rows + k), flatten_steps) for k in range(ahead)]
-        found = self._model.forecast_every(passage, later)
+        found = self._model.forecast_every(history, later)
         return self._model.finish(found.track("predicted", read.lengths, read.single))
 
     def start(self, prior: Any = None) -> Stream:
@@ -348,16 +348,16 @@ class StateFilter(BaseEstimator):
 
     # --- input --------------------------------------------------------------------------------
 
-    def _filtered(
+    def _run_filter(
         self, observations: Any, controls: Any, ahead: int, keep: bool
-    ) -> tuple[Steps, Passage, Points | None]:
+    ) -> tuple[Steps, BeliefHistory, Points | None]:
         check_is_fitted(self)
         with one_blas_thread():
             steps = read_steps(self._model.observations, observations, self._model.lost)
         given = self._model.control_gate.read_sequences(controls, steps.lengths, ahead)
         warn_of_far(steps.support, self._model.lost)
-        passage = self._model.run(steps, given, self._prior(self._model), keep)
-        return steps, passage, given
+        history = self._model.run(steps, given, self._prior(self._model), keep)
+        return steps, history, given
 
     def _check_initial(self, kernel: Kernel, states: Points) -> None:
         """Refuse a first belief that no stream could begin with."""

@@ -25,10 +25,10 @@ from meanmap.dynamics.base import (
     open_setting,
 )
 from meanmap.dynamics.model import Model
-from meanmap.dynamics.moments import MomentModel
-from meanmap.dynamics.motion import Belief, Motion
+from meanmap.dynamics.moments import MomentEvidence, MomentModel
 from meanmap.dynamics.system import MANY, LearnedSystem, has_moments
-from meanmap.dynamics.training import Placed, Training
+from meanmap.dynamics.training import EmbeddedTraining, Training
+from meanmap.dynamics.transition import Belief, Transition
 from meanmap.dynamics.validation import (
     LEAST,
     MOST,
@@ -94,7 +94,7 @@ class BayesModel(Model):
         delta = self.delta**0.5 if self.rule.squared else self.delta
         return self.epsilon, delta  # on the scales of C_SS and C_OO
 
-    def lifted(self, features: Array, buffer: Array | None = None) -> Array:
+    def lift(self, features: Array, buffer: Array | None = None) -> Array:
         if self.rule.adaptive or self.known:
             return features
         return self._plain(features, buffer)
@@ -122,17 +122,17 @@ class BayesModel(Model):
 
     def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:
         if self.transfer == "one-step":
-            predicted = self._moved(belief)
+            predicted = self._move_to_successors(belief)
         return self.condition(predicted, lifted)
 
-    def _moved(self, belief: Belief) -> Belief:
+    def _move_to_successors(self, belief: Belief) -> Belief:
         """Every atom becomes its successor (Song, Fukumizu and Gretton 2013, eq. 35).
 
         Over several steps without an observation this would follow single training paths instead
         of the transition, so that predictions are made by the operator.
         """
-        successors = take(belief.dense().T, self.motion.first)
-        moved = self.motion.beside_successors(successors).T
+        successors = take(belief.dense().T, self.transition.first)
+        moved = self.transition.beside_successors(successors).T
         moved = normalize_weights(moved, namespace(moved).broadcast_to(self.w, moved.shape))
         return Belief(moved @ self.sample.psi, moved)
 
@@ -150,7 +150,7 @@ class BayesModel(Model):
         return self._belief(normalize_weights(weights, ratio, least))
 
     def _belief(self, weights: Array) -> Belief:
-        return self.sample.bounded(Belief(weights @ self.sample.psi, weights))
+        return self.sample.keep_bounded(Belief(weights @ self.sample.psi, weights))
 
 
 def least_share(weights: Array) -> Array:
@@ -313,30 +313,30 @@ class KernelBayesFilter(StateFilter):
             "power": open_setting(self.power, "power", powers),
         }
 
-    def _learned(self, placed: Placed, settings: dict[str, Any]) -> BayesModel:
+    def _learn(self, embedded: EmbeddedTraining, settings: dict[str, Any]) -> BayesModel:
         epsilon, delta = settings["regularization"], settings["posterior_regularization"]
         rule = bayes_method(self._rule, 1.0 if settings["power"] == "auto" else settings["power"])
-        if self.transfer == "one-step" and placed.controls is not None:
+        if self.transfer == "one-step" and embedded.controls is not None:
             raise ValueError(
                 'transfer="one-step" replaces a state by its successor, which happened under '
                 'another control. Use transfer="two-step" with controls.'
             )
-        sample, phi = placed.sample, placed.phi
-        motion = Motion.learned(sample, *placed.pairs, epsilon, False, placed.controls)
-        points = placed.training.observations.points
-        H, epsilon = placed.state_inverse(epsilon)
+        sample, phi = embedded.sample, embedded.phi
+        transition = Transition.learn(sample, *embedded.pairs, epsilon, False, embedded.controls)
+        points = embedded.training.observations.points
+        H, epsilon = embedded.state_inverse(epsilon)
         if delta == "auto":
-            spaces = sample.space, placed.observations
+            spaces = sample.space, embedded.observations
             conditional = conditional_of(sample.atoms, points, spaces, epsilon)
             delta = conditional.posterior_regularization(self._rule)
         plain = delta**0.5 if rule.squared else delta  # on the scale of C_OO
-        inverse = placed.reverse_inverse(plain)
+        inverse = embedded.reverse_inverse(plain)
         w = checks.weights(None, points, phi)
         ratio = sample.psi @ H
         return BayesModel(
             sample,
-            motion,
-            placed.observations,
+            transition,
+            embedded.observations,
             None,
             points,
             phi,
@@ -350,7 +350,7 @@ class KernelBayesFilter(StateFilter):
             rest=settings.get("rest", False),
         )
 
-    def _finished(
+    def _finish_fit(
         self, training: Training, model: Model, chosen: dict[str, Any], found: Validation | None
     ) -> tuple[Model, Validation | None]:
         """Beliefs by moments, or by regression, if they are asked for or score better."""
@@ -364,11 +364,10 @@ class KernelBayesFilter(StateFilter):
         by_weights = not possible or self.method not in (AUTO, MOMENTS)
         if by_weights or (self.method == AUTO and (found is None or not self._open)):
             model, chosen, found = self._sensible(training, model, chosen, found)
-            return super()._finished(training, model, chosen, found)
+            return super()._finish_fit(training, model, chosen, found)
         system = LearnedSystem.learn(training)
-        moments = MomentModel(
-            model.sample, model.motion, model.observations, None, system=system, plain=model
-        )
+        spaces = model.sample, model.transition, model.observations
+        moments = MomentModel(*spaces, MomentEvidence.of(system), system=system, plain=model)
         if training.size < LEAST or self.validation is None:
             return moments, found
         parts = training_folds(self.validation, training)
@@ -385,7 +384,7 @@ class KernelBayesFilter(StateFilter):
         if self.method == MOMENTS or score <= (1 + chance_of(training)) * found.least:
             return moments, found
         model, chosen, found = self._sensible(training, model, chosen, found)
-        return self._calibrated(training, model, chosen), found
+        return self._calibrate(training, model, chosen), found
 
     def _sensible(
         self, training: Training, model: Model, chosen: dict[str, Any], found: Any
@@ -405,9 +404,9 @@ class KernelBayesFilter(StateFilter):
         if not found.regression <= (1 + doubt_of(training)) * found.least:
             return model, chosen, found
         observed, chosen = learn_regression(training, chosen)
-        placed = training.placed(kernel, observed, self._bases())
-        model = self._learned(placed, chosen)
-        return replace(model, evidence=placed.evidence(*model.regularizations)), chosen, found
+        embedded = training.embed(kernel, observed, self._bases())
+        model = self._learn(embedded, chosen)
+        return replace(model, evidence=embedded.evidence(*model.regularizations)), chosen, found
 
     def _left_out(
         self, parts: list[tuple[Training, Training]], model: MomentModel, share: float
@@ -415,16 +414,16 @@ class KernelBayesFilter(StateFilter):
         """Scores of beliefs by moments on parts that were left out, and how far they stretch."""
         kernels, found = (model.sample.kernel, model.observations.kernel_), []
         for train, test in parts:
-            placed = train.placed(*kernels, self._bases())
+            embedded = train.embed(*kernels, self._bases())
             part = replace(
                 model,
-                sample=placed.sample,
-                observations=placed.observations,
+                sample=embedded.sample,
+                observations=embedded.observations,
                 system=LearnedSystem.learn(train, model.system),
             )
-            contest = Contest.of(placed, test)
-            passage = part.run(contest.steps, contest.controls, self._prior(part), False)
-            moments = passage.moments
+            contest = Contest.of(embedded, test)
+            history = part.run(contest.steps, contest.controls, self._prior(part), False)
+            moments = history.moments
             found.append((contest.score_moments(moments), contest.stretch(moments, share)))
         return found
 
@@ -436,11 +435,11 @@ class KernelBayesFilter(StateFilter):
         settings = self.regularization, self.posterior_regularization, self.power
         return not any(part is not None for part in given) and settings == ("auto",) * 3
 
-    def _fitted(self, model: Any) -> None:
+    def _keep_settings(self, model: Any) -> None:
         by_moments = isinstance(model, MomentModel)
         self.method_ = MOMENTS if by_moments else self._rule
         model = model.plain if by_moments else model
-        self.regularization_ = model.motion.conditional.regularization_
+        self.regularization_ = model.transition.conditional.regularization_
         self.posterior_regularization_ = model.delta
         self.power_ = model.rule.power
 
@@ -466,13 +465,13 @@ class KernelBayesFilter(StateFilter):
         if bayes_method(self._rule).adaptive:
             return super()._trial(train, test, kernel_state, kernel_observation, settings)
         # β(o) depends on δ alone, and nothing is factorised for τ: all of these go as one batch
-        placed = train.placed(kernel_state, kernel_observation, self._bases())
-        contest = Contest.of(placed, test)
+        embedded = train.embed(kernel_state, kernel_observation, self._bases())
+        contest = Contest.of(embedded, test)
         epsilons, deltas, powers = settings.values()
-        xp, times = namespace(placed.phi), len(deltas) * len(powers)
+        xp, times = namespace(embedded.phi), len(deltas) * len(powers)
         features = contest.steps.features
-        n = placed.phi.shape[0]
-        betas = [((features @ placed.reverse_inverse(d)) @ placed.phi.T) / n for d in deltas]
+        n = embedded.phi.shape[0]
+        betas = [((features @ embedded.reverse_inverse(d)) @ embedded.phi.T) / n for d in deltas]
         tau = np.tile(np.repeat(np.array(powers), features.shape[0]), len(deltas))[:, None]
         batch = replace(
             contest.steps,
@@ -484,12 +483,12 @@ class KernelBayesFilter(StateFilter):
         errors = []
         for epsilon in epsilons:
             first = {"regularization": epsilon, "posterior_regularization": deltas[0], "power": 1.0}
-            model = self._learned(placed, first)
+            model = self._learn(embedded, first)
             rule = replace(model.rule, power=asarray(tau, features))
             candidates = replace(model, rule=rule, known=True)
             prior = self._prior(model)
-            passage = candidates.run(batch, controls, prior, False, contest.values)
-            found = passage.moments
+            history = candidates.run(batch, controls, prior, False, contest.values)
+            found = history.moments
             assert found is not None
             means = xp.reshape(found, (times, *contest.steps.seen.shape, found.shape[-1]))
             errors += [contest.error(part) for part in means]

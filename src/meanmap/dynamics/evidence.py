@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from meanmap.arrays import Array, spans, to_numpy
+from meanmap.conditional.ranges import or_one
 from meanmap.dynamics.sequences import Steps
 from meanmap.linalg import Spectrum
 
@@ -131,7 +132,7 @@ class ForecastEvidence:
                 rows = np.flatnonzero(ahead == k)[block]
                 o = (values[rows] - self.centre) @ scale.whitening
                 mine = -((o - b[rows] @ self.image @ scale.whitening) ** 2).sum(axis=1) / 2
-                whole = logsumexp(-distances(o, means) / 2, axis=1) - np.log(len(means))
+                whole = log_mean_density(o, means)
                 given = np.logaddexp(mine, whole + np.log(LEAST))
                 found[rows] = given - scale.with_tail(whole, o, len(means))
         return found
@@ -160,7 +161,7 @@ class NoiseScale:
     def of(cls, noise: np.ndarray, whole: np.ndarray, n: int) -> NoiseScale:
         """C is drawn towards its diagonal where columns are many for n rows."""
         d, variances = len(noise), np.diagonal(whole)
-        unit = np.sqrt(np.where(variances > 0, variances, 1.0))
+        unit = np.sqrt(or_one(variances))
         C = (1 - d / (d + n)) * noise / np.outer(unit, unit)
         C[np.diag_indices(d)] = np.maximum(np.diagonal(noise) / unit**2, NOISE)
         values, vectors = np.linalg.eigh(C)
@@ -180,6 +181,11 @@ def distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(squares, 0.0))
 
 
+def log_mean_density(o: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """The log density of whitened rows o, averaged over normal distributions about the means."""
+    return np.asarray(logsumexp(-distances(o, means) / 2, axis=1) - np.log(len(means)))
+
+
 def vector_rows(points: Any) -> np.ndarray:
     """Vectors as rows of float64 numbers."""
     return np.asarray(to_numpy(points), dtype=np.float64).reshape(len(points), -1)
@@ -190,7 +196,7 @@ class PendingEvidence:
     """log D of the steps of sequences, computed on first use."""
 
     evidence: Evidence
-    predicted: Array  # (b, steps, r), before each step
+    predicted: Any  # before each step, (b, steps, …)
     steps: Steps
 
     @cached_property
@@ -201,7 +207,7 @@ class PendingEvidence:
         if there.any():
             values = self.steps.values
             found[there] = self.evidence.log(
-                to_numpy(self.predicted)[there],
+                self.predicted[there],
                 to_numpy(self.steps.features)[there],
                 None if values is None else values[there],
                 unseen_before(self.steps.seen)[there],

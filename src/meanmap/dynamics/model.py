@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ from meanmap.arrays import (
     threads,
 )
 from meanmap.conditional.trust import FAR
+from meanmap.dynamics.belief_shapes import stretch_beliefs
 from meanmap.dynamics.evidence import Evidence
-from meanmap.dynamics.motion import Belief, Motion, Sample
-from meanmap.dynamics.passage import Passage, flat_weights
-from meanmap.dynamics.readings import stretch_beliefs
+from meanmap.dynamics.history import BeliefHistory
 from meanmap.dynamics.sequences import ControlGate, Steps
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
+from meanmap.dynamics.transition import Belief, Sample, Transition
 from meanmap.embeddings import Embedding
 from meanmap.embeddings.single import embedding_of
 from meanmap.exceptions import DataWarning, warn
@@ -42,7 +43,7 @@ class Model:
     """A filter in coordinates. Subclasses say how a belief takes an observation in."""
 
     sample: Sample
-    motion: Motion
+    transition: Transition
     observations: Space
     evidence: Evidence | None  # None while settings are compared, which does not need it
     #: What the deviations of beliefs are multiplied with, found in validation.
@@ -70,7 +71,7 @@ class Model:
         """Of the states' operator, and of the observations'."""
         raise TypeError(f"{type(self).__name__} does not say how it is regularised.")
 
-    def lifted(self, features: Array, buffer: Array | None = None) -> Array:
+    def lift(self, features: Array, buffer: Array | None = None) -> Array:
         """Observations (m, r_o) as `update` wants them: what can be done for many steps at once.
 
         The answer may be written into a buffer of m · n numbers, and is read before the next one.
@@ -79,7 +80,7 @@ class Model:
 
     def seen_at(self, steps: Steps, t: int) -> Any:
         """The observations of step t, as `step` takes them."""
-        return self.lifted(steps.features[:, t])
+        return self.lift(steps.features[:, t])
 
     def read(self, belief: Any) -> Embedding:
         """The belief of one sequence, as a user sees it."""
@@ -119,12 +120,12 @@ class Model:
 
     def advance(self, belief: Belief, source: Array) -> Belief:
         """The belief one step later, with no observation."""
-        return self.motion.push(source)
+        return self.transition.push(source)
 
     @property
     def control_gate(self) -> ControlGate:
         """How controls come in."""
-        control = self.motion.control
+        control = self.transition.control
         return ControlGate() if control is None else ControlGate(control.kernel, control.like)
 
     # --- one step -----------------------------------------------------------------------------
@@ -147,7 +148,7 @@ class Model:
             predicted = repeat_belief(predicted, lifted.shape[0])
             belief = predicted if self.begins_before else None
         if belief is not None:
-            source = self.motion.source(belief.coordinates, controls)
+            source = self.transition.source(belief.coordinates, controls)
             predicted = self.advance(belief, source)
         if not seen.any():
             return predicted, predicted.coordinates
@@ -167,7 +168,7 @@ class Model:
         prior: Belief | None,
         keep: bool,
         values: Array | None = None,
-    ) -> Passage:
+    ) -> BeliefHistory:
         """Go through sequences step by step, all of them at once.
 
         With `values`, functions of the atoms, only their expectations are kept. Many sequences are
@@ -177,33 +178,38 @@ class Model:
         host = isinstance(steps.features, np.ndarray)
         alike = values is None and (prior is None or prior.coordinates.shape[0] == 1)
         if not host or not alike or b * n < 1 << 16 or threads() == 1:
-            return self._pass(steps, controls, prior, keep, values)
+            return self._run_thread(steps, controls, prior, keep, values)
         # what is computed once is computed before the threads ask for it
-        self.lifted(steps.features[:1, 0])
-        _ = self.motion.rows, self.motion.scale, self.motion.mass, self.motion.matrix
+        self.lift(steps.features[:1, 0])
+        _ = (
+            self.transition.rows,
+            self.transition.scale,
+            self.transition.mass,
+            self.transition.matrix,
+        )
         _ = self.sample.marginal, self.sample.largest
-        parts: dict[int, Passage] = {}
+        parts: dict[int, BeliefHistory] = {}
 
         def work(thread: int, of: int) -> None:
             rows = slice(thread * b // of, (thread + 1) * b // of)
             mine = None if controls is None else each_part(controls, lambda part: part[rows])
-            parts[thread] = self._pass(steps.rows(rows), mine, prior, keep, values)
+            parts[thread] = self._run_thread(steps.rows(rows), mine, prior, keep, values)
 
         for_each_thread(work)
-        return Passage.join([parts[i] for i in sorted(parts)])
+        return BeliefHistory.join([parts[i] for i in sorted(parts)])
 
-    def _pass(
+    def _run_thread(
         self,
         steps: Steps,
         controls: Points | None,
         prior: Belief | None,
         keep: bool,
         values: Array | None,
-    ) -> Passage:
+    ) -> BeliefHistory:
         """Go through sequences in one thread."""
         (b, length), n = steps.seen.shape, self.sample.psi.shape[0]
         xp = namespace(steps.features)
-        passage = Passage(self.sample, keep, length, values)
+        history = BeliefHistory(self.sample, keep, length, values)
         belief = None
         size = max(1, CHUNK // (b * n))
         # fresh memory would cost more than what is computed in it
@@ -215,7 +221,7 @@ class Model:
                 # a step after the other in memory: what `update` reads is then in one piece
                 features = xp.moveaxis(steps.features[:, block], 1, 0)
                 rows = xp.reshape(features, (-1, features.shape[-1]))
-                lifted = self.lifted(rows, buffer)
+                lifted = self.lift(rows, buffer)
                 for i, t in enumerate(range(block.start, block.stop)):
                     at = slice(i * b, (i + 1) * b)
                     belief, predicted = self.step(
@@ -223,79 +229,84 @@ class Model:
                         prior,
                         lifted[at],
                         steps.seen[:, t],
-                        None if controls is None or t == 0 else take_step(controls, t - 1),
+                        take_step(controls, t - 1),
                     )
-                    passage.add(belief, None if values is not None else predicted)
-            passage.flush()
-        return passage
+                    history.add(belief, None if values is not None else predicted)
+            history.flush()
+        return history
 
-    def forecast(
-        self, belief: Belief, count: int, controls: Points | None, first: Belief | None = None
-    ) -> Passage:
+    def push(self, belief: Any, controls: Points | None) -> Any:
+        """The beliefs one step later, with no observation."""
+        return self.advance(belief, self.transition.source(belief.coordinates, controls))
+
+    def new_history(self, length: int) -> Any:
+        """Where the beliefs of so many steps are collected."""
+        return BeliefHistory(self.sample, True, length, None)
+
+    def forecast(self, belief: Any, count: int, controls: Points | None, first: Any = None) -> Any:
         """Beliefs 1, 2, … steps after the given ones, unless the first of them is known."""
-        passage = Passage(self.sample, True, count, None)
+        history = self.new_history(count)
         with one_blas_thread():
             for k in range(count):
-                now = None if controls is None else take_step(controls, k)
                 if k > 0 or first is None:
-                    belief = self.advance(belief, self.motion.source(belief.coordinates, now))
-                passage.add(belief, None)
-            passage.flush()
-        return passage
+                    belief = self.push(belief, take_step(controls, k))
+                history.add(belief, None)
+            history.flush()
+        return history
 
-    def forecast_every(self, passage: Passage, controls: list[Points | None]) -> Passage:
+    def forecast_every(self, history: Any, controls: list[Points | None]) -> Any:
         """The beliefs as many steps later as there are controls (b·steps, …) or None."""
-        b, length = passage.coordinates.shape[:2]
-        xp = namespace(passage.coordinates)
-        belief = Belief(
-            xp.reshape(passage.coordinates, (b * length, -1)), flat_weights(passage, b * length)
-        )
-        for now in controls:
-            belief = self.advance(belief, self.motion.source(belief.coordinates, now))
-        found = Passage(self.sample, True, 1, None)
-        found.add(belief, None)
-        found.flush()
-        found.regroup(b, length)
+        belief, found = history.flat(), self.new_history(1)
+        with one_blas_thread():
+            for now in controls:
+                belief = self.push(belief, now)
+            found.add(belief, None)
+            found.flush()
+        found.regroup(*history.size)
         return found
 
-    def forecast_from(
-        self, belief: Belief | None, prior: Belief | None, count: int, controls: Points | None
-    ) -> Passage:
+    def forecast_from(self, belief: Any, prior: Any, count: int, controls: Points | None) -> Any:
         """Beliefs 1, 2, … steps after that of a stream, which has none before its first step."""
         first = None
         if belief is None:
-            belief = self.sample.marginal if prior is None else prior
+            belief = self.whole if prior is None else prior
             first = None if self.begins_before else belief
         return self.forecast(belief, count, controls, first)
 
     def smooth(
-        self,
-        passage: Passage,
-        lengths: tuple[int, ...],
-        controls: Points | None,
-        transfer: str | None,
-    ) -> Passage:
+        self, history: Any, lengths: tuple[int, ...], controls: Points | None, transfer: str | None
+    ) -> Any:
         """Go back through filtered beliefs, from the last of each sequence to the first."""
-        transfer = transfer or ("one-step" if controls is None else "two-step")
-        out = Passage(self.sample, True, passage.length, None)
-        last = np.array(lengths) - 1
-        size = float(namespace(self.sample.psi).sum(self.sample.psi**2)) / self.sample.psi.shape[0]
-        later: Belief | None = None
+        out = self.new_history(history.length)
+        last, later = np.array(lengths) - 1, None
         with one_blas_thread():
-            for t in range(passage.length - 1, -1, -1):
-                belief = passage.belief(t)
+            for t in range(history.length - 1, -1, -1):
+                belief = history.belief(t)
                 if later is None:
                     later = belief
                 else:
-                    now = None if controls is None else take_step(controls, t)
-                    source = self.motion.source(belief.coordinates, now)
-                    u = self.motion.transition_weights(belief, source, transfer)
-                    backward = self.motion.smoothed(u, later, BACKWARD * size * size)
-                    later = belief.where(last <= t, backward)
+                    back = self.smooth_step(belief, later, take_step(controls, t), transfer)
+                    later = belief.where(last <= t, back)
                 out.add(later, None)
             out.flush()
         out.reverse()
         return out
+
+    def smooth_step(
+        self, belief: Any, later: Any, controls: Points | None, transfer: str | None
+    ) -> Any:
+        """The smoothed beliefs of a step, from the filtered ones and the smoothed ones after it."""
+        transfer = transfer or ("one-step" if controls is None else "two-step")
+        source = self.transition.source(belief.coordinates, controls)
+        u = self.transition.transition_weights(belief, source, transfer)
+        return self.transition.smooth_back(u, later, self._backward)
+
+    @cached_property
+    def _backward(self) -> float:
+        """δ of smoothing."""
+        psi = self.sample.psi
+        size = float(namespace(psi).sum(psi**2)) / psi.shape[0]
+        return BACKWARD * size * size
 
 
 def repeat_belief(belief: Belief, times: int) -> Belief:
@@ -309,9 +320,9 @@ def repeat_belief(belief: Belief, times: int) -> Belief:
     )
 
 
-def take_step(controls: Points, t: int) -> Points:
-    """The controls (b, …) of one step, from (b, steps, …)."""
-    return each_part(controls, lambda part: part[:, t])
+def take_step(controls: Points | None, t: int) -> Points | None:
+    """The controls (b, …) that act after step t, from (b, steps, …); before the first, none."""
+    return None if controls is None or t < 0 else each_part(controls, lambda part: part[:, t])
 
 
 def warn_of_far(support: np.ndarray, least: float = LOST) -> None:

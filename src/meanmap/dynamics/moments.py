@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, asarray, each_part, one_blas_thread, take, to_numpy
+from meanmap.arrays import Array, Points, asarray, one_blas_thread, take, to_numpy
 from meanmap.conditional.operator import as_embedding
 from meanmap.conditional.predictive import Predictive
-from meanmap.dynamics.evidence import LEAST, NoiseScale, distances
-from meanmap.dynamics.model import Model
-from meanmap.dynamics.motion import SHARP, Sample
-from meanmap.dynamics.readings import NormalShape, known_shape
+from meanmap.conditional.ranges import or_one
+from meanmap.dynamics.belief_shapes import NormalShape, known_shape
+from meanmap.dynamics.evidence import LEAST, NoiseScale, log_mean_density
+from meanmap.dynamics.history import add_evidence
+from meanmap.dynamics.model import Model, take_step
 from meanmap.dynamics.sequences import ControlGate, Steps
 from meanmap.dynamics.system import (
     LearnedSystem,
@@ -27,6 +28,7 @@ from meanmap.dynamics.system import (
     symmetric,
 )
 from meanmap.dynamics.track import Track
+from meanmap.dynamics.transition import SHARP, Sample
 from meanmap.embeddings import Embedding
 from meanmap.embeddings.single import embedding_of
 from meanmap.rules import PriorOnSample
@@ -74,69 +76,32 @@ class MomentModel(Model):
         self, steps: Steps, controls: Points | None, prior: Any, keep: bool, values: Any = None
     ) -> Any:
         """Go through sequences step by step, all of them at once."""
-        belief, passage = None, MomentPassage(self, [], keep)
+        belief, history = None, MomentHistory(self, keep)
         with one_blas_thread():
             for t in range(steps.seen.shape[1]):
-                now = None if controls is None or t == 0 else take_controls_at(controls, t - 1)
-                belief, expected = self.step(
-                    belief, prior, self.seen_at(steps, t), steps.seen[:, t], now
-                )
-                passage.beliefs.append(belief)
-                passage.expected.append(expected)
-        return passage
+                seen, now = self.seen_at(steps, t), take_step(controls, t - 1)
+                belief, expected = self.step(belief, prior, seen, steps.seen[:, t], now)
+                history.add(belief, expected)
+        return history
 
-    def forecast(self, belief: Any, count: int, controls: Points | None, first: Any = None) -> Any:
-        passage = MomentPassage(self, [], True)
-        with one_blas_thread():
-            for k in range(count):
-                now = None if controls is None else take_controls_at(controls, k)
-                if k > 0 or first is None:
-                    belief = self.system.predict(belief, host_controls(now))[0]
-                passage.beliefs.append(belief)
-        return passage
+    def push(self, belief: Any, controls: Points | None) -> Any:
+        return self.system.predict(belief, host_controls(controls))[0]
 
-    def forecast_from(self, belief: Any, prior: Any, count: int, controls: Points | None) -> Any:
-        first = None
-        if belief is None:
-            belief = first = self.system.marginal if prior is None else prior
-        return self.forecast(belief, count, controls, first)
+    def new_history(self, length: int) -> Any:
+        return MomentHistory(self, True)
 
-    def forecast_every(self, passage: Any, controls: list[Points | None]) -> Any:
-        b, length = len(passage.beliefs[0].mean), len(passage.beliefs)
-        belief = passage.flat()
-        with one_blas_thread():
-            for now in controls:
-                belief = self.system.predict(belief, host_controls(now))[0]
-        means = belief.mean.reshape(b, length, -1)
-        spreads = belief.covariance.reshape(b, length, *belief.covariance.shape[1:])
-        found = [MomentBelief(means[:, t], spreads[:, t]) for t in range(length)]
-        return MomentPassage(self, found, True)
-
-    def smooth(
-        self, passage: Any, lengths: tuple[int, ...], controls: Points | None, transfer: str | None
+    def smooth_step(
+        self, belief: Any, later: Any, controls: Points | None, transfer: str | None
     ) -> Any:
-        """Rauch, Tung and Striebel's recursion, back through filtered beliefs."""
-        last, found = np.array(lengths) - 1, []
-        later: MomentBelief | None = None
-        with one_blas_thread():
-            for t in range(len(passage.beliefs) - 1, -1, -1):
-                belief = passage.beliefs[t]
-                if later is None:
-                    later = belief
-                else:
-                    now = None if controls is None else take_controls_at(controls, t)
-                    predicted, cross = self.system.predict(belief, host_controls(now))
-                    gain = gain_of(predicted.covariance, cross)
-                    off = later.mean - predicted.mean
-                    spread = later.covariance - predicted.covariance
-                    covariance = belief.covariance + gain @ spread @ gain.swapaxes(1, 2)
-                    back = MomentBelief(
-                        belief.mean + np.einsum("bde,be->bd", gain, off),
-                        self.system.sound(symmetric(covariance)),
-                    )
-                    later = belief.where(last <= t, back)
-                found.append(later)
-        return MomentPassage(self, found[::-1], True)
+        """Rauch, Tung and Striebel's recursion."""
+        predicted, cross = self.system.predict(belief, host_controls(controls))
+        gain = gain_of(predicted.covariance, cross)
+        off, spread = later.mean - predicted.mean, later.covariance - predicted.covariance
+        covariance = belief.covariance + gain @ spread @ gain.swapaxes(1, 2)
+        return MomentBelief(
+            belief.mean + np.einsum("bde,be->bd", gain, off),
+            self.system.sound(symmetric(covariance)),
+        )
 
     # --- beliefs as others see them -----------------------------------------------------------
 
@@ -157,7 +122,7 @@ class MomentModel(Model):
     def _writer(self) -> Writer:
         return Writer.of(self.sample, self.system.states)
 
-    def written(self, belief: MomentBelief) -> tuple[Array, Array]:
+    def write(self, belief: MomentBelief) -> tuple[Array, Array]:
         """Coordinates and weights of beliefs on the training states."""
         return self._writer.write(belief, self.system.points)
 
@@ -173,26 +138,15 @@ class MomentModel(Model):
         return track
 
     def read(self, belief: Any) -> Embedding:
-        coordinates, weights = self.written(belief)
+        coordinates, weights = self.write(belief)
         sample, shape = self.sample, self.shape_of(belief)
         found = embedding_of(sample.space, sample.kernel, sample.atoms, weights[0], coordinates[0])
         return Predictive.of(found, partial(known_shape, shape))
 
-    def log_evidence(self, expected: Any, features: Any, values: Any, unseen: Any) -> np.ndarray:
-        return self._evidence.log(expected, values)
-
-    @cached_property
-    def _evidence(self) -> MomentEvidence:
-        return MomentEvidence.of(self.system)
-
 
 def host_controls(controls: Points | None) -> np.ndarray | None:
+    """Controls as rows of numbers."""
     return None if controls is None else columns_of(controls)
-
-
-def take_controls_at(controls: Points, t: int) -> Points:
-    """The controls (b, …) of one step."""
-    return each_part(controls, lambda part: part[:, t])
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,8 +171,7 @@ class Writer:
         n, r = psi.shape
         trace = float((psi**2).sum()) / n
         prior = PriorOnSample(np.eye(r), psi, np.full(n, 1 / n), SHARP * trace)
-        middle, unit = states.mean(axis=0), states.std(axis=0)
-        unit = np.where(unit > 0, unit, 1.0)
+        middle, unit = states.mean(axis=0), or_one(states.std(axis=0))
         z = (states - middle) / unit
         columns = np.hstack([np.ones((n, 1)), z, z * z])
         U, s, Vt = singular_parts(columns)
@@ -258,105 +211,103 @@ class MomentEvidence:
         scale = NoiseScale.of(noise, away.T @ away / len(away) + noise, len(means))
         return cls(means @ scale.whitening, scale)
 
-    def log(self, expected: MomentBelief, values: np.ndarray) -> np.ndarray:
+    def log(self, predicted: Any, features: Any, values: Any, unseen: Any) -> np.ndarray:
         W, n = self.scale.whitening, len(self.means)
-        mine = normal_log(values, expected) - np.linalg.slogdet(W)[1]
+        mine = normal_log(values, predicted) - np.linalg.slogdet(W)[1]
         o = values @ W
-        likely = -distances(o, self.means) / 2
-        top = likely.max(axis=1)
-        whole = np.log(np.exp(likely - top[:, None]).mean(axis=1)) + top
-        centre = self.means.mean(axis=0)
-        return np.logaddexp(mine, whole + np.log(LEAST)) - self.scale.with_tail(
-            whole, o - centre, n
-        )
+        whole = log_mean_density(o, self.means)
+        tail = self.scale.with_tail(whole, o - self.means.mean(axis=0), n)
+        return np.asarray(np.logaddexp(mine, whole + np.log(LEAST)) - tail)
 
 
-class MomentPassage:
+class MomentHistory:
     """Beliefs as they are collected, a step at a time."""
 
-    def __init__(self, model: MomentModel, beliefs: list[MomentBelief], keep: bool) -> None:
-        self.model, self.beliefs, self.keep = model, beliefs, keep
-        self.expected: list[MomentBelief] = []
+    def __init__(self, model: MomentModel, keep: bool) -> None:
+        self.model, self.keep = model, keep
+        self._beliefs: list[MomentBelief] = []
+        self._expected: list[MomentBelief] = []
+
+    def add(self, belief: MomentBelief, expected: MomentBelief | None) -> None:
+        self._beliefs.append(belief)
+        if expected is not None:
+            self._expected.append(expected)
+
+    def flush(self) -> None:
+        """Nothing is left to do: moments are what was collected."""
+
+    @property
+    def length(self) -> int:
+        return len(self._beliefs)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many sequences there are, and steps."""
+        return len(self._beliefs[0].mean), self.length
+
+    def belief(self, t: int) -> MomentBelief:
+        """The beliefs of step t."""
+        return self._beliefs[t]
 
     def last(self, lengths: tuple[int, ...]) -> MomentBelief:
         """The last belief of every sequence."""
-        rows = list(enumerate(np.array(lengths) - 1))
-        return MomentBelief(
-            np.stack([self.beliefs[t].mean[i] for i, t in rows]),
-            np.stack([self.beliefs[t].covariance[i] for i, t in rows]),
-        )
+        return stack_beliefs(self._beliefs)[np.arange(len(lengths)), np.array(lengths) - 1]
 
     def flat(self) -> MomentBelief:
         """All beliefs, (b·steps, …)."""
-        mean = np.stack([belief.mean for belief in self.beliefs], axis=1)
-        spread = np.stack([belief.covariance for belief in self.beliefs], axis=1)
-        d = mean.shape[-1]
-        return MomentBelief(mean.reshape(-1, d), spread.reshape(-1, d, d))
+        stacked = stack_beliefs(self._beliefs)
+        d = stacked.mean.shape[-1]
+        return MomentBelief(stacked.mean.reshape(-1, d), stacked.covariance.reshape(-1, d, d))
+
+    def regroup(self, b: int, length: int) -> None:
+        """Beliefs of one step, (b·steps, …), as those of b sequences."""
+        rows = np.arange(b * length).reshape(b, length)
+        self._beliefs = [self._beliefs[0][rows[:, t]] for t in range(length)]
+
+    def reverse(self) -> None:
+        """Turn time round."""
+        self._beliefs.reverse()
 
     @property
     def moments(self) -> np.ndarray:
         """Means and variances, (b, steps, 2d)."""
-        flat, b = self.flat(), len(self.beliefs[0].mean)
+        flat = self.flat()
         variances = np.diagonal(flat.covariance, axis1=1, axis2=2)
-        return np.hstack([flat.mean, variances]).reshape(b, len(self.beliefs), -1)
+        return np.hstack([flat.mean, variances]).reshape(*self.size, -1)
 
     def track_of(self, kind: str, steps: Steps, evidence: Any) -> Track:
         """The record of filtered observations, with how likely they were."""
         found = self.track(kind, steps.lengths, steps.single)
-        pending = PendingMoments(self.model, self.expected, steps)
-        return replace(found, log_evidence_=pending, support_=steps.support)
+        return add_evidence(found, evidence, stack_beliefs(self._expected), steps)
 
     def track(self, kind: str, lengths: tuple[int, ...], single: bool) -> Track:
         """The record that a user gets."""
-        model, flat = self.model, self.flat()
-        b, length = len(self.beliefs[0].mean), len(self.beliefs)
+        model, flat, size = self.model, self.flat(), self.size
         weights = None
         if self.keep:
-            coordinates, weights = model.written(flat)
-            weights = weights.reshape(b, length, -1)
+            coordinates, weights = model.write(flat)
+            weights = weights.reshape(*size, -1)
         else:
             coordinates = model.coordinates_of(flat)
-        like = model.sample.psi
-        moments, shape = self.moments, model.shape_of(flat)
-        d = model.system.size
+        sample, shape = model.sample, model.shape_of(flat)
+        mean, spread = (
+            asarray(part.reshape(*size, -1), sample.psi) for part in (flat.mean, shape.scale**2)
+        )
         return Track(
             kind,
-            model.sample.space,
-            model.sample.atoms,
-            coordinates.reshape(b, length, -1),
+            sample.space,
+            sample.atoms,
+            coordinates.reshape(*size, -1),
             weights,
-            asarray(moments[..., :d], like),
-            None,
-            None,
-            None,
+            mean,
+            spread,
             lengths,
             single,
-            spread=asarray((shape.scale**2).reshape(b, length, d), like),
             shape=shape,
         )
 
 
-@dataclass(frozen=True, eq=False)
-class PendingMoments:
-    """log D of the steps of sequences, computed on first use."""
-
-    model: MomentModel
-    expected: list[MomentBelief]
-    steps: Steps
-
-    @cached_property
-    def logs(self) -> np.ndarray:
-        """(b, steps); 0 where nothing was observed."""
-        found = np.zeros(self.steps.seen.shape)
-        there = ~np.isnan(self.steps.support)
-        assert self.steps.values is not None
-        for t, expected in enumerate(self.expected):
-            rows = there[:, t]
-            if rows.any():
-                part = MomentBelief(expected.mean[rows], expected.covariance[rows])
-                values = self.steps.values[rows, t]
-                found[rows, t] = self.model.log_evidence(part, None, values, None)
-        return found
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        return self.logs[index]
+def stack_beliefs(beliefs: list[MomentBelief]) -> MomentBelief:
+    """Beliefs of several steps, (b, steps, …)."""
+    parts = [(belief.mean, belief.covariance) for belief in beliefs]
+    return MomentBelief(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))

@@ -11,10 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from meanmap import checks
 from meanmap.arrays import namespace, one_blas_thread, take, to_numpy
 from meanmap.dynamics.base import ORIGINS, open_setting
+from meanmap.dynamics.history import BeliefHistory
 from meanmap.dynamics.model import warn_of_far
-from meanmap.dynamics.motion import Sample
-from meanmap.dynamics.observable import SpectralModel, WindowMoments, middles
-from meanmap.dynamics.passage import Passage
+from meanmap.dynamics.observable_operators import SpectralModel, WindowMoments, middles
 from meanmap.dynamics.sequences import Sequences, Steps, read_sequences
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
@@ -25,6 +24,7 @@ from meanmap.dynamics.training import (
     read_steps,
     steps_of,
 )
+from meanmap.dynamics.transition import Sample
 from meanmap.dynamics.validation import (
     choose_settings,
     kernel_candidates,
@@ -237,9 +237,9 @@ class SpectralFilter(BaseEstimator):
         for i, window in enumerate(settings["window"]):
             moments = WindowMoments.of(sample, train.observations.lengths, window, max(sizes))
             spectrum = Spectrum.of(moments.seen.T @ moments.seen / len(moments.middle))
-            inverses = [spectrum.inverse(spectrum.sufficient(value)) for value in lambdas]
+            inverses = [spectrum.ridge(value) for value in lambdas]
             features = xp.concat([steps.features @ inverse for inverse in inverses])
-            models = moments.compared(sizes)
+            models = moments.candidates(sizes)
             E = moments.past.T @ take(values, moments.middle) / len(moments.middle)
             squares, there = np.zeros((K, L)), 0
             states = models.states(features, np.concatenate([steps.seen] * L))
@@ -269,8 +269,8 @@ class SpectralFilter(BaseEstimator):
         observations : a sequence, or a list of sequences (or an array with one more axis)
             A row of NaN (None in a list, a missing label) is an unobserved step.
         """
-        steps, passage = self._filtered(observations)
-        return passage.track_of("predicted", steps, self._model.evidence)
+        steps, history = self._run_filter(observations)
+        return history.track_of("predicted", steps, self._model.evidence)
 
     def predict(self, observations: Any, steps: int, *, origin: str = "last") -> Track:
         """The distribution of the observations after those given.
@@ -286,17 +286,17 @@ class SpectralFilter(BaseEstimator):
         """
         ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
         checks.option(origin, "origin", ORIGINS)
-        read, passage = self._filtered(observations)
+        read, history = self._run_filter(observations)
         model = self._model
         if origin == "last":
-            found = model.forecast(passage.last(read.lengths).weights.vector, ahead)
+            found = model.forecast(history.last(read.lengths).weights.vector, ahead)
             lengths = (ahead,) * len(read.lengths)
             return found.track("predicted", lengths, read.single)
-        b = passage.weights().vector
+        b = history.weights().vector
         with one_blas_thread():
             for _ in range(ahead - 1):
-                b = model.advanced(b)
-        found = Passage(model.sample, True, b.shape[1], None)
+                b = model.advance(b)
+        found = BeliefHistory(model.sample, True, b.shape[1], None)
         for t in range(b.shape[1]):
             found.add(model.belief(b[:, t]), None)
         found.flush()
@@ -308,8 +308,8 @@ class SpectralFilter(BaseEstimator):
         It is relative to the training observations' marginal: 0 is a model that has learned
         nothing of time. Observations far from all training data are very unlikely.
         """
-        steps, passage = self._filtered(observations)
-        track = passage.track_of("predicted", steps, self._model.evidence)
+        steps, history = self._run_filter(observations)
+        track = history.track_of("predicted", steps, self._model.evidence)
         return float(track.log_evidence_.logs[~np.isnan(steps.support)].mean())
 
     def start(self) -> Stream:
@@ -317,7 +317,7 @@ class SpectralFilter(BaseEstimator):
         check_is_fitted(self)
         return Stream(type(self).__name__, self._model, None)
 
-    def _filtered(self, observations: Any) -> tuple[Steps, Passage]:
+    def _run_filter(self, observations: Any) -> tuple[Steps, BeliefHistory]:
         check_is_fitted(self)
         steps = read_steps(self._model.observations, observations)
         warn_of_far(steps.support)

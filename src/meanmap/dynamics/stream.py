@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,10 +51,20 @@ class LiveModel(Protocol):
         """A belief as a user sees it."""
 
 
+@dataclass(frozen=True, eq=False)
+class StreamState:
+    """Everything that a step changes, in one piece."""
+
+    belief: Any = None
+    steps: int = 0
+    unseen: int = NEVER  # steps since the last observation
+    log_evidence: float = 0.0
+
+
 class Stream:
     """The belief of a filter while observations come in one by one.
 
-    Made by a filter's `.start()`. A step that fails leaves the belief as it was.
+    Made by a filter's `.start()`. A step that fails or is interrupted leaves the stream as it was.
 
     Attributes
     ----------
@@ -79,17 +90,30 @@ class Stream:
     def __init__(self, kind: str, model: LiveModel, prior: Any) -> None:
         self.kind = kind  # of the filter
         self._model, self._prior = model, prior
-        self._belief: Any = None
-        self._unseen = NEVER  # steps since the last observation
-        self.steps = 0
-        self.log_evidence = 0.0
+        self._state = StreamState()
+
+    @property
+    def steps(self) -> int:
+        """How many steps were taken."""
+        return self._state.steps
+
+    @property
+    def log_evidence(self) -> float:
+        """The sum of log D(o) over the observations so far."""
+        return self._state.log_evidence
+
+    @property
+    def belief(self) -> Embedding | None:
+        """The distribution of the state now."""
+        belief = self._state.belief
+        return None if belief is None else self._model.read(belief)
 
     def step(self, observation: Any = None, control: Any = None) -> Embedding:
         """Go one step on and take an observation in; None or NaN is an unobserved step.
 
         `control` is what acted since the step before, for filters fitted with controls.
         """
-        model = self._model
+        model, now = self._model, self._state
         space = model.observations
         points: Points | None = None
         if not _is_unobserved(observation):
@@ -100,34 +124,27 @@ class Stream:
                     "by one; .filter takes a sequence."
                 )
         steps = steps_of(space, [(points, np.array([points is not None]))], True, model.lost)
-        given = model.control_gate.read_one(control, self._belief is None)
+        given = model.control_gate.read_one(control, now.belief is None)
         warn_of_far(steps.support, model.lost)
-        features = steps.features[:, 0]
         belief, predicted = model.step(
-            self._belief, self._prior, model.seen_at(steps, 0), steps.seen[:, 0], given
+            now.belief, self._prior, model.seen_at(steps, 0), steps.seen[:, 0], given
         )
         log = 0.0
         if points is not None:
             values = None if steps.values is None else steps.values[:, 0]
-            unseen = np.array([self._unseen])
-            log = float(model.log_evidence(predicted, features, values, unseen)[0])
-        # nothing is set before everything has worked
-        self._belief = belief
-        self.steps += 1
-        self._unseen = 0 if steps.seen[0, 0] else self._unseen + 1
-        self.log_evidence += log
-        return model.read(belief)
-
-    @property
-    def belief(self) -> Embedding | None:
-        """The distribution of the state now."""
-        return None if self._belief is None else self._model.read(self._belief)
+            unseen = np.array([now.unseen])
+            log = float(model.log_evidence(predicted, steps.features[:, 0], values, unseen)[0])
+        answer = model.read(belief)
+        gap = 0 if steps.seen[0, 0] else now.unseen + 1
+        # one assignment, once everything has worked: an interrupt leaves the state before or after
+        self._state = StreamState(belief, now.steps + 1, gap, now.log_evidence + log)
+        return answer
 
     def predict(self, steps: int, controls: Any = None) -> Track:
         """The distribution of the state 1, 2, … steps from now."""
         ahead = checks.whole(steps, "steps", 1, "It is how many steps ahead to look.")
         given = self._model.control_gate.read_sequences(controls, (0,), ahead)
-        found = self._model.forecast_from(self._belief, self._prior, ahead, given)
+        found = self._model.forecast_from(self._state.belief, self._prior, ahead, given)
         return self._model.finish(found.track("predicted", (ahead,), True))
 
     def __repr__(self) -> str:

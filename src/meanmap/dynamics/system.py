@@ -20,7 +20,8 @@ import numpy as np
 from meanmap.arrays import Points, one_blas_thread, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.operator import ConditionalOperator
-from meanmap.dynamics.readings import covariance_roots
+from meanmap.conditional.ranges import or_one
+from meanmap.dynamics.belief_shapes import covariance_roots
 from meanmap.dynamics.training import Training
 from meanmap.kernels import Linear
 
@@ -56,8 +57,8 @@ class LearnedFunction:
         There is a trend unless the errors of left-out rows speak against it.
         """
         if like is not None:
-            return cls._fitted(x, y, like.trend is not None, like.operator)[0]
-        (straight, left), (plain, own) = (cls._fitted(x, y, trend) for trend in (True, False))
+            return cls._fit(x, y, like.trend is not None, like.operator)[0]
+        (straight, left), (plain, own) = (cls._fit(x, y, trend) for trend in (True, False))
         # the logarithm of the ratio of squared errors, summed over columns, and its standard error
         sizes = left.mean(axis=0), own.mean(axis=0)
         worse = float(np.log(sizes[0] / sizes[1]).sum())
@@ -65,11 +66,11 @@ class LearnedFunction:
         return straight if worse <= SIMILAR * y.shape[1] + DOUBT * chance else plain
 
     @classmethod
-    def _fitted(
+    def _fit(
         cls, x: np.ndarray, y: np.ndarray, with_trend: bool, like: ConditionalOperator | None = None
     ) -> tuple[LearnedFunction, np.ndarray]:
         """The function, and the squared errors (n, k) of left-out rows."""
-        units = spread_or_one(x), spread_or_one(y)
+        units = or_one(x.std(axis=0)), or_one(y.std(axis=0))
         x, y = x / units[0], y / units[1]
         trend, rest, own = None, y, np.zeros(len(x))
         if with_trend:
@@ -98,12 +99,6 @@ class LearnedFunction:
             mean = mean + add_constant(x) @ self.trend
         growth = (1 + missing_knowledge(self.operator, x, features)) / self.usual
         return mean * self.units[1], growth
-
-
-def spread_or_one(columns: np.ndarray) -> np.ndarray:
-    """The standard deviation of each column; 1 for what does not vary."""
-    spread = columns.std(axis=0)
-    return np.where(spread > 0, spread, 1.0)
 
 
 def least_squares(design: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -143,6 +138,10 @@ class MomentBelief:
     mean: np.ndarray  # (b, d)
     covariance: np.ndarray  # (b, d, d)
     deficit: Any = 0.0  # (b,), by how much no memory would have foretold better of late, ≥ 0
+
+    def __getitem__(self, rows: Any) -> MomentBelief:
+        """Some of the beliefs, without what they remember."""
+        return MomentBelief(self.mean[rows], self.covariance[rows])
 
     def where(self, mask: np.ndarray, other: MomentBelief) -> MomentBelief:
         """These beliefs where the mask holds, the other ones elsewhere."""
@@ -270,8 +269,7 @@ class LearnedSystem:
     @cached_property
     def least(self) -> np.ndarray:
         """Variances that a belief has at least."""
-        spread = self.states.var(axis=0)
-        return SHARPEST * np.where(spread > 0, spread, 1.0)
+        return SHARPEST * or_one(self.states.var(axis=0))
 
     def predict(
         self, belief: MomentBelief, controls: np.ndarray | None

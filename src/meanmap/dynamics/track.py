@@ -24,9 +24,10 @@ from meanmap.arrays import (
 from meanmap.conditional.predictive import Predictive
 from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
-from meanmap.dynamics.readings import known_shape, stretch_beliefs
+from meanmap.dynamics.belief_shapes import known_shape, stretch_beliefs
+from meanmap.dynamics.transition import dense_weights
 from meanmap.embeddings import Embedding
-from meanmap.embeddings.element import FactoredWeights, numeric, root
+from meanmap.embeddings.element import numeric, root
 from meanmap.embeddings.single import embedding_of
 from meanmap.spaces import Space
 
@@ -71,12 +72,11 @@ class Track:
     coordinates: Array  # (b, steps, r)
     weights: Any  # (b, steps, n), an array or FactoredWeights; None if they were not kept
     first: Any  # the means Σ w s, (b, steps, …), a tuple for pairs; None for labels
-    second: Any  # None; in older files Σ w s², without a `spread`
-    log_evidence_: Any  # (b, steps), an array or PendingEvidence
-    support_: np.ndarray | None
+    spread: Any  # the variances, like `first`
     lengths: tuple[int, ...]
     single: bool
-    spread: Any = None  # the variances, like `first`
+    log_evidence_: Any = None  # (b, steps), an array or PendingEvidence
+    support_: np.ndarray | None = None
     shape: ShapeAt | None = None  # of b·steps beliefs, which probabilities are read from
     stretch: float = 1.0  # what deviations are multiplied with, where there is no shape
 
@@ -103,7 +103,6 @@ class Track:
             weights=one(self.weights),
             first=None if self.first is None else each_part(self.first, one),
             spread=None if self.spread is None else each_part(self.spread, one),
-            second=None if self.second is None else each_part(self.second, one),
             log_evidence_=one(self.log_evidence_),
             support_=one(self.support_),
             shape=None if self.shape is None else self.shape[self._rows(i)],
@@ -118,7 +117,7 @@ class Track:
     def __iter__(self) -> Iterator[Track]:
         return (self[i] for i in range(len(self)))
 
-    def _shown(self, part: Any) -> Any:
+    def _show(self, part: Any) -> Any:
         """An array (b, steps, …) as the user sees it."""
         if self.single:
             return part[0]
@@ -135,19 +134,13 @@ class Track:
     @cached_property
     def mean(self) -> Any:
         """The mean of each belief."""
-        return each_part(self._numbers(self.first), self._shown)
+        return each_part(self._numbers(self.first), self._show)
 
     @cached_property
     def std(self) -> Any:
         """The standard deviation of each coordinate."""
-        spread = self.spread
-        if spread is None and self.second is not None:
-            parts = (
-                part if isinstance(part, tuple) else (part,) for part in (self.first, self.second)
-            )
-            found = tuple(second - first * first for first, second in zip(*parts, strict=True))
-            spread = found if isinstance(self.first, tuple) else found[0]
-        return each_part(self._numbers(spread), lambda part: self.stretch * self._shown(root(part)))
+        spread = self._numbers(self.spread)
+        return each_part(spread, lambda part: self.stretch * self._show(root(part)))
 
     def _numbers(self, moments: Any) -> Any:
         """Moments of the beliefs, or an error where states are labels."""
@@ -159,7 +152,7 @@ class Track:
     @cached_property
     def mode(self) -> Any:
         """The state that decodes each belief, found in the state's own domain."""
-        beliefs = self._kept()
+        beliefs = self._dense_weights()
         flat = beliefs.reshape(-1, beliefs.shape[-1])
         there = np.concatenate([np.arange(n) + i * self._steps for i, n in enumerate(self.lengths)])
         found = embedding_of(self.space, self.space.kernel_, self.atoms, flat[there], None).mode()
@@ -175,19 +168,19 @@ class Track:
     def _steps(self) -> int:
         return int(self.coordinates.shape[1])
 
-    def _kept(self) -> Array:
+    def _dense_weights(self) -> Array:
         if self.weights is None:
             raise ValueError(
                 "the beliefs were not kept (beliefs=False), only their means, standard deviations "
                 "and coordinates. Filter again with beliefs=True."
             )
-        return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
+        return dense_weights(self.weights)
 
     @cached_property
     def beliefs(self) -> Any:
         """The beliefs, a batch of embeddings over the steps; a list of batches for several."""
         if self.weights is None:
-            self._kept()
+            self._dense_weights()
         batches = []
         for i, n in enumerate(self.lengths):
             weights, m = self.weights[i], self.coordinates[i]
@@ -210,7 +203,7 @@ class Track:
         if self.single:
             return values[0]
 
-        def padded(parts: list[Array]) -> Array:
+        def pad(parts: list[Array]) -> Array:
             xp = namespace(parts[0])
             rows = []
             for part in parts:
@@ -220,8 +213,8 @@ class Track:
             return xp.stack(rows)
 
         if isinstance(values[0], tuple):
-            return tuple(padded(list(parts)) for parts in zip(*values, strict=True))
-        return padded(values)
+            return tuple(pad(list(parts)) for parts in zip(*values, strict=True))
+        return pad(values)
 
     def _quantiles(self, batch: Embedding, q: float) -> Any:
         """Quantiles of beliefs; those that are not stretched themselves are stretched here."""
@@ -236,7 +229,7 @@ class Track:
         """log D(o) of each observation given those before it."""
         if self.log_evidence_ is None:
             raise TypeError(f"a {self.kind} track has no evidence; that of .filter has.")
-        return in_kind(self._shown(self._logs), self.coordinates)
+        return in_kind(self._show(self._logs), self.coordinates)
 
     @property
     def _logs(self) -> np.ndarray:
@@ -248,7 +241,7 @@ class Track:
         """How near each observation is to the training observations."""
         if self.support_ is None:
             raise TypeError(f"a {self.kind} track has no observations; that of .filter has.")
-        return in_kind(self._shown(self.support_), self.coordinates)
+        return in_kind(self._show(self.support_), self.coordinates)
 
     # --- people -------------------------------------------------------------------------------
 

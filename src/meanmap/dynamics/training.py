@@ -28,9 +28,8 @@ from meanmap.dynamics.evidence import (
     MixtureEvidence,
     vector_rows,
 )
-from meanmap.dynamics.motion import Sample
 from meanmap.dynamics.sequences import Sequences, Steps, list_sequences, observed_steps
-from meanmap.embeddings.element import numeric
+from meanmap.dynamics.transition import Sample, number_rows
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import reference_kernel
 from meanmap.linalg import Spectrum
@@ -100,29 +99,25 @@ class Training:
         """How many steps there are."""
         return sum(self.states.lengths)
 
-    def placed(
+    def embed(
         self, kernel_state: Kernel, kernel_observation: Kernel, bases: tuple[Any, Any]
-    ) -> Placed:
+    ) -> EmbeddedTraining:
         """The training sample in coordinates."""
         sides = []
         pairs = (kernel_state, self.states.points), (kernel_observation, self.observations.points)
         for (kernel, points), basis in zip(pairs, bases, strict=True):
             sides.append(fit_candidate(kernel, basis, points))
         (space, psi), (observed, phi) = sides
-        return Placed(self, Sample(space, self.states.points, psi), observed, phi)
+        return EmbeddedTraining(self, Sample(space, self.states.points, psi), observed, phi)
 
     def targets(self, kernel: Kernel) -> tuple[Array, Space | None]:
         """What a candidate's means are compared in: states as numbers, else a fixed kernel's ψ."""
         points = self.states.points
         parts = points if isinstance(points, tuple) else (points,)
         if all(part.ndim > 1 for part in parts):  # 1-D are labels and objects, numbers or not
-            try:
-                columns = [numeric(part) for part in parts]
-                xp = namespace(columns[0])
-                flat = [xp.reshape(part, (part.shape[0], -1)) for part in columns]
-                return xp.concat(flat, axis=1), None
-            except TypeError:
-                pass
+            numbers = number_rows(points)
+            if numbers is not None:
+                return numbers, None
         reference = reference_kernel(kernel, points).resolve(points)
         space, psi = fit_space(reference, None, points)
         return psi, space
@@ -141,7 +136,7 @@ def fit_candidate(kernel: Kernel, basis: Any, points: Points) -> tuple[Space, Ar
 
 
 @dataclass(frozen=True)
-class Placed:
+class EmbeddedTraining:
     """A training sample in the coordinates of its two spaces."""
 
     training: Training
@@ -168,7 +163,7 @@ class Placed:
     def reverse_inverse(self, delta: float) -> Array:
         """`(C_OO + δI)⁻¹`, so that `C_SO (C_OO + δI)⁻¹ ψ(o)` is the plain conditional P(s|o)."""
         if delta not in self._inverses:  # asked for again with every ε that is tried
-            self._inverses[delta] = self.reverse.inverse(self.reverse.sufficient(delta))
+            self._inverses[delta] = self.reverse.ridge(delta)
         return self._inverses[delta]
 
     @cached_property

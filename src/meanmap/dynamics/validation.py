@@ -15,7 +15,7 @@ from meanmap import checks, plots
 from meanmap.arrays import Array, Points, asarray, namespace, to_numpy
 from meanmap.dynamics.sequences import Steps, pad_sequences
 from meanmap.dynamics.track import Track
-from meanmap.dynamics.training import Placed, Training, comparison_values, steps_of
+from meanmap.dynamics.training import EmbeddedTraining, Training, comparison_values, steps_of
 from meanmap.exceptions import SettingWarning, warn
 from meanmap.kernels import Chordal, Kernel
 from meanmap.kernels.bandwidths import column_scales
@@ -113,13 +113,13 @@ class Contest:
     bounded: bool  # whether weights are normalised before a mean is taken
 
     @classmethod
-    def of(cls, placed: Placed, test: Training) -> Contest:
+    def of(cls, embedded: EmbeddedTraining, test: Training) -> Contest:
         """The test half in the coordinates of the training half's observations."""
-        train, kernel = placed.training, placed.sample.kernel
+        train, kernel = embedded.training, embedded.sample.kernel
         values, truth = comparison_values(train, test, kernel)
         points, seen = test.observations, [np.ones(n, dtype=bool) for n in test.states.lengths]
         steps = steps_of(
-            placed.observations, list(zip(points.parts(), seen, strict=True)), points.single
+            embedded.observations, list(zip(points.parts(), seen, strict=True)), points.single
         )
         controls = None
         if test.controls is not None:
@@ -165,6 +165,12 @@ class Contest:
         inside = np.arange(found.shape[1])[None, :] < np.array(self.steps.lengths)[:, None]
         return found.reshape(-1, found.shape[-1])[inside.ravel()]
 
+    def _halves(self, moments: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances of all steps, from those (b, steps, 2q) of beliefs."""
+        rows = self._inside(to_numpy(moments).astype(np.float64))
+        q = rows.shape[1] // 2
+        return rows[:, :q], rows[:, q:]
+
     def score(self, means: np.ndarray, variances: np.ndarray) -> float:
         """The ranked probability score of normal beliefs (m, q), their deviations stretched."""
         off, deviations = self._errors(means, variances)
@@ -175,9 +181,7 @@ class Contest:
 
         90% intervals then hold so large a share of the true states.
         """
-        rows = self._inside(moments)
-        q = rows.shape[1] // 2
-        return stretch_of(*self._errors(rows[:, :q], rows[:, q:]), share)
+        return stretch_of(*self._errors(*self._halves(moments)), share)
 
     def stretch_of_track(self, track: Track, share: float) -> float:
         """What 90% intervals of beliefs are to be stretched by to hold such a share of true states.
@@ -201,15 +205,11 @@ class Contest:
 
     def squares(self, moments: Any) -> float:
         """The mean squared error of means and variances (b, steps, 2q)."""
-        rows = self._inside(to_numpy(moments).astype(np.float64))
-        q = rows.shape[1] // 2
-        return float((self._errors(rows[:, :q], rows[:, q:])[0] ** 2).mean())
+        return float((self._errors(*self._halves(moments))[0] ** 2).mean())
 
     def score_moments(self, moments: np.ndarray) -> float:
         """The score of means and variances (b, steps, 2q)."""
-        rows = self._inside(moments)
-        q = rows.shape[1] // 2
-        return self.score(rows[:, :q], rows[:, q:])
+        return self.score(*self._halves(moments))
 
     def _errors(self, means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Errors and deviations over the scales of the columns."""

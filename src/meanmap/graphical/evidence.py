@@ -227,7 +227,7 @@ def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embeddi
             warn_outside_data(repr(name))
     lam = potentials.usual_regularizations[kind]
     spectrum = node.spectrum
-    beta = spectrum.inverse(spectrum.sufficient(lam)) @ m
+    beta = spectrum.ridge(lam) @ m
     mean = float(beta @ node.mean)
     if mean <= 0:
         raise ValueError(

@@ -175,9 +175,7 @@ class Learner:
             mean = one.embedding(one.weights)(part)
             values = mean if values is None else values * mean
         spectrum = node.spectrum
-        m = spectrum.inverse(spectrum.sufficient(0.0)) @ (
-            node.coordinates.T @ (node.weights * values)
-        )
+        m = spectrum.ridge(0.0) @ (node.coordinates.T @ (node.weights * values))
         return reweight_node(node, m, lam)
 
 

@@ -130,7 +130,7 @@ def reweight_node(node: Node, m: Array, regularization: float) -> Node:
     `u = w ∘ Ψ (C + λI)⁻¹ m`, as a prior in the sum rule.
     """
     spectrum = node.spectrum
-    H = spectrum.inverse(spectrum.sufficient(regularization))
+    H = spectrum.ridge(regularization)
     u = node.weights * (node.coordinates @ (H @ m))
     return replace(node, weights=positive_part(u))
 

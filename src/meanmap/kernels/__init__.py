@@ -28,7 +28,7 @@ from meanmap.kernels.domains.custom import Function, Precomputed, ScikitLearn
 from meanmap.kernels.domains.graphs import WeisfeilerLehman
 from meanmap.kernels.domains.matrices import Chordal, Mallows, Trace
 from meanmap.kernels.domains.normals import Normal
-from meanmap.kernels.domains.packs import Weighted
+from meanmap.kernels.domains.packed_bags import Weighted
 from meanmap.kernels.domains.rows import Hamming
 from meanmap.kernels.domains.series import GlobalAlignment
 from meanmap.kernels.domains.strings import NGrams

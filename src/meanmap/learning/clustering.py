@@ -23,8 +23,8 @@ from meanmap.arrays import (
 from meanmap.exceptions import quiet, warn
 from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Delta, Kernel
-from meanmap.learning.labels import label_features
-from meanmap.learning.partitions import Ascent, BySize, Objective, Plain, ascend, start, sums
+from meanmap.learning.cluster_search import Ascent, BySize, Objective, Plain, ascend, start, sums
+from meanmap.learning.label_kernels import label_features
 from meanmap.spaces import PivotedCholesky
 from meanmap.spaces.space import choose_basis, fit_space, read_points
 from meanmap.statistics import hsic
@@ -150,7 +150,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
             )
         kernel = kernel.resolve(kept, v)
         if self.kernel is None and self.label_kernel is None and self.normalized and k > 1:
-            kernel = self._widened(kernel, kept, k)
+            kernel = self._choose_bandwidth(kernel, kept, k)
         space, psi = fit_space(kernel, self._basis(kernel, kept), kept, v)
         Z, v = np.asarray(to_numpy(psi), dtype=np.float64), np.asarray(to_numpy(v), dtype=float)
         mean = v @ Z
@@ -189,7 +189,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
             return self.basis
         return choose_basis(kernel, points, PivotedCholesky(tol=1e-6))
 
-    def _widened(self, kernel: Kernel, points: Points, k: int) -> Kernel:
+    def _choose_bandwidth(self, kernel: Kernel, points: Points, k: int) -> Kernel:
         """The default kernel with the bandwidth whose labels depend on the points most.
 
         At the usual bandwidth a large cluster is spread out in the kernel's space, and parting it
@@ -251,7 +251,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         Z = np.asarray(to_numpy(self.space_.coordinates(self._points(X))), dtype=np.float64)
         U, s, _ = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
         names = ("principal coordinate 1", "principal coordinate 2")
-        return plots.places((U * s)[:, :2], self._assigned(Z), names, ax)
+        return plots.places((U * s)[:, :2], self._assign(Z), names, ax)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """HSIC of points and their predicted labels, larger is better; y is ignored.
@@ -261,7 +261,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         points = self._points(X)
         w = to_numpy(checks.sample_weights(sample_weight, points, float_like(points)))
         Z = np.asarray(to_numpy(self.space_.coordinates(points)), dtype=np.float64)
-        labels = self._assigned(Z)
+        labels = self._assign(Z)
         objective = (BySize if self._by_size else Plain)(self._features)
         return objective.value(*sums(Z - w @ Z, w, labels, len(self._slopes)))
 
@@ -272,9 +272,9 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         return self.kernel_.check(X, "X", self.space_.example_)
 
     def _nearest(self, points: Points) -> np.ndarray:
-        return self._assigned(np.asarray(to_numpy(self.space_.coordinates(points)), dtype=float))
+        return self._assign(np.asarray(to_numpy(self.space_.coordinates(points)), dtype=float))
 
-    def _assigned(self, Z: np.ndarray) -> np.ndarray:
+    def _assign(self, Z: np.ndarray) -> np.ndarray:
         return np.argmax((Z - self._mean) @ self._slopes.T + self._levels, axis=1)
 
 

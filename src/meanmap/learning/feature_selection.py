@@ -17,8 +17,10 @@ from meanmap.exceptions import SettingWarning, quiet, warn
 from meanmap.frames import in_order, remember_columns
 from meanmap.kernels import Gaussian, Kernel
 from meanmap.kernels.defaults import as_kernel
-from meanmap.learning import lasso
-from meanmap.learning.regressions import (
+from meanmap.learning.feature_search import SelectionPath, accumulate, eliminate, rounds
+from meanmap.learning.hsic_lasso import inner_products, lasso_path
+from meanmap.learning.subset_dependence import FEW, Subsets
+from meanmap.learning.subset_regression import (
     EXPLAINED,
     ROWS,
     LeftOutErrors,
@@ -28,8 +30,6 @@ from meanmap.learning.regressions import (
     pool_size,
     refine,
 )
-from meanmap.learning.searches import SelectionPath, accumulate, eliminate, rounds
-from meanmap.learning.subsets import FEW, Subsets
 from meanmap.learning.targets import Target, scale_columns, target_of
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
@@ -180,8 +180,8 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         rng = checks.random_state(self.random_state)
         x, varies = scale_columns(points, self.scale)
         free = np.flatnonzero(varies)
-        blocks, some, judged = self._dealt(n, rng)
-        errors = LeftOutErrors(x[judged], kernel, target, judged, self._seeded(rng))
+        blocks, some, judged = self._deal(n, rng)
+        errors = LeftOutErrors(x[judged], kernel, target, judged, self._seed_basis(rng))
         search = Search(x, kernel, target, blocks, some, free, errors)
         if self.method == "auto":
             order, scores, path = self._auto(search, k, step, rng)
@@ -206,7 +206,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         self.target_kernel_ = target.kernel
         return self
 
-    def _dealt(
+    def _deal(
         self, n: int, rng: np.random.RandomState
     ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
         """Rows in blocks, a few of them, and some on which regressions are judged."""
@@ -237,7 +237,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
                 s.target,
                 self.estimator,
                 s.blocks,
-                self._seeded(rng),
+                self._seed_basis(rng),
                 s.some,
                 done,
             )
@@ -281,7 +281,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
             return int(path.n_features[np.argmax(path.dependence)])
         return best_number(errors, order, path.n_features)
 
-    def _seeded(self, rng: np.random.RandomState) -> Basis | None:
+    def _seed_basis(self, rng: np.random.RandomState) -> Basis | None:
         """The basis with a seed, so that all sets are seen through the same random choices."""
         basis: Any = self.basis
         if basis is None or getattr(basis, "random_state", 0) is not None:
@@ -293,10 +293,10 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         if not len(free):
             return free, np.zeros(x.shape[1]), SelectionPath(np.ones(1, int), np.zeros(1), "λ")
         with progress_bar(len(free) * len(blocks), "features", self.progress, "feature") as done:
-            products = lasso.inner_products(
+            products = inner_products(
                 x[:, free], search.kernel, search.target, blocks, self.basis, search.some, done
             )
-        found = lasso.lasso_path(*products, min(k, len(free)))
+        found = lasso_path(*products, min(k, len(free)))
         used = int((found.coefficients > 0).sum())
         if used < min(k, len(free)) and self.n_features_to_select != "auto":
             warn(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.svm import SVC, SVR
 from sklearn.utils import check_consistent_length, column_or_1d
@@ -15,11 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, host_array, in_kind, take, to_numpy
-from meanmap.learning.bags import OnBags
+from meanmap.exceptions import warn
+from meanmap.learning.distributions import DistributionEstimator
 from meanmap.spaces.space import fit_space
 
+STEPS, PER_BAG = 1_000_000, 100  # of LIBSVM, the larger of the two: nothing can interrupt it
 
-class SupportMeasures(OnBags):
+
+class SupportMeasures(DistributionEstimator):
     """The dual on a Gram matrix of bags, or on their coordinates."""
 
     C: float
@@ -37,15 +42,15 @@ class SupportMeasures(OnBags):
         there = np.flatnonzero(w > 0)  # a weight of zero means the bag is not there
         bags, y, w = take(bags, there), y[there], w[there]
         weights = None if weights is None else weights[there]
-        examples, kernel, point_space = self._embedded(kernel, bags, w)
+        examples, kernel, point_space = self._embed(kernel, bags, w)
         space = None
         if self.basis is None:
             kernel, gram = kernel.resolve_gram(examples, w)
-            machine.set_params(kernel="precomputed").fit(gram, y, sample_weight=weights)
+            self._run(machine.set_params(kernel="precomputed"), gram, y, weights)
         else:
             kernel = kernel.resolve(examples, w)
             space, coordinates = fit_space(kernel, self.basis, examples, w)
-            machine.set_params(kernel="linear").fit(coordinates, y, sample_weight=weights)
+            self._run(machine.set_params(kernel="linear"), coordinates, y, weights)
         # nothing is kept before everything has worked
         self._remember(kernel, bags, point_space, shown)
         self.space_ = space
@@ -59,6 +64,20 @@ class SupportMeasures(OnBags):
         elif hasattr(self, "coef_"):
             del self.coef_
         return machine
+
+    def _run(self, machine: Any, rows: Any, y: np.ndarray, weights: np.ndarray | None) -> None:
+        """Fit the machine in a bounded number of steps; warn if they were not enough."""
+        most = max(STEPS, PER_BAG * len(y)) if self.max_iter == -1 else self.max_iter
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # in words of our own below
+            machine.set_params(max_iter=most).fit(rows, y, sample_weight=weights)
+        if machine.fit_status_:
+            warn(
+                f"the support vector machine had not converged after max_iter={most} steps. "
+                f"Errors may cost too much to be traded against the margin: lower C (now "
+                f"{self.C:g}) or sample_weight, which multiplies it; or raise tol or max_iter.",
+                ConvergenceWarning,
+            )
 
     def _values(self, X: Any, coefficients: np.ndarray) -> np.ndarray:
         """`Σ cᵢ k(x, xᵢ)` over support bags, or `⟨c, ψ(x)⟩`, for every row c of coefficients."""
@@ -100,7 +119,7 @@ class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):
         embeddings by some of the points: bags become vectors, at a fraction of the cost.
     decision_function_shape : "ovr" or "ovo"
         One column a class, or one a pair of classes.
-    tol, max_iter : as of `sklearn.svm.SVC`
+    tol, max_iter : as of `sklearn.svm.SVC`, where -1 is a million steps, or 100 per bag if more
 
     Attributes
     ----------
@@ -275,7 +294,7 @@ class SupportMeasureRegressor(RegressorMixin, SupportMeasures):
         What errors cost.
     epsilon : float
         The error that costs nothing.
-    tol, max_iter : as of `sklearn.svm.SVR`
+    tol, max_iter : as of `SupportMeasureClassifier`
 
     Attributes
     ----------

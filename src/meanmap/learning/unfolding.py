@@ -17,8 +17,8 @@ from meanmap.exceptions import warn
 from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import as_target
-from meanmap.learning.neighbours import Distinct, NeighbourGraph, reconstruction_weights
-from meanmap.learning.semidefinite import UnfoldingProgramme
+from meanmap.learning.neighbour_graph import Distinct, NeighbourGraph, reconstruction_weights
+from meanmap.learning.unfolding_programme import UnfoldingProgramme
 from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.columns import column_signs
 from meanmap.statistics.tiles import on_host
@@ -134,7 +134,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(f"an unfolding needs at least 3 points, got n_samples={n}.")
         side, kernel = self._side(y, n)
         some = Distinct.of(points)
-        side = side.gathered(some)
+        side = side.gather(some)
         if len(some.rows) < 3:
             raise ValueError(
                 f"X has {len(some.rows)} distinct rows; an unfolding needs at least 3."
@@ -232,7 +232,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "X: the squares of distances between neighbours vanish in rounding. Divide X by "
                 "its scale first."
             )
-        C = B.T @ side.applied(B)
+        C = B.T @ side.apply(B)
         pull = float(np.linalg.eigvalsh(C)[-1])  # the tension that would hold if all were alike
         stiffness = None if self.stiffness is None else float(self.stiffness)
         programme = UnfoldingProgramme(
@@ -251,9 +251,9 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         factors = _principal(B @ found.factor * np.sqrt(unit), some.counts)
         places = _pad_columns(factors, self.n_components)
         if method == "laplacian" and self.refine:
-            places = self._settled(places, graph, side, pull, unit)
+            places = self._settle(places, graph, side, pull, unit)
             places = _pad_columns(_principal(places, some.counts), self.n_components)
-        self.objective_ = float(np.sum(factors * side.applied(factors))) / side.n**2
+        self.objective_ = float(np.sum(factors * side.apply(factors))) / side.n**2
         self.stress_ = graph.stress(places)
         self.status_, self.gap_, self.n_iter_ = found.status, found.gap, found.iterations
         self.edges_, self.method_ = graph.edges, method
@@ -261,7 +261,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self._n_features_out = self.n_components
         return places[some.place], factors[some.place]
 
-    def _settled(
+    def _settle(
         self, Y: np.ndarray, graph: NeighbourGraph, side: _Side, pull: float, unit: float
     ) -> np.ndarray:
         """The same objective over the points of the map (Weinberger et al. 2007, section 3)."""
@@ -271,7 +271,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
             Y = flat.reshape(graph.n, -1)
-            Z, LY = D @ Y, side.applied(Y) / pull
+            Z, LY = D @ Y, side.apply(Y) / pull
             off = np.sum(Z * Z, axis=1) - d2
             value = nu * off @ off - np.sum(Y * LY)
             slope = 4 * nu * (Dt @ (off[:, None] * Z)) - 2 * LY
@@ -291,14 +291,14 @@ class _Side:
     coordinates: np.ndarray | None
     counts: np.ndarray
 
-    def gathered(self, some: Distinct) -> _Side:
+    def gather(self, some: Distinct) -> _Side:
         if self.coordinates is None:
             return _Side(self.n, None, some.counts.astype(float))
         sums = np.zeros((len(some.rows), self.coordinates.shape[1]))
         np.add.at(sums, some.place, self.coordinates)
         return _Side(self.n, sums, some.counts.astype(float))
 
-    def applied(self, Y: np.ndarray) -> np.ndarray:
+    def apply(self, Y: np.ndarray) -> np.ndarray:
         if self.coordinates is not None:
             return self.coordinates @ (self.coordinates.T @ Y)
         return self.counts[:, None] * (Y - self.counts @ Y / self.n)

@@ -17,7 +17,7 @@ from meanmap.exceptions import DataWarning, warn
 from meanmap.frames import column_order, reorder_columns
 from meanmap.likelihood_free.posteriors import PosteriorModel
 from meanmap.likelihood_free.priors import Prior, in_box, prior_of
-from meanmap.likelihood_free.records import Calibration, Origin, Posterior, PredictiveCheck
+from meanmap.likelihood_free.results import Calibration, Origin, Posterior, PredictiveCheck
 from meanmap.likelihood_free.simulation import (
     CALIBRATION,
     CHECK,
@@ -173,7 +173,7 @@ class KernelABC(BaseEstimator):
         """
         check_is_fitted(self, "model_")
         n = checks.whole(n, "n", 1, "It is the number of further simulations.")
-        rows, single = self._observed(to_numpy(y) if is_array(y) else y)
+        rows, single = self._read_observation(to_numpy(y) if is_array(y) else y)
         if not single:
             raise ValueError("y: expected one observation to refine for, got several.")
         self._warn_outside(rows, single)
@@ -205,7 +205,7 @@ class KernelABC(BaseEstimator):
     @property
     def n_failed_(self) -> int:
         """How many draws failed and were left out."""
-        return self._begun().failed
+        return self._begun().n_failed
 
     def _begun(self) -> Simulations:
         if not hasattr(self, "_simulations"):
@@ -329,7 +329,7 @@ class KernelABC(BaseEstimator):
         """
         check_is_fitted(self, "model_")
         bayes_method(method)
-        rows, single = self._observed(y)
+        rows, single = self._read_observation(y)
         outside = self._warn_outside(rows, single)
         if prior is not None:
             other = self._under(prior, method, regularization)
@@ -337,7 +337,7 @@ class KernelABC(BaseEstimator):
         else:
             found = self._answer(rows, single, y)
         self._warn_few(found, outside)
-        return found.came_from(self._origin(rows, prior))
+        return found.with_origin(self._origin(rows, prior))
 
     def _answer(self, rows: np.ndarray, single: bool, asked: Any = None) -> Posterior:
         """The posterior under the prior that was drawn from, by the finest region that has it."""
@@ -402,7 +402,7 @@ class KernelABC(BaseEstimator):
             DataWarning,
         )
 
-    def _observed(self, y: Any) -> tuple[np.ndarray, bool]:
+    def _read_observation(self, y: Any) -> tuple[np.ndarray, bool]:
         """Observations as rows, and whether it was one."""
         shape = self._shape_of_output
         assert shape is not None
@@ -517,7 +517,7 @@ class KernelABC(BaseEstimator):
         runs = self._runner().run(draws, seeds, (CHECK, 1), 0, self._shape_of_output)
         if not len(runs.kept):
             raise ValueError(f"simulator: all {n} draws failed; the first {runs.reason}.")
-        return PredictiveCheck(runs.outputs, self._observed(y)[0][0])
+        return PredictiveCheck(runs.outputs, self._read_observation(y)[0][0])
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -30,8 +30,8 @@ from meanmap.conditional.ranges import TargetScale, or_one
 from meanmap.conditional.shape import ResidualShape, scales_of, takes_few_values
 from meanmap.kernels import Kernel
 from meanmap.likelihood_free.priors import NormalMap
-from meanmap.likelihood_free.sampling import Population, temper
 from meanmap.likelihood_free.screening import dependent_columns
+from meanmap.likelihood_free.tempering import Population, temper
 from meanmap.spaces import PivotedCholesky, Space
 
 FEWEST = 100  # simulations that a likelihood is learned from

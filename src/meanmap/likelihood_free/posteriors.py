@@ -24,8 +24,7 @@ from meanmap.kernels.bandwidths import median_distance
 from meanmap.kernels.defaults import as_kernel
 from meanmap.likelihood_free.likelihoods import MOST, LikelihoodPosterior, OutputLaw
 from meanmap.likelihood_free.priors import NormalMap
-from meanmap.likelihood_free.records import Posterior
-from meanmap.likelihood_free.shapes import (
+from meanmap.likelihood_free.regression import (
     BeliefsAt,
     Regression,
     belief_scores_of,
@@ -33,6 +32,7 @@ from meanmap.likelihood_free.shapes import (
     columns_spread,
     left_out_scores,
 )
+from meanmap.likelihood_free.results import Posterior
 from meanmap.rules import bayes_method
 from meanmap.spaces import Nystroem, PivotedCholesky
 
@@ -145,7 +145,7 @@ class PosteriorModel:
         """The parameters that were simulated with."""
         return self.regression.shape.evidence.y
 
-    def drawn(self, y: np.ndarray, shape: ShapeAt, n: int) -> ShapeAt:
+    def draw(self, y: np.ndarray, shape: ShapeAt, n: int) -> ShapeAt:
         """The posteriors of observations (b, p) by the likelihood, about n draws each.
 
         Those outside the simulations keep the shape that residuals give.
@@ -180,7 +180,7 @@ class PosteriorModel:
             means = self.regression.mean_of(np.atleast_2d(sums))
         scale = self.regression.shape.evidence.scale
         found = Posterior.of(
-            answer, lambda _: self.drawn(y, shape, DRAWS if len(y) <= FEW else RANKED)
+            answer, lambda _: self.draw(y, shape, DRAWS if len(y) <= FEW else RANKED)
         )
         own = means if self.likelihood is None else None
         return found.describe(names, own, scale, asked)
@@ -189,7 +189,7 @@ class PosteriorModel:
         """Where parameters fall in the posteriors of their outputs: P(θ* < θ | y), (b, d)."""
         with quiet():
             shape = self.regression.shapes(y, self.regression.features(y))[1]
-        shape = self.drawn(y, shape, RANKED)
+        shape = self.draw(y, shape, RANKED)
         found = []
         for i, truth in enumerate(theta):
             points, weights = shape.belief(i)

@@ -174,7 +174,7 @@ class Simulations:
         return len(self.theta)
 
     @property
-    def failed(self) -> int:
+    def n_failed(self) -> int:
         """Draws that were left out."""
         return sum(self.drawn) - len(self)
 

@@ -13,7 +13,7 @@ from meanmap.kernels.algebra import match_columns
 from meanmap.kernels.bandwidths import median_factor, weighted_median
 from meanmap.kernels.domains.normals import CLOSED, Normal, compare_groups, has_closed_form
 from meanmap.kernels.domains.objects import ObjectKernel, read_objects
-from meanmap.kernels.domains.packs import (
+from meanmap.kernels.domains.packed_bags import (
     Pack,
     Weighted,
     blocks,

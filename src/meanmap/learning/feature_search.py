@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import plots
-from meanmap.learning.subsets import Subsets
+from meanmap.learning.subset_dependence import Subsets
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def eliminate(
     out: list[int] = []
     S, counts, values = free, [], []
     while len(S):
-        kernel = subsets.resolved(S)  # σ ← Ξ
+        kernel = subsets.resolve(S)  # σ ← Ξ
         whole, without = subsets.of(S, kernel), subsets.without(S, kernel)
         scores[S] = whole - without
         counts.append(len(S))

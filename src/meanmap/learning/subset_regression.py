@@ -18,7 +18,7 @@ import numpy as np
 
 from meanmap.conditional.selection import RegressionSample, leave_one_out
 from meanmap.kernels import Kernel
-from meanmap.learning.searches import SelectionPath, removal_count
+from meanmap.learning.feature_search import SelectionPath, removal_count
 from meanmap.learning.targets import Target
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis, Nystroem

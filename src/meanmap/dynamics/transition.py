@@ -24,7 +24,7 @@ from meanmap.arrays import (
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.operator import as_embedding
 from meanmap.conditional.trust import FAR
-from meanmap.embeddings.element import FactoredWeights
+from meanmap.embeddings.element import FactoredWeights, numeric
 from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.kernels.protocol import ALL
@@ -36,6 +36,22 @@ BOUND = 2.0  # of sup k(s, s): a belief with a larger ‖m‖² is no distributi
 SHARP = 1e-8  # of the trace: how closely a prior is written on the training states
 
 
+def dense_weights(weights: Any) -> Array:
+    """Weights as an array."""
+    return weights.dense() if isinstance(weights, FactoredWeights) else weights
+
+
+def number_rows(points: Points) -> Array | None:
+    """Points as rows of numbers, (n, q), the variables of a tuple side by side; None of labels."""
+    parts = points if isinstance(points, tuple) else (points,)
+    try:
+        columns = [numeric(part) for part in parts]
+    except TypeError:
+        return None
+    xp = namespace(columns[0])
+    return xp.concat([xp.reshape(part, (part.shape[0], -1)) for part in columns], axis=1)
+
+
 @dataclass(frozen=True)
 class Belief:
     """Distributions of the state, one for each of b sequences, on the training states as atoms."""
@@ -45,7 +61,7 @@ class Belief:
 
     def dense(self) -> Array:
         """The weights as an array."""
-        return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
+        return dense_weights(self.weights)
 
     def where(self, mask: np.ndarray, other: Belief) -> Belief:
         """These beliefs where the mask holds, the other ones elsewhere."""
@@ -88,7 +104,7 @@ class Sample:
         """The largest k(s, s), which no probability's ‖m‖² exceeds."""
         return float(namespace(self.psi).max(self.kernel.squared_norms(self.atoms)))
 
-    def bounded(self, belief: Belief, usable: Array | None = None) -> Belief:
+    def keep_bounded(self, belief: Belief, usable: Array | None = None) -> Belief:
         """Beliefs, those replaced by their positive part that no probability can be near to.
 
         A ridge operator may have eigenvalues above one: a belief that is pushed again and again
@@ -171,7 +187,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class Motion:
+class Transition:
     """P(s'|s), or P(s'|s, control), as an operator on beliefs (Song et al. 2009, Theorem 7)."""
 
     conditional: ConditionalEmbedding
@@ -181,7 +197,7 @@ class Motion:
     control: Control | None
 
     @classmethod
-    def learned(
+    def learn(
         cls,
         sample: Sample,
         first: np.ndarray,
@@ -189,7 +205,7 @@ class Motion:
         regularization: float | str,
         centered: bool,
         controls: tuple[Points, Kernel] | None,
-    ) -> Motion:
+    ) -> Transition:
         """From pairs of training states."""
         before: Points = take(sample.atoms, first)
         after = take(sample.atoms, second)
@@ -278,7 +294,7 @@ class Motion:
             total = xp.where(usable, total, xp.ones_like(total))[:, None]
             vector, coordinates = vector / total, coordinates / total
         pushed = Belief(coordinates, FactoredWeights(self.scale, self.rows, vector))
-        return self.sample.bounded(pushed, usable)
+        return self.sample.keep_bounded(pushed, usable)
 
     # --- smoothing ----------------------------------------------------------------------------
 
@@ -300,7 +316,7 @@ class Motion:
         """ψ of their successors."""
         return take(self.sample.psi, self.second)
 
-    def smoothed(self, u: Array, later: Belief, delta: float) -> Belief:
+    def smooth_back(self, u: Array, later: Belief, delta: float) -> Belief:
         """The beliefs before, given those after: the transition's posterior, pushed through them.
 
         With u on the training transitions and `C = Ψ'ᵀ diag(u) Ψ'` of the states after, the weights

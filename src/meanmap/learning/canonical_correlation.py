@@ -110,7 +110,7 @@ class KernelCCA(TransformerMixin, BaseEstimator):
             tried = held_out_correlations(views, w, most)
             given = float(tried[int(np.argmax(tried[:, 1])), 0])
         (space_x, psi_x), (space_y, psi_y) = (view.coordinates(w) for view in views)
-        found = Operators.of(psi_x, psi_y, w).correlated(given, most)
+        found = Operators.of(psi_x, psi_y, w).correlate(given, most)
         sign = column_signs((psi_x - found.mean_x) @ found.x)
         if getattr(points_x, "ndim", 0) == 2:  # nothing is set before everything has worked
             remember_columns(self, X)
@@ -185,7 +185,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Correlated:
+class CorrelatedFunctions:
     """Pairs of functions in coordinates, and the means that they are taken from."""
 
     mean_x: Array
@@ -212,7 +212,7 @@ class Operators:
         x, y = Spectrum.of((cx.T * w) @ cx), Spectrum.of((cy.T * w) @ cy)
         return cls(mean_x, mean_y, x, y, ((cx @ x.vectors).T * w) @ (cy @ y.vectors))
 
-    def correlated(self, regularization: float, most: int) -> Correlated:
+    def correlate(self, regularization: float, most: int) -> CorrelatedFunctions:
         """Singular functions of the normalised operator."""
         xp = namespace(self.cross)
         # λ stands on eigenvalues, of which rounding may leave some a little below zero
@@ -229,7 +229,7 @@ class Operators:
         U, s, Vh = xp.linalg.svd(dx[:, None] * self.cross * dy, full_matrices=False)
         f = self.x.vectors @ (dx[:, None] * U[:, :most])
         g = self.y.vectors @ (dy[:, None] * Vh[:most, :].T)
-        return Correlated(self.mean_x, self.mean_y, f, g, s[:most])
+        return CorrelatedFunctions(self.mean_x, self.mean_y, f, g, s[:most])
 
 
 def held_out_correlations(views: tuple[View, View], w: Array, most: int) -> np.ndarray:
@@ -254,7 +254,7 @@ def held_out_correlations(views: tuple[View, View], w: Array, most: int) -> np.n
         operators = Operators.of(psi_x, psi_y, v / namespace(v).sum(v))
         test_x, test_y = (take(a, held) for a in coordinates)
         for i, regularization in enumerate(lambdas):
-            found = operators.correlated(float(regularization), most)
+            found = operators.correlate(float(regularization), most)
             f, g = (test_x - found.mean_x) @ found.x, (test_y - found.mean_y) @ found.y
             totals[i] += float(np.mean(correlations(to_numpy(f), to_numpy(g))))
     return np.column_stack([lambdas, totals / len(folds)])

@@ -21,7 +21,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from meanmap.arrays import TILE, spans
 from meanmap.exceptions import SettingWarning, quiet
-from meanmap.learning.neighbours import NeighbourGraph
+from meanmap.learning.neighbour_graph import NeighbourGraph
 
 ROUNDING = 1e-12  # of the points' scatter: a gain below this is none
 EMPTY = 1e-12  # of all weight: less is none

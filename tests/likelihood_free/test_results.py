@@ -123,7 +123,7 @@ def test_a_projected_posterior_is_summarised() -> None:
 def test_renaming_makes_another_posterior() -> None:
     """Results are immutable."""
     posterior = model().posterior([1.0, 1.0])
-    other = posterior.named(("a", "b"))
+    other = posterior.rename(("a", "b"))
     assert other.names == ("a", "b")
     assert posterior.names == NAMES
     assert_array_equal(other.weights, posterior.weights)

@@ -34,7 +34,7 @@ SETTLED = 1e-3  # of the trace of M: how little a round may change
 
 
 @dataclass(frozen=True)
-class SteadyOperators:
+class StationaryOperators:
     """What a filter needs that is applied to its own beliefs."""
 
     inverse: Array  # B with `T = E[ψ(s') ωᵀ] B`, of the sample's own ω
@@ -43,18 +43,18 @@ class SteadyOperators:
     @classmethod
     def of(
         cls, squares: Array, cross: Array, regularization: float, centered: bool
-    ) -> SteadyOperators:
+    ) -> StationaryOperators:
         """From `E[ω ωᵀ]` and `E[ψ(s') ωᵀ]` of states; centred, the last of ω is a constant."""
         S, X = (np.asarray(to_numpy(part), dtype=np.float64) for part in (squares, cross))
         if centered:
             mean = S[-1, :-1]
             S, X = S[:-1, :-1] - np.outer(mean, mean), X[:, :-1] - np.outer(X[:, -1], mean)
-        inverse, gain = solve_steadily(S, X, regularization)
+        inverse, gain = solve_stationary(S, X, regularization)
         inverse = with_constant(inverse, mean) if centered else inverse
         return cls(asarray(inverse, squares), asarray(gain, squares))
 
 
-def solve_steadily(S: np.ndarray, X: np.ndarray, lam: float) -> tuple[np.ndarray, np.ndarray]:
+def solve_stationary(S: np.ndarray, X: np.ndarray, lam: float) -> tuple[np.ndarray, np.ndarray]:
     """The inverse and the gain, from the moments of ω and of ψ(s') with it."""
     r = len(X)
     C_ss, C_os, C_oo = S[:r, :r], S[r:, :r], S[r:, r:]

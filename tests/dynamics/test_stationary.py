@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.linalg import solve_discrete_are
 
 from meanmap import AdditiveFilter
-from meanmap.dynamics.steady import SteadyOperators, solve_positive
+from meanmap.dynamics.stationary import StationaryOperators, solve_positive
 from meanmap.kernels import Gaussian
 
 A = 0.9 * np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])
@@ -34,7 +34,7 @@ def test_linear_features_give_the_stationary_kalman_filter(centered: bool) -> No
         mean, after = np.array([3.0, -2.0, 1.0]), np.array([3.0, -2.0])
         S = np.block([[S + np.outer(mean, mean), mean[:, None]], [mean[None, :], np.ones((1, 1))]])
         X = np.hstack([X + np.outer(after, mean), after[:, None]])
-    found = SteadyOperators.of(S, X, 1e-9, centered)
+    found = StationaryOperators.of(S, X, 1e-9, centered)
     T = X @ found.inverse
     assert_allclose(T[:, :2], past, atol=2e-3)
     assert_allclose(T[:, 2:3], K, atol=2e-3)

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
-from meanmap.adaptation.programme import (
+from meanmap.adaptation.weight_programme import (
     WeightProgramme,
     WeightSolution,
     default_bound,
@@ -190,7 +190,7 @@ class KernelMeanMatching(BaseEstimator):
         self.kernel_, self.space_ = space.kernel_, space
         self.ridge_, self.bound_, self.slack_, self.level_ = ridge, bound, slack, level
         self._programme, self._solution = programme, found
-        weights = self._scaled(found.beta)
+        weights = self._scale(found.beta)
         self.weights_ = in_kind(weights, train)
         self.held_out_, self.n_iter_ = held_out, found.steps
         self.effective_size_ = equivalent_size(weights / weights.sum(), psi, psi_test)
@@ -263,9 +263,9 @@ class KernelMeanMatching(BaseEstimator):
                 'ridge="auto" or a positive number.'
             )
         psi = to_numpy(self.space_.coordinates(self.kernel_.check(X, "X", self.space_.example_)))
-        return self._scaled(self._programme.elsewhere(self._solution, psi))
+        return self._scale(self._programme.elsewhere(self._solution, psi))
 
-    def _scaled(self, beta: np.ndarray) -> np.ndarray:
+    def _scale(self, beta: np.ndarray) -> np.ndarray:
         """β for a mean of one over training, where no constraint has seen to it."""
         return beta if self.slack_ < np.inf else over_mean(beta, self._solution, self.bound_)
 

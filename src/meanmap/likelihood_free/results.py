@@ -17,7 +17,7 @@ from meanmap.conditional.ranges import TargetScale
 from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding
-from meanmap.likelihood_free.shapes import smooth_draws
+from meanmap.likelihood_free.regression import smooth_draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class Posterior(Predictive):
         """The distributions as points with weights ≥ 0; the means may be those of the points."""
         return self._shape(np.empty(0))
 
-    def came_from(self, origin: Origin | None) -> Self:
+    def with_origin(self, origin: Origin | None) -> Self:
         """The same, with the observation, the prior and the simulator behind it."""
         self._origin = origin
         return self
@@ -102,12 +102,12 @@ class Posterior(Predictive):
         found = Posterior.of(answer, lambda _: self.shape[rows])
         means = None if self._means is None else self._means[rows]
         found.describe(self.names, means, self._scale, self._asked)
-        return found.came_from(None if self._origin is None else self._origin.take(rows))
+        return found.with_origin(None if self._origin is None else self._origin.take(rows))
 
     def with_weights(self, weights: Any, coordinates: Any = None) -> Posterior:
         return self.part(super().with_weights(weights, coordinates))
 
-    def named(self, names: tuple[str, ...]) -> Posterior:
+    def rename(self, names: tuple[str, ...]) -> Posterior:
         """The same with other names for its columns."""
         if len(names) != len(self.names):
             raise ValueError(f"names: expected {len(self.names)} of them, got {tuple(names)!r}.")

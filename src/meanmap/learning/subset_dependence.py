@@ -92,7 +92,7 @@ class Subsets:
     some: np.ndarray
     done: Callable[[int], Any]
 
-    def resolved(self, columns: np.ndarray) -> Kernel:
+    def resolve(self, columns: np.ndarray) -> Kernel:
         """The kernel with parameters for these columns."""
         return self.kernel.resolve(self.X[:, columns])
 
@@ -100,7 +100,7 @@ class Subsets:
         """The dependence of one set."""
         if len(columns) == 0:
             return 0.0
-        return self._averaged(lambda rows: np.array([self._one(rows, columns, kernel)]))[0]
+        return self._average(lambda rows: np.array([self._one(rows, columns, kernel)]))[0]
 
     def without(self, columns: np.ndarray, kernel: Kernel) -> np.ndarray:
         """The dependence of the set without each of its columns in turn, with one kernel."""
@@ -109,10 +109,10 @@ class Subsets:
         elif self.basis is not None or kernel.over_columns is None:
             found = self._each([np.delete(columns, i) for i in range(len(columns))], kernel)
         elif kernel.power == 2:
-            found = self._averaged(lambda rows: self._expanded(rows, columns, kernel))
+            found = self._average(lambda rows: self._expand(rows, columns, kernel))
         else:
             here = np.arange(len(columns))
-            found = self._averaged(lambda rows: self._changed(rows, columns, here, [kernel], -1.0))
+            found = self._average(lambda rows: self._change(rows, columns, here, [kernel], -1.0))
         self.done(len(columns))
         return found
 
@@ -125,15 +125,15 @@ class Subsets:
         else:
             both = np.append(columns, others)
             added = np.arange(len(columns), len(both))
-            found = self._averaged(
-                lambda rows: self._changed(rows, both, added, kernels, 1.0, len(columns))
+            found = self._average(
+                lambda rows: self._change(rows, both, added, kernels, 1.0, len(columns))
             )
         self.done(len(others))
         return found
 
     # --- ways to compute it -------------------------------------------------------------------
 
-    def _averaged(self, values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def _average(self, values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The mean over blocks, each as large as its rows are many."""
         n = sum(map(len, self.blocks))
         return sum(len(rows) / n * values(rows) for rows in self.blocks)  # type: ignore[return-value]
@@ -165,7 +165,7 @@ class Subsets:
         each = kernels if len(kernels) == len(sets) else kernels * len(sets)
         return np.array([self.of(s, kernel) for s, kernel in zip(sets, each, strict=True)])
 
-    def _changed(
+    def _change(
         self,
         rows: np.ndarray,
         columns: np.ndarray,
@@ -207,7 +207,7 @@ class Subsets:
         for_each_thread(work)
         return found
 
-    def _expanded(self, rows: np.ndarray, columns: np.ndarray, kernel: Any) -> np.ndarray:
+    def _expand(self, rows: np.ndarray, columns: np.ndarray, kernel: Any) -> np.ndarray:
         """Gaussian kernels, a column left out: matrix products instead of exponentials.
 
         K without column x is K ∘ exp((x - x')²/2σ²), and with v = exp(x²/2σ²) that factor is
@@ -239,7 +239,7 @@ class Subsets:
 
         for_each_thread(work)
         if len(large):
-            found[large] = self._changed(rows, columns, large, [kernel], -1.0)
+            found[large] = self._change(rows, columns, large, [kernel], -1.0)
         return found
 
 

@@ -63,7 +63,7 @@ class UnfoldingProgramme:
                 pass  # exact distances can leave no room for interior points
         return self._by_factors(tol, max_iter or 5000, rng)
 
-    def certified(
+    def certify(
         self, V: np.ndarray, tension: np.ndarray, status: str, tol: float, steps: int
     ) -> UnfoldedFactor:
         """The answer with its bound; "optimal" is what the bound says, not what a solver does."""
@@ -128,7 +128,7 @@ class UnfoldingProgramme:
             tension = np.ravel(kept[0].dual_value)
         else:
             tension = 2 * nu * (np.sum((b @ V) ** 2, axis=1) - d2)
-        return self.certified(
+        return self.certify(
             V, tension, found.status, tol, found.attr.get(cp.settings.NUM_ITERS) or 0
         )
 
@@ -163,7 +163,7 @@ class UnfoldingProgramme:
             steps += taken
             tension = y + 2 * nu * (np.sum((self.slopes @ V) ** 2, axis=1) - self.squares)
             status = "user_limit" if steps >= max_iter else "optimal_inaccurate"
-            found = self.certified(V, tension, status, tol, steps)
+            found = self.certify(V, tension, status, tol, steps)
             if found.status == "optimal" or steps >= max_iter:
                 break
             if self.stiffness is None:

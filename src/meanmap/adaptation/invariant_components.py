@@ -10,23 +10,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
 from meanmap.adaptation.domains import DomainProblem, domain_codes
-from meanmap.adaptation.left_out import (
+from meanmap.adaptation.leave_domain_out import (
     SEARCHED,
     Judge,
     judge_of,
     rows_of_every_domain,
     search_left_out,
 )
-from meanmap.adaptation.matching import fit_host_space
+from meanmap.adaptation.mean_matching import fit_host_space, read_target
 from meanmap.arrays import Array, Points, count, first_array, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.frames import remember_columns, seen_columns
-from meanmap.kernels import Delta, Kernel
-from meanmap.kernels.defaults import as_kernel, as_target
+from meanmap.kernels import Kernel
+from meanmap.kernels.defaults import as_kernel
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 from meanmap.statistics.columns import column_signs
-from meanmap.statistics.gates import looks_like_classes
 
 RELATIONS = ("covariance", "inverse")
 RANK = 1000  # coordinates at most
@@ -150,7 +149,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _fit(self, X: Any, y: Any, domains: Any) -> np.ndarray:
         """Find the components; return the rows' coordinates, centred."""
         t, lam, eta, _ = self._settings()
-        supervised = self._asked(y, domains)
+        supervised = self._is_supervised(y, domains)
         kernel = as_kernel(self.kernel, X, "X")
         points = kernel.check(X, "X")
         names, code = domain_codes(domains, count(points))
@@ -227,7 +226,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             )
         return t, lam, eta, epsilon
 
-    def _asked(self, y: Any, domains: Any) -> bool:
+    def _is_supervised(self, y: Any, domains: Any) -> bool:
         """Whether components are to tell of y."""
         if domains is None:
             raise ValueError(
@@ -246,12 +245,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _targets(self, y: Any, points: Points) -> tuple[Points | None, Kernel | None]:
         if y is None:
             return None, None
-        kernel = self.target_kernel
-        if kernel is None and looks_like_classes(y):
-            kernel = Delta()
-        target, _ = as_target(y, kernel)
-        kernel = as_kernel(kernel, target, "y")
-        checked = kernel.check(target, "y")
+        kernel, checked, _ = read_target(y, self.target_kernel)
         checks.same_length([("X", points), ("y", checked)])
         # numbers beside rows of another library go where these are
         if not isinstance(checked, tuple):

@@ -39,7 +39,7 @@ def row_log_likelihoods(
     problem: Alignment, parameters: np.ndarray, groups: np.ndarray
 ) -> np.ndarray:
     """The log density of each test row, up to a constant that all alignments share."""
-    Z, T = problem.moved(parameters), problem.T
+    Z, T = problem.move(parameters), problem.T
     shares = problem.weights_at(parameters, problem.F) / len(Z)
     d = Z.shape[1]
     anywhere = -((T / SPREAD) ** 2).sum(axis=1) / 2 - d * math.log(SPREAD) + math.log(FAR)

@@ -11,8 +11,8 @@ from sklearn.exceptions import NotFittedError
 
 import oracles as o
 from meanmap import DataWarning, TargetShift, load, save
-from meanmap.adaptation.matching import fit_host_space
-from meanmap.adaptation.mixtures import Ridges, TargetPredictor, predict_targets, regression
+from meanmap.adaptation.mean_matching import fit_host_space
+from meanmap.adaptation.target_mixtures import Ridges, TargetPredictor, predict_targets, regression
 from meanmap.kernels import Delta, Gaussian, NGrams
 from meanmap.spaces import PivotedCholesky, Space
 
@@ -93,8 +93,8 @@ def test_draws_for_numbers_have_images_and_a_ridge_of_their_own() -> None:
     errors = np.array([[2.0, 1.0]] * 4 + [[1.0, 1.2]] * 4) + 1e-3 * np.arange(8)[:, None]
     ridges = Ridges(np.array([1.0, 0.1]), errors)
     rng = np.random.default_rng(0)
-    assert {ridges.drawn(rng) for _ in range(50)} == {1.0, 0.1}
-    assert Ridges.known(0.3).drawn(rng) == Ridges.known(0.3).best() == 0.3
+    assert {ridges.draw(rng) for _ in range(50)} == {1.0, 0.1}
+    assert Ridges.single(0.3).drawn(rng) == Ridges.single(0.3).best() == 0.3
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_draws_are_less_their_bias_and_wider_by_it() -> None:
     model = TargetShift(n_bootstrap=0, random_state=0).fit(X, y, X_test=T)
     m = float(model.weights_ @ y / len(y))
     raw = m - 0.3 + 0.1 * np.random.default_rng(0).normal(size=(500, 1))
-    found = model._mix.corrected(model._solution, raw)
+    found = model._mix.correct(model._solution, raw)
     bias = raw.mean() - m
     assert found.mean() == pytest.approx(m - bias)
     assert found.std() == pytest.approx(np.hypot(raw.std(), bias))
@@ -154,10 +154,10 @@ def test_the_variance_of_proportions_is_that_of_the_bootstrap() -> None:
         model = TargetShift(metric=metric, n_bootstrap=300, random_state=0).fit(X, y, X_test=T)
         mix = model._mix
         Z = predicted_or_embedded(model, X, y, T)
-        plain = mix.solved(Z[len(X) :].mean(axis=0), model.ridge_, model.bound_)
+        plain = mix.solve(Z[len(X) :].mean(axis=0), model.ridge_, model.bound_)
         ratio = mix.variance(plain, Z[len(X) :], model.ridge_) / model.draws_.var(axis=0).sum()
         assert 0.75 < ratio < 1.33
-        drawn = mix.shrunk(plain, Z[len(X) :], model.ridge_)
+        drawn = mix.shrink(plain, Z[len(X) :], model.ridge_)
         assert_allclose(mix.w * drawn.beta, model.proportions_, atol=1e-9)
         share = (1 - drawn.beta) / (1 - plain.beta)  # all go the same part of the way
         assert_allclose(share, share[0])
@@ -178,7 +178,7 @@ def test_noise_without_a_shift_changes_little() -> None:
     for seed in range(10):
         X, y, T = many(seed, equal, noise=2.0)
         model = TargetShift(n_bootstrap=0).fit(X, y, X_test=T)
-        plain = model._mix.solved(
+        plain = model._mix.solve(
             predicted_or_embedded(model, X, y, T)[600:].mean(axis=0), model.ridge_, model.bound_
         )
         away.append(

@@ -13,8 +13,8 @@ from meanmap.arrays import Array, Points, asarray, concatenate, count, namespace
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.decoding.quantiles import middle
 from meanmap.dynamics.evidence import Decoder, Evidence, LinearEvidence, MixtureEvidence
-from meanmap.dynamics.motion import STEADY, Belief, Control, Motion, Sample
-from meanmap.dynamics.steady import SteadyOperators
+from meanmap.dynamics.stationary import StationaryOperators
+from meanmap.dynamics.transition import STEADY, Belief, Control, Sample, Transition
 from meanmap.linalg import Spectrum, with_constant
 from meanmap.spaces import Space
 from meanmap.streams.sums import require_same_space, value_columns
@@ -55,7 +55,7 @@ def source_part(omega: Array, features: int, centered: bool) -> Array:
 
 
 @dataclass(frozen=True)
-class Tally:
+class StepSums:
     """Sums over all steps, and over all transitions."""
 
     steps: Array  # Σ v vᵀ of v = (ψ(s), ψ(o))
@@ -66,9 +66,9 @@ class Tally:
     #: What numbers are taken about; None is 0.
     reference: Array | None = None
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: StepSums) -> StepSums:
         other = other.about(self.reference)
-        return Tally(
+        return StepSums(
             self.steps + other.steps,
             self.states + other.states,
             self.squares + other.squares,
@@ -85,7 +85,7 @@ class Tally:
         omega: Array,
         second: np.ndarray,
         reference: Array | None = None,
-    ) -> Tally:
+    ) -> StepSums:
         """Of a sample of states whose successors are the rows `second`."""
         if reference is None:
             reference = middle(state_numbers(sample.atoms, sample.psi))
@@ -95,7 +95,7 @@ class Tally:
         sums = xp.sum(told, axis=0), omega.T @ omega, after.T @ omega
         return cls(steps, *sums, float(len(second)), reference)
 
-    def about(self, reference: Array | None) -> Tally:
+    def about(self, reference: Array | None) -> StepSums:
         """The same sums, of numbers about another reference: (y - c)² = ((y - b) + (b - c))²."""
         if self.reference is reference or reference is None:
             return self
@@ -119,16 +119,11 @@ def steady_mass(mass: Array, second_moment: Array, mean: Array) -> Array | None:
     return mass if max(variance, 0.0) ** 0.5 < STEADY else None
 
 
-def ridge(C: Array, regularization: float) -> Array:
-    """`(C + λI)⁻¹`."""
-    spectrum = Spectrum.of(C)
-    return spectrum.inverse(spectrum.sufficient(regularization))
-
-
 def centred_ridge(squares: Array, mean: Array, regularization: float) -> Array:
-    """The same where the last coordinate is a constant, which is not regularised."""
+    """`(C + λI)⁻¹` where the last coordinate is a constant, which is not regularised."""
     mu = mean[:-1]
-    return with_constant(ridge(squares[:-1, :-1] - mu[:, None] * mu[None, :], regularization), mu)
+    centred = Spectrum.of(squares[:-1, :-1] - mu[:, None] * mu[None, :])
+    return with_constant(centred.ridge(regularization), mu)
 
 
 class Balance:
@@ -158,7 +153,7 @@ class Balance:
 
 
 @dataclass(frozen=True)
-class StreamedMotion(Motion):
+class StreamedTransition(Transition):
     """A transition whose training states were not kept, but for a sample of them."""
 
     onto: Array  # weights on the atoms, a column for each coordinate of the source
@@ -192,7 +187,7 @@ class AdditiveParts:
     """An additive model's parts, from sums."""
 
     sample: Sample
-    motion: StreamedMotion
+    transition: StreamedTransition
     evidence: Evidence
     matrix: Array
     inverse: Array
@@ -205,7 +200,7 @@ class AdditiveParts:
 class SequenceSums:
     """Everything that is kept of the sequences seen so far."""
 
-    tally: Tally
+    step_sums: StepSums
     conditional: ConditionalEmbedding  # P(s'|s), with a sample of the transitions
     states: Space
     observations: Space
@@ -219,10 +214,10 @@ class SequenceSums:
         """Whether ω has a constant."""
         return bool(self.conditional.centered)
 
-    def with_sequences(self, tally: Tally, before: Points, after: Points) -> SequenceSums:
+    def with_sequences(self, step_sums: StepSums, before: Points, after: Points) -> SequenceSums:
         """With sums over more sequences, and their transitions."""
         conditional = copy(self.conditional).partial_fit(before, after)
-        return replace(self, tally=self.tally + tally, conditional=conditional)
+        return replace(self, step_sums=self.step_sums + step_sums, conditional=conditional)
 
     def merge(self, other: SequenceSums) -> SequenceSums:
         """With all that another stream has seen."""
@@ -234,27 +229,27 @@ class SequenceSums:
                 f"{other.regularization!r}. Give both the same settings and spaces."
             )
         conditional = copy(self.conditional).merge(copy(other.conditional))
-        return replace(self, tally=self.tally + other.tally, conditional=conditional)
+        return replace(self, step_sums=self.step_sums + other.step_sums, conditional=conditional)
 
     def parts(self) -> AdditiveParts:
         """The operators, and beliefs on a sample of the states seen."""
         before, after = (side.points for side in self.conditional.sides())
         atoms = concatenate([after, before if self.control is None else before[0]])
         psi = self.states.coordinates(atoms)
-        reference = self.tally.reference
+        reference = self.step_sums.reference
         reference = middle(state_numbers(atoms, psi)) if reference is None else reference
-        tally, r = self.tally.about(reference), self.states.rank_
+        step_sums, r = self.step_sums.about(reference), self.states.rank_
         balance = Balance(state_features(atoms, psi, reference))
-        whole = tally.states / tally.states[0]
+        whole = step_sums.states / step_sums.states[0]
         marginal = Belief(whole[None, -r:], balance.weights(whole[:, None]).T)
         sample = Sample(self.states, atoms, psi, marginal)
-        squares, cross = tally.squares / tally.moves, tally.cross / tally.moves
+        squares, cross = step_sums.squares / step_sums.moves, step_sums.cross / step_sums.moves
         mean, rows = cross[0], balance.weights(cross)
         inverse, gain = self._operators(squares, cross[-r:], mean)
         return AdditiveParts(
             sample,
-            self._motion(sample, count(after), rows, squares, mean),
-            self._evidence(tally, psi),
+            self._transition(sample, count(after), rows, squares, mean),
+            self._evidence(step_sums, psi),
             cross[-r:] @ inverse,
             inverse,
             rows,
@@ -266,18 +261,20 @@ class SequenceSums:
         """The inverse that operators are made of, and the gain of the smoother."""
         lam, centered = self.regularization, self.centered
         if self.for_beliefs:
-            steady = SteadyOperators.of(squares, cross, lam, centered)
-            return steady.inverse, steady.gain
-        return (centred_ridge(squares, mean, lam) if centered else ridge(squares, lam)), None
+            stationary = StationaryOperators.of(squares, cross, lam, centered)
+            return stationary.inverse, stationary.gain
+        return (
+            centred_ridge(squares, mean, lam) if centered else Spectrum.of(squares).ridge(lam)
+        ), None
 
-    def _motion(
+    def _transition(
         self, sample: Sample, moves: int, rows: Array, squares: Array, mean: Array
-    ) -> StreamedMotion:
+    ) -> StreamedTransition:
         """The transition on a sample whose first atoms are successors of its last ones."""
         features, centered = self.observations.rank_, self.centered
         part = source_part(source_part(squares, features, centered).T, features, centered)
         average = source_part(mean[None, :], features, centered)[0]
-        return StreamedMotion(
+        return StreamedTransition(
             self.conditional,
             sample,
             np.arange(moves, count(sample.atoms)),
@@ -287,10 +284,10 @@ class SequenceSums:
             steady_mass(average @ self.conditional.operator_.inverse, part, average),
         )
 
-    def _evidence(self, tally: Tally, psi: Array) -> Evidence:
-        steps, r = tally.steps / tally.states[0], self.states.rank_
-        H = ridge(steps[:r, :r], self.regularization)
+    def _evidence(self, step_sums: StepSums, psi: Array) -> Evidence:
+        steps, r = step_sums.steps / step_sums.states[0], self.states.rank_
+        H = Spectrum.of(steps[:r, :r]).ridge(self.regularization)
         if self.decoder is not None:
             return MixtureEvidence.of(steps, H, psi, self.decoder)
-        seen = ridge(steps[r:, r:], self.regularization)
+        seen = Spectrum.of(steps[r:, r:]).ridge(self.regularization)
         return LinearEvidence(seen @ steps[r:, :r] @ H)

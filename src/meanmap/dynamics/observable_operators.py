@@ -24,11 +24,11 @@ from meanmap.arrays import (
 )
 from meanmap.conditional.selection import RegressionSample, regularized_inverse
 from meanmap.dynamics.evidence import LEAST, Evidence, ForecastEvidence, vector_rows
-from meanmap.dynamics.motion import Belief, Sample
-from meanmap.dynamics.passage import Passage
+from meanmap.dynamics.history import BeliefHistory
 from meanmap.dynamics.sequences import ControlGate, Steps, pad_sequences
 from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import LOST
+from meanmap.dynamics.transition import Belief, Sample
 from meanmap.embeddings import Embedding
 from meanmap.embeddings.element import FactoredWeights
 from meanmap.embeddings.single import embedding_of
@@ -163,7 +163,7 @@ class WindowMoments:
             lengths=self.lengths,
         )
 
-    def compared(self, sizes: list[int]) -> SpectralModel:
+    def candidates(self, sizes: list[int]) -> SpectralModel:
         """Filters of several numbers of states as one, their axis before that of the sequences.
 
         Their observations come multiplied by (C_22 + λI)⁻¹ already.
@@ -294,17 +294,17 @@ class SpectralModel:
             there = inside[:, ahead:]
             found.append(b[:, : length - ahead][there])
             seen.append(values[row[:, ahead:][there]])
-            b = self.advanced(b)
+            b = self.advance(b)
         return tuple(found), tuple(seen)
 
-    def lifted(self, features: Array) -> Array:
+    def lift(self, features: Array) -> Array:
         """The operators B_o of observations (…, r)."""
         N = self.n_states
         return namespace(features).reshape(features @ self.operators, (*features.shape[:-1], N, N))
 
     # --- one step -----------------------------------------------------------------------------
 
-    def observed(self, b: Array, operators: Array) -> tuple[Array, Array]:
+    def observe(self, b: Array, operators: Array) -> tuple[Array, Array]:
         """States (…, N) after observations with operators (…, N, N), and their evidence.
 
         The evidence is the mass `ηᵀ B_o b` over that from the stationary belief, `ηᵀ B_o b₁`: this
@@ -312,8 +312,8 @@ class SpectralModel:
         Where it is not positive the observation says nothing, and the evidence is NaN.
         """
         xp = namespace(b)
-        new, mass = self._applied(operators, b)
-        again, usual = self._applied(operators, self.start)
+        new, mass = self._apply(operators, b)
+        again, usual = self._apply(operators, self.start)
         usual = xp.where(usual > 0, usual, float("nan") + 0 * usual)
         evidence = mass / usual
         # where the operators' product has cancelled: anew from the start, with this observation
@@ -321,15 +321,15 @@ class SpectralModel:
         new = xp.where(usable[..., None], new, again)
         return self.within(new / xp.where(usable, mass, usual)[..., None]), evidence
 
-    def advanced(self, b: Array) -> Array:
+    def advance(self, b: Array) -> Array:
         """States (…, N) one step later, with no observation."""
         xp = namespace(b)
-        new, mass = self._applied(self.silent, b)
+        new, mass = self._apply(self.silent, b)
         usable = mass > FLOOR
         new = new / xp.where(usable, mass, xp.ones_like(mass))[..., None]
         return self.within(xp.where(usable[..., None], new, self.start))
 
-    def _applied(self, operators: Array, b: Array) -> tuple[Array, Array]:
+    def _apply(self, operators: Array, b: Array) -> tuple[Array, Array]:
         """New states, and their mass."""
         new = (operators @ b[..., None])[..., 0] * self.kept
         return new, namespace(b).sum(new * self.eta, axis=-1)
@@ -362,10 +362,10 @@ class SpectralModel:
         """States after a step in which perhaps not all sequences were seen."""
         xp = namespace(b)
         if not seen.any():
-            return self.advanced(b)
-        new, evidence = self.observed(b, operators)
+            return self.advance(b)
+        new, evidence = self.observe(b, operators)
         told = xp.asarray(seen, device=device(b)) & ~xp.isnan(evidence)
-        return new if bool(xp.all(told)) else xp.where(told[..., None], new, self.advanced(b))
+        return new if bool(xp.all(told)) else xp.where(told[..., None], new, self.advance(b))
 
     # --- whole sequences ----------------------------------------------------------------------
 
@@ -376,36 +376,36 @@ class SpectralModel:
         b: Array = namespace(features).broadcast_to(self.start, shape)
         with one_blas_thread():
             for block in spans(length, max(1, CHUNK // size)):
-                operators = self.lifted(features[:, block])
+                operators = self.lift(features[:, block])
                 for k in range(operators.shape[1]):
                     before, b = b, self.after(b, operators[:, k], seen[:, block][:, k])
                     yield before, b
 
-    def run(self, steps: Steps) -> Passage:
+    def run(self, steps: Steps) -> BeliefHistory:
         """Go through sequences step by step, all of them at once."""
-        passage = Passage(self.sample, True, steps.seen.shape[1], None)
+        history = BeliefHistory(self.sample, True, steps.seen.shape[1], None)
         for before, b in self.states(steps.features, steps.seen):
-            passage.add(self.belief(b), before)
-        passage.flush()
-        return passage
+            history.add(self.belief(b), before)
+        history.flush()
+        return history
 
     def belief(self, b: Array) -> Belief:
         """The next observation's distribution, (b, …), of states (b, N)."""
         return Belief(b @ self.emission.T, FactoredWeights(self.scale, self.rows, b))
 
-    def forecast(self, b: Array, count: int) -> Passage:
+    def forecast(self, b: Array, count: int) -> BeliefHistory:
         """The next observations of states (b, N), 1, 2, … steps ahead."""
-        passage = Passage(self.sample, True, count, None)
+        history = BeliefHistory(self.sample, True, count, None)
         with one_blas_thread():
             for k in range(count):
-                b = self.advanced(b) if k else b
-                passage.add(self.belief(b), None)
-        passage.flush()
-        return passage
+                b = self.advance(b) if k else b
+                history.add(self.belief(b), None)
+        history.flush()
+        return history
 
     def seen_at(self, steps: Steps, t: int) -> Array:
         """The observations of step t, as `step` takes them."""
-        return self.lifted(steps.features[:, t])
+        return self.lift(steps.features[:, t])
 
     def log_evidence(self, predicted: Any, features: Any, values: Any, unseen: Any) -> np.ndarray:
         """How likely observations were, given the states before them."""
@@ -423,7 +423,7 @@ class SpectralModel:
 
     def forecast_from(
         self, belief: Belief | None, prior: Belief | None, count: int, controls: Points | None
-    ) -> Passage:
+    ) -> BeliefHistory:
         """The next observations after the belief of a stream; None is before its first step."""
         b = self.start[None, :] if belief is None else belief.weights.vector
         return self.forecast(b, count)
@@ -449,8 +449,8 @@ class MassEvidence:
 
     def log(self, predicted: Array, features: Array, values: Any, unseen: np.ndarray) -> np.ndarray:
         like = self.model.start
-        operators = self.model.lifted(asarray(features, like))
-        ratio = to_numpy(self.model.observed(asarray(predicted, like), operators)[1])
+        operators = self.model.lift(asarray(features, like))
+        ratio = to_numpy(self.model.observe(asarray(predicted, like), operators)[1])
         # an observation far from all others has no features; one without mass says nothing
         lost = (np.asarray(to_numpy(features)) ** 2).sum(axis=-1) < LOST
         ratio = np.where(lost, 0.0, np.where(np.isnan(ratio), 1.0, ratio))

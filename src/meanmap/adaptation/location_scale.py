@@ -21,15 +21,15 @@ from meanmap.adaptation.alignment import (
     stratified_rows,
     upright,
 )
-from meanmap.adaptation.matching import (
+from meanmap.adaptation.alignment_likelihood import penalized_likelihood
+from meanmap.adaptation.mean_matching import (
     fit_host_space,
     read_target,
     require_targets,
     require_test_rows,
 )
-from meanmap.adaptation.mixtures import classes_of
-from meanmap.adaptation.plausibility import penalized_likelihood
-from meanmap.adaptation.programme import default_bound
+from meanmap.adaptation.target_mixtures import classes_of
+from meanmap.adaptation.weight_programme import default_bound
 from meanmap.arrays import Array, Points, count, in_kind, take, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.conditional.selection import effective_size

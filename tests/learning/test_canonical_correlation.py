@@ -20,7 +20,7 @@ import oracles as o
 from meanmap import load, save
 from meanmap.kernels import Delta, Gaussian, Linear, NGrams
 from meanmap.learning import KernelCCA, KernelDimensionReduction, KernelPCA
-from meanmap.learning.reduction import ReductionProblem
+from meanmap.learning.dimension_reduction import ReductionProblem
 from meanmap.spaces import Nystroem
 
 

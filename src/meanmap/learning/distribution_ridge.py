@@ -11,11 +11,11 @@ from sklearn.utils import check_consistent_length
 from meanmap.arrays import Array, in_kind, take
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Linear
-from meanmap.learning.bags import OnBags
+from meanmap.learning.distributions import DistributionEstimator
 from meanmap.learning.support_measures import bag_numbers, r2
 
 
-class DistributionRidge(RegressorMixin, OnBags):
+class DistributionRidge(RegressorMixin, DistributionEstimator):
     """A number (or several) for every distribution: ridge regression on their embeddings.
 
     Distribution regression in two stages (Szabó, Sriperumbudur, Póczos and Gretton 2016): bags are
@@ -76,7 +76,7 @@ class DistributionRidge(RegressorMixin, OnBags):
         check_consistent_length(bags, y)
         there = np.flatnonzero(w > 0)
         bags, y, w = take(bags, there), y[there], w[there]
-        examples, kernel, point_space = self._embedded(kernel, bags, w)
+        examples, kernel, point_space = self._embed(kernel, bags, w)
         model = ConditionalEmbedding(
             kernel, Linear(), self.regularization, basis=(self.basis, None), centered=True
         ).fit(examples, y, sample_weight=w)

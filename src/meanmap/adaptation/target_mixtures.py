@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from meanmap.adaptation.programme import WeightProgramme, WeightSolution, solve_dual
+from meanmap.adaptation.weight_programme import WeightProgramme, WeightSolution, solve_dual
 from meanmap.arrays import Points, count, to_numpy
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Kernel, Linear
@@ -31,7 +31,7 @@ class Ridges:
     errors: np.ndarray  # (rounds, values)
 
     @classmethod
-    def known(cls, ridge: float) -> Ridges:
+    def single(cls, ridge: float) -> Ridges:
         return cls(np.array([ridge]), np.zeros((ROUNDS, 1)))
 
     def best(self, rounds: Any = slice(None)) -> float:
@@ -41,7 +41,7 @@ class Ridges:
         doubt = worse.std(axis=0, ddof=1) / len(errors) ** 0.5
         return float(self.values[int(np.argmax(worse.mean(axis=0) <= doubt))])
 
-    def drawn(self, rng: np.random.Generator) -> float:
+    def draw(self, rng: np.random.Generator) -> float:
         """What the search might have found: the best of its rounds drawn again."""
         return self.best(rng.integers(len(self.errors), size=len(self.errors)))
 
@@ -73,19 +73,24 @@ class Mixture(ABC):
 
     def draws(self, number: int, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
         """What intervals rest on: answers of samples drawn again."""
-        answers = [self.resampled(fit, rng) for _ in range(number)]
-        return self.corrected(fit.found, np.array(answers))
+        answers = [self.resample(fit, rng) for _ in range(number)]
+        return self.correct(fit.found, np.array(answers))
 
     @abstractmethod
-    def resampled(self, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
+    def resample(self, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
         """The answer from samples drawn again."""
 
-    def corrected(self, found: WeightSolution, draws: np.ndarray) -> np.ndarray:
+    def correct(self, found: WeightSolution, draws: np.ndarray) -> np.ndarray:
         """The draws as they are: of the few weights of classes the ridge takes nothing."""
         return draws
 
-    def solved(self, mean: np.ndarray, ridge: float, bound: float) -> WeightSolution:
-        return solve_dual(WeightProgramme(self.images, self.w, mean, ridge, bound, 1.0, 1.0))
+    def programme(self, mean: np.ndarray, ridge: float, bound: float) -> WeightProgramme:
+        """The quadratic programme for weights under which the images have this mean."""
+        return WeightProgramme(self.images, self.w, mean, ridge, bound, 1.0, 1.0)
+
+    def solve(self, mean: np.ndarray, ridge: float, bound: float) -> WeightSolution:
+        """The weights under which the images have this mean."""
+        return solve_dual(self.programme(mean, ridge, bound))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +103,9 @@ class Classes(Mixture):
     def ridges(
         self, test: np.ndarray, scale: float, bound: float, rng: np.random.Generator
     ) -> Ridges:
-        return Ridges.known(scale * CLASSES_SHARE)
+        return Ridges.single(scale * CLASSES_SHARE)
 
-    def shrunk(self, found: WeightSolution, test: np.ndarray, ridge: float) -> WeightSolution:
+    def shrink(self, found: WeightSolution, test: np.ndarray, ridge: float) -> WeightSolution:
         """β drawn towards one, the more so the less its distance is above what chance makes."""
         d = len(self.classes) - 1
         # James and Stein (1961): in d directions of equal noise up to 2(d - 2)/d of its variance
@@ -128,15 +133,15 @@ class Classes(Mixture):
         within = class_means(rows**2, self.row, self.w).sum(axis=1)
         return float((test @ H.T).var(axis=0).sum() / len(test) + p**2 / (n * self.w) @ within)
 
-    def resampled(self, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
+    def resample(self, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
         """Proportions from both samples drawn again, training rows within their classes."""
         drawn = np.empty(len(self.row), dtype=int)
         for value in range(len(self.classes)):
             members = np.flatnonzero(self.row == value)
             drawn[members] = rng.choice(members, len(members))
         again = replace(self, images=class_means(self.features[drawn], self.row, self.w))
-        mean = drawn_mean(fit.test, rng)
-        return self.w * again.solved(mean, fit.ridges.best(), fit.bound).beta
+        mean = bootstrap_mean(fit.test, rng)
+        return self.w * again.solve(mean, fit.ridges.best(), fit.bound).beta
 
     def elsewhere(self, found: WeightSolution, y: Points, ridge: float, bound: float) -> np.ndarray:
         values = to_numpy(y)
@@ -176,22 +181,23 @@ class Numbers(Mixture):
         errors = np.zeros((ROUNDS, len(SHARES)))
         rows = rng.permutation(len(self.w))[:SEARCHED]
         images, w = self.images[rows], np.full(len(rows), 1 / len(rows))
+        some = replace(self, images=images, w=w)
         for one in errors if len(test) > 1 else ():
             halves = np.array_split(rng.permutation(len(test)), 2)
             seen, unseen = (test[half].mean(axis=0) for half in halves)
             dual = None
             for i, share in enumerate(SHARES):
-                programme = WeightProgramme(images, w, seen, share * scale, bound, 1.0, 1.0)
+                programme = some.programme(seen, share * scale, bound)
                 found = solve_dual(programme, dual, tolerance=1e-6, max_iter=30)
                 dual = found.dual
                 one[i] = ((((w * found.beta) @ images) - unseen) ** 2).sum()
         return Ridges(scale * SHARES, errors)
 
-    def shrunk(self, found: WeightSolution, test: np.ndarray, ridge: float) -> WeightSolution:
+    def shrink(self, found: WeightSolution, test: np.ndarray, ridge: float) -> WeightSolution:
         """β itself: ρ has been chosen by what noise allows."""
         return found
 
-    def resampled(self, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
+    def resample(self, fit: MixtureFit, rng: np.random.Generator) -> np.ndarray:
         """The mean of y that is found where the weights are the truth.
 
         Test rows are drawn from the training rows by the weights β, so that the mean of y among
@@ -210,11 +216,11 @@ class Numbers(Mixture):
         features = predictor.answers(w) if predictor is not None and fits else self.features
         mean = rng.multinomial(len(fit.test), p / p.sum()) @ features / len(fit.test)
         images = regression(self.coordinates, features, w, self.model.regularization_)[0]
-        ridge = fit.ridges.drawn(rng)
-        again = replace(self, w=w, images=images).solved(mean, ridge, fit.bound)
+        ridge = fit.ridges.draw(rng)
+        again = replace(self, w=w, images=images).solve(mean, ridge, fit.bound)
         return np.asarray((w * again.beta) @ to_numpy(self.targets).reshape(n, -1))
 
-    def corrected(self, found: WeightSolution, draws: np.ndarray) -> np.ndarray:
+    def correct(self, found: WeightSolution, draws: np.ndarray) -> np.ndarray:
         """Draws less their bias, and as much wider as a bias that is only estimated asks for.
 
         With the mean m of y under β, a bias b = mean(m*) - m and a deviation s of the draws m*,
@@ -230,8 +236,7 @@ class Numbers(Mixture):
 
     def elsewhere(self, found: WeightSolution, y: Points, ridge: float, bound: float) -> np.ndarray:
         images = to_numpy(self.model.predict(y))
-        programme = WeightProgramme(self.images, self.w, images[0], ridge, bound, 1.0, 1.0)
-        return programme.elsewhere(found, images)
+        return self.programme(images[0], ridge, bound).elsewhere(found, images)
 
 
 def classes_of(kernel: Kernel, targets: Points) -> tuple[np.ndarray, np.ndarray] | None:
@@ -330,7 +335,7 @@ def regression(
     return X @ scipy.linalg.cho_solve(factor, weighted @ (values - mean)) + mean, factor
 
 
-def drawn_mean(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def bootstrap_mean(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The mean of as many rows, drawn with replacement."""
     n = len(rows)
     return rng.multinomial(n, np.full(n, 1 / n)) @ rows / n

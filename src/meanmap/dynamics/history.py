@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,16 @@ import numpy as np
 from meanmap.arrays import Array, namespace
 from meanmap.decoding.quantiles import middle, variance
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
-from meanmap.dynamics.motion import Belief, Sample
 from meanmap.dynamics.sequences import Steps
 from meanmap.dynamics.track import Track
-from meanmap.embeddings.element import FactoredWeights, numeric
+from meanmap.dynamics.transition import Belief, Sample, dense_weights, number_rows
+from meanmap.embeddings.element import FactoredWeights
 from meanmap.rules import CONFLICT
 
 WHOLE = 1e-4  # a mass nearer to one than this is one but for rounding
 
 
-class Passage:
+class BeliefHistory:
     """Beliefs as they are collected, a step at a time."""
 
     def __init__(self, sample: Sample, keep: bool, length: int, values: Array | None) -> None:
@@ -34,7 +35,7 @@ class Passage:
         self._stacked: Array | None = None
 
     @classmethod
-    def join(cls, parts: list[Passage]) -> Passage:
+    def join(cls, parts: list[BeliefHistory]) -> BeliefHistory:
         """Passages of some sequences each as one of them all."""
         first = parts[0]
         whole = cls(first.sample, first.keep, first.length, first._values)
@@ -46,15 +47,7 @@ class Passage:
         whole._moments = [] if moments[0] is None else [xp.concat(moments)]
         weights = [part.weights() for part in parts]
         if weights[0] is not None:
-            same = all(
-                isinstance(w, FactoredWeights) and w.rows is weights[0].rows for w in weights
-            )
-            if same:
-                vector = xp.concat([w.vector for w in weights])
-                whole._weights = [FactoredWeights(weights[0].scale, weights[0].rows, vector)]
-            else:
-                dense = [w.dense() if isinstance(w, FactoredWeights) else w for w in weights]
-                whole._weights = [xp.concat(dense)]
+            whole._weights = [combine_weights(weights, xp.concat)]
         return whole
 
     def add(self, belief: Belief, predicted: Array | None) -> None:
@@ -75,12 +68,11 @@ class Passage:
             return
         xp = namespace(self._beliefs[0].coordinates)
         self._coordinates += [belief.coordinates for belief in self._beliefs]
-        weights = stack_weights([belief.weights for belief in self._beliefs], xp)
-        columns = self.columns
-        if columns is not None:
-            factored = isinstance(weights, FactoredWeights)
-            moments = weights.apply(columns) if factored else weights @ columns
-            self._moments.append(self._sound(moments, weights))
+        weights = combine_weights(
+            [belief.weights for belief in self._beliefs], partial(xp.stack, axis=1)
+        )
+        if self.columns is not None:
+            self._moments.append(self._sound(weights @ self.columns, weights))
         if self.keep:
             self._weights.append(weights)
         self._beliefs = []
@@ -115,14 +107,9 @@ class Passage:
     @cached_property
     def _states(self) -> tuple[Array, Array] | None:
         """States as rows of numbers less a point amid them, and that point; None of labels."""
-        parts = self.sample.atoms
-        parts = parts if isinstance(parts, tuple) else (parts,)
-        try:
-            flat = [numeric(part) for part in parts]
-        except TypeError:
+        rows = number_rows(self.sample.atoms)
+        if rows is None:
             return None
-        xp = namespace(flat[0])
-        rows = xp.concat([xp.reshape(part, (part.shape[0], -1)) for part in flat], axis=1)
         centre = middle(rows)
         return rows - centre, centre
 
@@ -146,12 +133,26 @@ class Passage:
             return None
         if len(self._weights) == 1:
             return self._weights[0]
-        parts = [w.dense() if isinstance(w, FactoredWeights) else w for w in self._weights]
+        parts = [dense_weights(w) for w in self._weights]
         return namespace(parts[0]).concat(parts, axis=1)
 
     def belief(self, t: int) -> Belief:
         """The beliefs of step t."""
         return Belief(self.coordinates[:, t], self.weights()[:, t])
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many sequences there are, and steps."""
+        b, length = self.coordinates.shape[:2]
+        return b, length
+
+    def flat(self) -> Belief:
+        """The beliefs of all steps, (b·steps, …)."""
+
+        def rows(part: Array) -> Array:
+            return namespace(part).reshape(part, (-1, part.shape[-1]))
+
+        return Belief(rows(self.coordinates), map_weights(self.weights(), rows))
 
     def last(self, lengths: tuple[int, ...]) -> Belief:
         """The last belief of every sequence."""
@@ -167,27 +168,20 @@ class Passage:
 
         self._stacked = again(self.coordinates)
         self._moments = [again(part) for part in self._moments]
-        self._weights = [
-            FactoredWeights(w.scale, w.rows, again(w.vector))
-            if isinstance(w, FactoredWeights)
-            else again(w)
-            for w in self._weights
-        ]
+        self._weights = [map_weights(w, again) for w in self._weights]
 
     def reverse(self) -> None:
         """Turn time round."""
         self._stacked = None
         self._coordinates = self._coordinates[::-1]
-        self._moments = [namespace(m).flip(m, axis=1) for m in self._moments]
-        self._weights = [_flip_time(w) for w in self._weights]
+        self._moments = [flip_time(m) for m in self._moments]
+        self._weights = [map_weights(w, flip_time) for w in self._weights]
 
     def track_of(self, kind: str, steps: Steps, evidence: Evidence | None) -> Track:
         """The record of filtered observations, with how likely they were."""
-        assert evidence is not None
-        xp = namespace(self._predicted[0])
-        pending = PendingEvidence(evidence, xp.stack(self._predicted, axis=1), steps)
+        predicted = namespace(self._predicted[0]).stack(self._predicted, axis=1)
         found = self.track(kind, steps.lengths, steps.single)
-        return replace(found, log_evidence_=pending, support_=steps.support)
+        return add_evidence(found, evidence, predicted, steps)
 
     def track(self, kind: str, lengths: tuple[int, ...], single: bool) -> Track:
         """The record that a user gets."""
@@ -207,43 +201,33 @@ class Passage:
                 first, spread = tuple(columns[:half]), tuple(columns[half:])
             else:
                 first, spread = columns
-        return Track(
-            kind,
-            self.sample.space,
-            self.sample.atoms,
-            self.coordinates,
-            self.weights(),
-            first,
-            None,
-            None,
-            None,
-            lengths,
-            single,
-            spread=spread,
-        )
+        sample = self.sample
+        places = self.coordinates, self.weights()
+        return Track(kind, sample.space, sample.atoms, *places, first, spread, lengths, single)
 
 
-def flat_weights(passage: Passage, total: int) -> Any:
-    """The weights of all beliefs, (total, n)."""
-    weights = passage.weights()
+def add_evidence(track: Track, evidence: Evidence | None, predicted: Any, steps: Steps) -> Track:
+    """A record with how likely the observations were, computed on first use."""
+    assert evidence is not None
+    pending = PendingEvidence(evidence, predicted, steps)
+    return replace(track, log_evidence_=pending, support_=steps.support)
+
+
+def map_weights(weights: Any, change: Callable[[Array], Array]) -> Any:
+    """Weights with a change of all axes but the last, of the factor that has them if factored."""
     if isinstance(weights, FactoredWeights):
-        vector = weights.vector
-        flat = namespace(vector).reshape(vector, (total, -1))
-        return FactoredWeights(weights.scale, weights.rows, flat)
-    return namespace(weights).reshape(weights, (total, -1))
+        return FactoredWeights(weights.scale, weights.rows, change(weights.vector))
+    return change(weights)
 
 
-def stack_weights(weights: list[Any], xp: Any) -> Any:
-    """Weights of several steps, (b, steps, n)."""
-    factored = [w for w in weights if isinstance(w, FactoredWeights)]
-    if len(factored) == len(weights) and all(w.rows is factored[0].rows for w in factored):
-        vector = xp.stack([w.vector for w in factored], axis=1)
-        return FactoredWeights(factored[0].scale, factored[0].rows, vector)
-    return xp.stack([w.dense() if isinstance(w, FactoredWeights) else w for w in weights], axis=1)
+def combine_weights(parts: list[Any], join: Callable[[list[Array]], Array]) -> Any:
+    """Several weights as one array, factored if all of them are, with the same rows."""
+    first = parts[0]
+    if all(isinstance(w, FactoredWeights) and w.rows is first.rows for w in parts):
+        return FactoredWeights(first.scale, first.rows, join([w.vector for w in parts]))
+    return join([dense_weights(w) for w in parts])
 
 
-def _flip_time(weights: Any) -> Any:
-    if isinstance(weights, FactoredWeights):
-        flipped = namespace(weights.vector).flip(weights.vector, axis=1)
-        return FactoredWeights(weights.scale, weights.rows, flipped)
-    return namespace(weights).flip(weights, axis=1)
+def flip_time(part: Array) -> Array:
+    """An array (b, steps, …) with its steps in reverse order."""
+    return namespace(part).flip(part, axis=1)

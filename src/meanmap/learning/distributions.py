@@ -19,7 +19,7 @@ from meanmap.frames import in_order, remember_columns, require_table, seen_colum
 from meanmap.kernels import Expected, Gaussian, Kernel, Normal, OnEmbeddings, Weighted
 from meanmap.kernels.defaults import as_kernel
 from meanmap.kernels.domains.columns import all_numbers
-from meanmap.kernels.domains.packs import Pack, example_of, is_embedding
+from meanmap.kernels.domains.packed_bags import Pack, example_of, is_embedding
 from meanmap.spaces import Basis, Nystroem, Space
 from meanmap.spaces.space import fit_space
 
@@ -81,7 +81,7 @@ def as_bags(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
     return rows[:, None], True
 
 
-class OnBags(BaseEstimator):
+class DistributionEstimator(BaseEstimator):
     """What learners on distributions share: parameters, the gate, and the second level."""
 
     kernel: Any
@@ -142,7 +142,7 @@ class OnBags(BaseEstimator):
             return Gaussian("scaled median")
         return as_kernel(self.kernel, first, "X[0]")
 
-    def _embedded(
+    def _embed(
         self, kernel: Kernel, bags: Points, w: np.ndarray
     ) -> tuple[Points, Kernel, Space | None]:
         """What is compared, by which kernel: bags, or with a `point_basis` vectors in a space."""

@@ -24,8 +24,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import oracles as o
 from meanmap import DataWarning, KernelMeanMatching, TargetShift, load, save
 from meanmap.adaptation import Reweighted
-from meanmap.adaptation.matching import matching_programme
-from meanmap.adaptation.programme import WeightProgramme, solve_dual, solve_without_ridge
+from meanmap.adaptation.mean_matching import matching_programme
+from meanmap.adaptation.weight_programme import WeightProgramme, solve_dual, solve_without_ridge
 from meanmap.kernels import Columns, Gaussian, Linear, NGrams
 
 

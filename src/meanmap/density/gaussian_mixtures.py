@@ -17,7 +17,7 @@ from sklearn.cluster import KMeans
 
 from meanmap.arrays import spans
 from meanmap.density.candidates import BLOCK, RoundFrame
-from meanmap.density.choice import DistinctSample
+from meanmap.density.selection import DistinctSample
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12)  # components that are tried
 ROWS = 2000  # points at most that mixtures are compared on
@@ -170,7 +170,7 @@ def stack_fits(
     mean = w @ points
     deviation = np.sqrt(w @ (points - mean) ** 2)
     Z = (points - mean) / deviation
-    looked = sample.looked()
+    looked = sample.judging_points()
     tried = [k for k in COUNTS if k == 1 or EACH * k <= sample.size * 0.8]
     kinds = [(k, kind) for k in tried for kind in shrinkages(Z.shape[1])]
     logs = held_out_logs(Z, sample, looked, kinds, rng) - np.log(deviation).sum()

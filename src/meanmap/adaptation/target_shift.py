@@ -11,14 +11,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
-from meanmap.adaptation.matching import (
+from meanmap.adaptation.mean_matching import (
     RANK,
     fit_host_space,
     read_target,
     require_targets,
     require_test_rows,
 )
-from meanmap.adaptation.mixtures import (
+from meanmap.adaptation.target_mixtures import (
     Classes,
     Mixture,
     MixtureFit,
@@ -27,7 +27,7 @@ from meanmap.adaptation.mixtures import (
     predict_targets,
     target_images,
 )
-from meanmap.adaptation.programme import WeightSolution, default_bound, enough_ridge
+from meanmap.adaptation.weight_programme import WeightSolution, default_bound, enough_ridge
 from meanmap.arrays import Array, Points, concatenate, in_kind, is_chunked, to_numpy
 from meanmap.conditional.selection import effective_size
 from meanmap.embeddings import Embedding, embed
@@ -150,10 +150,10 @@ class TargetShift(BaseEstimator):
         mixture = target_images(Z[:n], targets, kernel_y, self.regularization)
         bound = self._bound(n, mixture)
         scale = float((Z**2).sum(axis=1).mean())
-        ridges = mixture.ridges(Z[n:], scale, bound, rng) if ridge is None else Ridges.known(ridge)
+        ridges = mixture.ridges(Z[n:], scale, bound, rng) if ridge is None else Ridges.single(ridge)
         ridge, mean = ridges.best(), Z[n:].mean(axis=0)
-        plain = mixture.solved(mean, ridge, bound)
-        found = mixture.shrunk(plain, Z[n:], ridge)
+        plain = mixture.solve(mean, ridge, bound)
+        found = mixture.shrink(plain, Z[n:], ridge)
         fit = MixtureFit(found, Z[n:], ridges, bound, predictor)
         drawn = mixture.draws(draws if mixture.has_mean else 0, fit, rng)
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked

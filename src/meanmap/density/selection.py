@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meanmap.density.candidates import NormalCandidates
-from meanmap.density.programme import (
+from meanmap.density.mixture_programme import (
     Infeasible,
     Match,
     MixtureSolution,
@@ -47,7 +47,7 @@ class DistinctSample:
         V *= self.weights[:, None]
         return V / V.sum(axis=0)
 
-    def looked(self) -> np.ndarray:
+    def judging_points(self) -> np.ndarray:
         """The points that judge."""
         n = len(self.points)
         return np.linspace(0, n - 1, min(n, LOOKED)).astype(int)
@@ -92,7 +92,7 @@ def held_out_likelihoods(
     """
     columns = 1 if epsilon is not None else len(penalties)
     scores = np.full((len(widths), columns), -np.inf)
-    training, looked = sample.training(), sample.looked()
+    training, looked = sample.training(), sample.judging_points()
     weights = sample.weights[looked] / sample.weights[looked].sum()
     best = np.zeros(len(looked))
     size = sample.size * (1 - 1 / training.shape[1])
@@ -145,7 +145,7 @@ def held_out_plain(
     widths: Sequence[float],
 ) -> Choice:
     """The likelihood of each fold under weights on the centres outside it."""
-    looked = sample.looked()
+    looked = sample.judging_points()
     folds = sample.folds[looked]
     scores = np.zeros((len(widths), 1))
     logs = NormalCandidates(centres, (1.0,)).logs(sample.points[looked])

@@ -33,7 +33,7 @@ from meanmap.conditional.shape import (
 from meanmap.kernels import Gaussian, Linear
 from meanmap.likelihood_free import Posterior, bayes_update
 from meanmap.likelihood_free.posteriors import PosteriorModel
-from meanmap.likelihood_free.shapes import columns_spread, log_distance
+from meanmap.likelihood_free.regression import columns_spread, log_distance
 from oracles import Array
 
 ENDLESS = np.full(3, -np.inf), np.full(3, np.inf)
@@ -574,7 +574,7 @@ def test_shapes_are_kept(way: str, kind: str, tmp_path: Any) -> None:
         "one": lambda: shifted().posterior([0.5]),
         "batch": lambda: shifted().posterior(y),
         "part": lambda: shifted().posterior(y)[1:],
-        "renamed": lambda: shifted().posterior([0.5]).named(("x",)),
+        "renamed": lambda: shifted().posterior([0.5]).rename(("x",)),
         "other prior": lambda: shifted().posterior(y, prior=stats.norm(0.5, 0.5)),
     }[kind]()
     if way == "file":
@@ -767,7 +767,7 @@ def test_no_problem_is_too_odd(
         (lambda p: p.density([0.0, 1.0, 2.0]), ValueError, "feature|column|expected"),
         (lambda p: p.density([[np.nan]]), ValueError, "NaN"),
         (lambda p: p.density([[0.0]], bandwidth=-1), ValueError, "bandwidth"),
-        (lambda p: p.named(("a", "b")), ValueError, "name"),
+        (lambda p: p.rename(("a", "b")), ValueError, "name"),
         (lambda p: p.share([0.0, 0.0, 0.0], [1.0, 1.0, 1.0]), ValueError, "low|high|box|number"),
         (lambda p: p.share([0.0, 0.0], [1.0, 1.0]), ValueError, "low|high|box|number"),
         (lambda p: p.share("a", "b"), (TypeError, ValueError), "low|high|box|number"),
