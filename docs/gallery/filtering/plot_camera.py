@@ -1,10 +1,10 @@
 """
-Where a camera looks, from its pictures
-=======================================
+Track the rotation of a camera from its pictures
+================================================
 
-A camera turns about in a room, and takes pictures of 20 × 20 pixels. What we want is its rotation;
-what we have is 600 pictures whose rotations are known. It is the experiment of Song, Huang, Smola
-and Fukumizu (2009, section 7), rendered anew; ``make reproduce NAME=camera`` does it in full.
+A camera turns in a room and takes pictures of 20 × 20 pixels. We want its rotation, and have 600
+pictures whose rotations are known. This is the experiment of Song, Huang, Smola and Fukumizu (2009,
+section 7), rendered anew; ``make reproduce NAME=camera`` runs it in full.
 """
 
 import matplotlib.pyplot as plt
@@ -28,9 +28,9 @@ for name, row, pictures in zip(("rendered", "as it is seen"), axes, (clear, fram
 plt.show()
 
 # %%
-# Regression takes each picture by itself. The filter knows besides where the camera looked before
-# and how it turns; how far it relies on that, ``power``, is one of the things it validates. Beliefs
-# are decoded where states live: ``mode`` is a rotation.
+# Regression treats each picture on its own. The filter also knows where the camera pointed before
+# and how it turns; how far it relies on that (``power``) is chosen by validation. Beliefs are
+# decoded in the state space: ``mode`` is a rotation.
 
 
 def angle(A, B):
@@ -52,8 +52,8 @@ for name, degrees in errors.items():
     print(f"{name:30}  mean error {degrees.mean():.1f}°, worst {degrees.max():.0f}°")
 
 # %%
-# The filter swings less from picture to picture and is nearer on average. About frame 720 the
-# nearest of the 600 training pictures is ten degrees away, and both go astray.
+# The filter varies less from picture to picture and is closer on average. Around frame 720 the
+# nearest of the 600 training pictures is ten degrees away, and both methods lose track.
 
 fig, (left, right) = plt.subplots(
     1, 2, figsize=(10.5, 3.6), layout="constrained", width_ratios=(3, 1)

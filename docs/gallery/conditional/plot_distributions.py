@@ -1,10 +1,10 @@
 """
-Predict a distribution, not only a mean
-=======================================
+Predict quantiles, densities and intervals
+==========================================
 
-Three laws in one picture: noise that grows, noise that is skewed, and noise with two modes. The
-default ``ConditionalEmbedding()`` gets the pairs and nothing else. Its quantiles, densities and
-intervals stand beside the truth.
+Three conditional distributions: noise that grows, noise that is skewed, and noise with two modes.
+The default ``ConditionalEmbedding()`` is given the pairs and nothing else. Its quantiles, densities
+and intervals are compared with the true ones.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +17,8 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)
 
 # %%
-# Each law is a list of parts with probabilities, so that its quantiles and densities are known. The
-# sample has 2,000 rows.
+# Each distribution is a mixture with known components, so its quantiles and densities are known.
+# The sample has 2,000 rows.
 
 LAWS = {
     "spread that grows": lambda x: [(1.0, stats.norm(np.sin(2 * x), 0.1 + 0.25 * x))],
@@ -54,8 +54,9 @@ for name, law in LAWS.items():
     models[name] = ConditionalEmbedding().fit(*samples[name])
 
 # %%
-# **Quantiles.** Bands between the 5% and 95% and between the 25% and 75% quantiles, and the median;
-# dashed is the truth. Below, the density at three values of x.
+# **Quantiles.** The bands lie between the 5% and 95% and between the 25% and 75% quantiles; the
+# line is the median, and dashed lines are the truth. The lower row shows the density at three
+# values of x.
 
 grid = np.linspace(0.05, 2.95, 59)
 levels = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
@@ -88,8 +89,8 @@ axes[1, 0].legend(frameon=False)
 plt.show()
 
 # %%
-# **Scores** compare whole distributions, on new rows. The continuous ranked probability score
-# (CRPS) is in the units of y; lower is better. Beside it stands the normal distribution with the
+# **Scores** compare whole distributions on new rows. The continuous ranked probability score (CRPS)
+# is in the units of y; lower is better. It is shown next to that of a normal distribution with the
 # same mean and standard deviation, which is what a regression with error bars gives.
 
 
@@ -108,9 +109,9 @@ for name, law in LAWS.items():
     assert ours < 1.02 * normal
 
 # %%
-# **Which columns matter?** Here y depends on the first column strongly, on the second weakly, and
-# on the other four not at all. Each column has a scale that is learned; the relevance of a column
-# is its spread over its scale.
+# **Which columns matter?** Here y depends strongly on the first column, weakly on the second, and
+# not at all on the other four. A scale is learned for each column; the relevance of a column is its
+# spread divided by its scale.
 
 X = rng.uniform(-1, 1, size=(1000, 6))
 y = np.sin(5 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * rng.normal(size=1000)
@@ -120,9 +121,10 @@ print(relevance)
 assert relevance.values[0] > relevance.values[1] > relevance.values[2:].max()
 
 # %%
-# **Intervals with a guarantee.** ``interval`` is measured to be about right. ``calibrate`` takes
-# rows that the model has not seen, and makes it right on average over new rows, even if the model
-# is poor: below, one whose λ is far too small. The guarantee is for rows that are exchangeable.
+# **Intervals with a guarantee.** ``interval`` has been measured to be about right. ``calibrate``
+# takes rows that the model has not seen and makes the coverage right on average over new rows, even
+# if the model is poor, such as the one below, whose λ is far too small. The guarantee requires
+# exchangeable rows.
 
 poor = ConditionalEmbedding(regularization=1e-9).fit(X[:150], y[:150])
 held, new = (slice(150, 500), slice(500, 1000))

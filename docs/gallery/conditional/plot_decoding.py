@@ -1,10 +1,10 @@
 """
-From weights back to answers
-============================
+Read quantiles, modes and samples from a posterior
+==================================================
 
-A posterior comes as weights on atoms, some of them negative. This is what can be read from them:
-quantiles and intervals, a density, modes, and points that stand for it. The posterior here has two
-humps, so that its mean says little.
+A posterior is a set of weighted atoms, some of the weights negative. This example shows what can be
+computed from them: quantiles and intervals, a density, modes, and representative points. The
+posterior has two peaks, so its mean says little.
 """
 
 import matplotlib.pyplot as plt
@@ -16,10 +16,10 @@ from meanmap.kernels import Gaussian
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 
 # %%
-# A sensor squares what it measures: :math:`Y = X^2 + 0.3\,N(0,1)`. The prior leans to the right. An
-# answer to numbers reads its quantiles and densities from residuals around the mean, unless it is
-# made a plain embedding, as here by ``normalized``. With two sharp humps and kernels as narrow as
-# these the weights are the better source.
+# A sensor squares what it measures: :math:`Y = X^2 + 0.3\,N(0,1)`. The prior leans to the right.
+# For numeric targets, quantiles and densities are read from residuals around the mean by default;
+# ``normalized`` returns a plain embedding, whose weights are used directly. With two sharp peaks
+# and kernels as narrow as these, the weights give the better answer.
 
 rng = np.random.default_rng(0)
 n = 2000
@@ -36,8 +36,8 @@ exact = np.exp(-0.5 * (grid - 0.25) ** 2 - 0.5 * ((1.5 - grid**2) / 0.3) ** 2)[:
 exact /= exact.sum() * (grid[1, 0] - grid[0, 0])
 
 # %%
-# **Quantiles** are values of atoms. Weights that are negative would make a distribution function
-# that falls; it is replaced by the nearest one that does not.
+# **Quantiles** are values of atoms. Negative weights would make the distribution function decrease
+# in places; it is replaced by the nearest non-decreasing one.
 
 cdf = np.cumsum(exact) * (grid[1, 0] - grid[0, 0])
 levels = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
@@ -46,16 +46,16 @@ for q, value in zip(levels, belief.quantile(levels)[:, 0], strict=True):
 print(f"from residuals: {answer.quantile(levels)[:, 0].round(2)}")
 
 # %%
-# **Modes.** ``mode()`` is where the density of the belief is highest. The other hump is found among
-# candidates of your own.
+# **Modes.** ``mode()`` is the point at which the density is highest. The other peak is found among
+# candidates that you supply.
 
 right = belief.mode()
 left = belief.mode(candidates=np.linspace(-2.5, 0, 501)[:, None])
-print(f"mean {belief.mean()[0]:.2f}, where there is nothing; modes {right[0]:.2f}, {left[0]:.2f}")
+print(f"mean {belief.mean()[0]:.2f}, between the peaks; modes {right[0]:.2f}, {left[0]:.2f}")
 
 # %%
-# **Points that stand for it.** ``sample`` draws atoms at random, ``herd`` chooses them one after
-# the other so that each mends what the ones before missed.
+# **Representative points.** ``sample`` draws atoms at random; ``herd`` chooses them one at a time,
+# so that each corrects for what the earlier ones missed.
 
 sizes = np.array([2, 4, 8, 16, 32, 64, 128])
 normal = belief.normalized()

@@ -1,10 +1,10 @@
 """
-With labels, operators are probability tables
-=============================================
+Recover probability tables from labels
+======================================
 
-The discrete case needs no code of its own. Under the delta kernel the coordinates of a label are
-a one-hot vector: an embedding *is* the vector of probabilities, a joint embedding *is* the joint
-table, and the rules are those of elementary probability, to rounding.
+Discrete variables need no special code. Under the delta kernel the coordinates of a label are a
+one-hot vector: an embedding *is* the vector of probabilities, a joint embedding *is* the joint
+table, and the rules are those of elementary probability, up to rounding.
 """
 
 import matplotlib.pyplot as plt
@@ -14,8 +14,8 @@ from meanmap import ConditionalEmbedding, embed
 from meanmap.kernels import Delta
 
 # %%
-# A joint table of causes and signs. A model is fitted to its cells, weighted by their
-# probabilities; samples would do as well, and give the table of frequencies.
+# A joint table of causes and symptoms. The model is fitted to the cells of the table, weighted by
+# their probabilities; a sample would work as well, and would give the table of frequencies.
 
 causes = np.array(["cold", "flu", "hay fever"])
 signs = np.array(["cough", "fever", "itch", "none"])
@@ -32,9 +32,9 @@ conditional = table / table.sum(axis=1, keepdims=True)
 print(f"largest error: {abs(model.operator_.matrix.T - conditional).max():.0e}")
 
 # %%
-# In spring hay fever is more likely than in the data. The chain rule gives the joint table under
-# the new prior, the sum rule the probabilities of the signs, Bayes' rule the causes given each
-# sign.
+# In spring, hay fever is more likely than in the data. The chain rule gives the joint table under
+# the new prior, the sum rule the probabilities of the symptoms, and Bayes' rule the causes given
+# each symptom.
 
 spring = np.array([0.2, 0.1, 0.7])
 prior = embed(causes, kernel=Delta(), weights=spring)
@@ -49,7 +49,7 @@ for cause, probability in zip(causes, posterior.given("cough").coordinates, stri
     print(f"P({cause} | cough) = {probability:.3f}")
 
 # %%
-# The three operators, drawn as the tables they are.
+# The three operators, drawn as tables.
 
 panels = {
     "P(sign | cause): the model": model.operator_.matrix.T,

@@ -1,10 +1,10 @@
 """
-Tracking a point whose dynamics nobody wrote down
-=================================================
+Track a point with unknown dynamics
+===================================
 
-A point runs round a curve with eight waves, pushed about by noise, and is seen through more noise:
-the oscillation of Fukumizu, Song and Gretton (2013, section 5.3). ``KernelBayesFilter`` learns how
-it moves and how it is seen from one training sequence, in which the states were recorded as well.
+A point moves along a curve with eight waves, disturbed by noise, and is observed with more noise:
+the oscillation of Fukumizu, Song and Gretton (2013, section 5.3). ``KernelBayesFilter`` learns the
+motion and the observations from one training sequence in which the states were recorded too.
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +22,8 @@ model = KernelBayesFilter(progress=False).fit(states, observations)
 print(model.validation_)
 
 # %%
-# Filtering uses the observations up to each step, smoothing the later ones as well. Beside them
-# the extended Kalman filter of filterpy, where it is installed: it is *given* the equations.
+# Filtering uses the observations up to each step; smoothing uses the later ones as well. For
+# comparison, the extended Kalman filter of filterpy, if it is installed, is *given* the equations.
 
 
 def error(means):
@@ -39,8 +39,9 @@ except ImportError as absent:
     print(absent)
 
 # %%
-# Nobody looks during steps 30 to 34, and 52 to 57. A row of NaN says so: the belief is moved on by
-# the learned dynamics, and its interval widens. Smoothing draws on what was seen afterwards.
+# There are no observations during steps 30 to 34 and 52 to 57, marked by rows of NaN. The belief is
+# moved on by the learned dynamics, and its interval widens. Smoothing also uses what was observed
+# afterwards.
 
 gaps = [range(30, 35), range(52, 58)]
 broken = seen.copy()

@@ -1,10 +1,10 @@
 """
-Slow modes of a process
-=======================
+Estimate the slow modes of a process
+====================================
 
-A conditional embedding of a state given the state before it is a square operator. Its eigenvalues
-say how fast the process forgets, its eigenfunctions what it forgets last. Here a particle hops
-between two wells; the slow mode is which well it is in.
+A conditional embedding of a state given the previous state is a square operator. Its eigenvalues
+say how fast the process forgets, and its eigenfunctions what it forgets last. Here a particle hops
+between two wells, and the slow mode is which well it is in.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +17,8 @@ from meanmap.kernels import Gaussian
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 
 # %%
-# A particle in the potential :math:`V(x) = (x^2 - 1)^2`, pushed about by noise. We look at it every
-# 0.5 units of time.
+# A particle in the potential :math:`V(x) = (x^2 - 1)^2`, driven by noise and observed every 0.5
+# units of time.
 
 rng = np.random.default_rng(0)
 step, every, strength = 0.01, 50, 0.7
@@ -32,14 +32,15 @@ seen = np.array(path[::every])
 now, later = seen[:-1].reshape(-1, 1), seen[1:].reshape(-1, 1)
 
 # %%
-# One fit and one eigenproblem of the kernel's rank.
+# One fit, and one eigenvalue problem whose size is the rank of the kernel.
 
 lag = step * every
 model = ConditionalEmbedding(Gaussian(0.5), Gaussian(0.5), regularization=1e-5).fit(now, later)
 spectrum = operator_spectrum(model, 5, lag=lag)
 
 # %%
-# The truth, from the same process on a fine grid: the transition matrix of one step, 50 times.
+# The exact answer, from the same process on a fine grid: the transition matrix of one step, to the
+# power of 50.
 
 grid = np.linspace(-2.2, 2.2, 401)
 drift = grid + step * -4 * grid * (grid**2 - 1)
@@ -56,8 +57,8 @@ for value, time, true in zip(spectrum.eigenvalues, spectrum.timescales, exact, s
     print(f"{value.real:10.3f}  {time:10.2f}  {scale:6.2f}")
 
 # %%
-# The first eigenvalue is one, with a constant function: probability is conserved. The second
-# function tells the wells apart. It is the slow one; those after it, within the wells, are gone
+# The first eigenvalue is one, with a constant eigenfunction: probability is conserved. The second
+# eigenfunction separates the wells. It is the slow one; the later modes, within the wells, decay
 # before the particle hops.
 
 inside = abs(grid) < 1.8

@@ -1,10 +1,10 @@
 """
-Bayes' rule from samples
-========================
+Apply Bayes' rule to samples
+============================
 
-The likelihood :math:`P(Y \\mid X)` is learned once from pairs. Priors come later, as samples of
-their own, and each costs milliseconds. In a linear-Gaussian model the exact posterior is known,
-so we can see how near the four ways to regularise the kernel Bayes' rule come.
+The likelihood :math:`P(Y \\mid X)` is learned once, from pairs. Priors come later, as samples, and
+each one costs milliseconds. In a linear-Gaussian model the exact posterior is known, so we can see
+how close each of the four ways to regularise the kernel Bayes' rule comes.
 """
 
 import time
@@ -17,8 +17,8 @@ from meanmap.kernels import Gaussian
 
 # %%
 # In the data :math:`X \sim N(0, 2^2)` and :math:`Y = X + N(0, 1)`. The kernels are about as narrow
-# as the narrowest prior below. The default method would not need that, the others do: they blur a
-# prior that is narrower than the kernel, and the scale that is learned for a straight line is wide.
+# as the narrowest prior below. The default method does not need this, but the others do: they blur
+# a prior that is narrower than the kernel, and the scale learned for a straight line is wide.
 
 rng = np.random.default_rng(0)
 n, noise = 2000, 1.0
@@ -64,9 +64,9 @@ right.set(xlabel="observed y", ylabel="posterior standard deviation of x", ylim=
 plt.show()
 
 # %%
-# Other priors need no new fit. Each posterior below is drawn as a function, :math:`e(x)`, beside
-# the exact one seen through the same kernel (a normal density, smoothed by a Gaussian kernel, is
-# normal again).
+# Other priors need no new fit. Each posterior below is drawn as a function :math:`e(x)`, together
+# with the exact posterior smoothed by the same kernel (a normal density smoothed by a Gaussian
+# kernel is again normal).
 
 sigma = model.kernel_x_.bandwidth
 grid = np.linspace(-4, 5.5, 191)
@@ -87,10 +87,10 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# Where one function of the posterior is wanted for many observations, ``functional`` prepares it:
-# each new :math:`y` then costs one inner product. Here it is the probability that :math:`X` exceeds
-# 1; such indicators lie outside the space of a Gaussian kernel, so expect them to be rougher than
-# means.
+# To evaluate one function of the posterior for many observations, prepare it with ``functional``:
+# each new :math:`y` then costs one inner product. Here the function is the indicator of :math:`X >
+# 1`. Indicators lie outside the space of a Gaussian kernel, so these estimates are rougher than
+# those of means.
 
 posterior = model.posterior(prior)
 exceeds = posterior.functional(lambda x: x[:, 0] > 1)

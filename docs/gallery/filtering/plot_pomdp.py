@@ -1,12 +1,13 @@
 """
-Acting on a belief
-==================
+Act on a belief when the state is hidden
+========================================
 
-A robot on a ring-shaped corridor wants to reach its dock. Its sensors are noisy and, worse,
-ambiguous: the wall's pattern repeats three times, and a dim lamp says little about which of the
-three it is. What it senses now does not say where it is; what it sensed and did before does.
-``KernelBayesFilter`` learns motion, sensors and the effect of actions from recorded wandering, and
-the robot acts on its belief: a partially observed Markov decision process.
+A robot in a ring-shaped corridor wants to reach its dock. Its sensors are noisy and, worse,
+ambiguous: the pattern on the wall repeats three times, and a dim lamp says little about which of
+the three is in view. The current reading does not determine the position; the history of readings
+and actions does. ``KernelBayesFilter`` learns motion, sensors and the effect of actions from a
+recording of random movement, and the robot acts on its belief: a partially observed Markov decision
+process (POMDP).
 """
 
 import matplotlib.pyplot as plt
@@ -34,8 +35,8 @@ def on_ring(position):
 
 
 # %%
-# Experience: 600 steps of wandering, with positions known (a camera looked on). ``controls`` holds
-# the actions: row t acts between step t and step t + 1.
+# The training data are 600 steps of random movement with known positions (recorded by a camera).
+# ``controls`` holds the actions: row t acts between step t and step t + 1.
 
 actions = np.repeat(rng.choice([-1.0, 0.0, 1.0], 150), 4)
 position = [rng.uniform(-np.pi, np.pi)]
@@ -48,9 +49,9 @@ glance = ConditionalEmbedding(Gaussian("loo")).fit(readings, states)  # the last
 print(model.validation_)
 
 # %%
-# Both robots go to the dock, at angle 0, by the mean of what they believe. One believes its filter,
-# a live stream that takes each reading together with the action before it; the other believes its
-# last reading.
+# Both robots move towards the dock, at angle 0, from the mean of what they believe. One uses its
+# filter, a live stream that takes each reading together with the action before it; the other uses
+# its last reading only.
 
 
 def journey(x, filtering, steps=60):
@@ -74,7 +75,7 @@ for name, filtering in (("acting on the last reading", False), ("acting on the b
     print(f"{name:26}  docked in {docked:.0%} of the steps from step 20 on")
 
 # %%
-# One journey: the belief begins in several places, and movement rules out all but one.
+# One journey: the belief starts in several places, and movement rules out all but one.
 
 places, beliefs = journey(3.0, True)
 ring = np.linspace(-np.pi, np.pi, 121)

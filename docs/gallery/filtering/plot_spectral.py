@@ -1,11 +1,11 @@
 """
-Forecasting without ever seeing the state
-=========================================
+Forecast a system whose state was never recorded
+================================================
 
-A pendulum swings behind a screen, and only its height to one side is measured, with noise. From one
-measurement nobody can say whether it is on its way up or down, and no training data tell.
+A pendulum swings behind a screen, and only its height to one side is measured, with noise. A single
+measurement does not say whether it is on its way up or down, and the training data do not either.
 ``SpectralFilter`` learns from the measurements alone: its belief is the distribution of the next
-ones, and a window of several measurements is enough to tell the ways apart.
+ones, and a window of several measurements is enough to distinguish the two directions.
 """
 
 import matplotlib.pyplot as plt
@@ -20,16 +20,16 @@ observations = np.sin(phase)[:, None] + 0.15 * rng.normal(size=(1000, 1))
 train, test = observations[:600], observations[600:]
 
 # %%
-# Bandwidth, number of states, regularisation and window are chosen by learning from one half of the
-# training sequence and predicting each next observation of the other.
+# Bandwidth, number of states, regularisation and window are chosen by training on one half of the
+# sequence and predicting each next observation of the other half.
 
 model = SpectralFilter(grid={"window": [1, 2, 3]}, progress=False).fit(train)
 print(model.validation_)
 track = model.filter(test)
 
 # %%
-# Row t of the track is about observation t + 1. Beside it, the best that the last observation alone
-# can say, and how much of the error is the noise of the measurement itself.
+# Row t of the track is about observation t + 1. For comparison: the best prediction from the last
+# observation alone, and the part of the error that is measurement noise.
 
 alone = ConditionalEmbedding().fit(train[:-1], train[1:]).predict(test[:-1])
 print(f"last observation alone: {np.mean((alone - test[1:]) ** 2):.3f}")
@@ -37,7 +37,7 @@ print(f"SpectralFilter:         {np.mean((track.mean[:-1] - test[1:]) ** 2):.3f}
 print(f"measurement noise:      {0.15**2:.3f}")
 
 # %%
-# Then it looks further ahead: with each step the belief knows less of the phase.
+# Forecasts further ahead: the phase becomes less certain with each step.
 
 start, ahead = 60, 25
 forecast = model.predict(test[:start], ahead)

@@ -1,11 +1,11 @@
 """
-Evaluating and improving a policy
-=================================
+Evaluate and improve a policy
+=============================
 
-A pendulum is to be swung up by a motor that is too weak to lift it in one go. Nobody wrote down
-how it moves; there are 1,500 transitions, each from a random state under a random torque. The
+A pendulum is to be swung up by a motor that is too weak to lift it in one go. Its dynamics are
+unknown; the data are 1,500 transitions, each from a random state under a random torque. The
 conditional embedding of the next state given state and torque is the transition operator of a
-Markov decision process. With it a policy is evaluated by solving one linear system.
+Markov decision process. A policy is evaluated by solving one linear system with it.
 """
 
 import matplotlib.pyplot as plt
@@ -18,14 +18,14 @@ rng = np.random.default_rng(0)
 torques, gamma = np.array([-5.0, 0.0, 5.0]), 0.9
 
 
-def step(angle, speed, torque):  # the truth: to draw the sample from, and to judge by
+def step(angle, speed, torque):  # the true dynamics, for simulation and evaluation
     for _ in range(10):
         speed = speed + 0.02 * (10 * np.sin(angle) + torque - 0.2 * speed)
         angle = angle + 0.02 * speed
     return angle, np.clip(speed + 0.2 * rng.normal(size=np.shape(speed)), -8, 8)  # a brake
 
 
-def state(angle, speed):  # on a cylinder: an angle has no beginning
+def state(angle, speed):  # on a cylinder, because angles wrap around
     return np.stack([np.cos(angle), np.sin(angle), speed / 4], axis=-1)
 
 
@@ -40,9 +40,9 @@ model = ConditionalEmbedding(Gaussian("0.4*median") @ Gaussian(5.0), Gaussian("0
 model.fit((now, torque[:, None]), later)
 
 # %%
-# What a policy expects of the next step is a weighted sum over the sample's next states. On those
-# states :math:`V = r + \\gamma P V` is therefore a linear system, and the torque that promises most
-# is the better policy. A few rounds are enough.
+# The expected value of the next state is a weighted sum over the next states in the sample. On
+# those states :math:`V = r + \gamma P V` is therefore a linear system, and the better policy takes
+# the torque with the highest expected value. A few rounds are enough.
 
 
 def both(s, torque):
@@ -65,9 +65,9 @@ def promise(V):  # the expected value of the next state, for any states and ever
 
 # %%
 # Monte Carlo needs the pendulum itself: mean returns of 5 runs from each of 60 states. The learned
-# values of the improved policy are in the right order and too low, since a kernel sees the narrow
-# ridge on which the pendulum can be kept upright blurred. For choosing a torque the order is
-# enough: from hanging at rest the pendulum swings back and forth, and up.
+# values of the improved policy are in the right order but too low, because a kernel blurs the
+# narrow ridge on which the pendulum can be kept upright. For choosing a torque the order is enough:
+# starting from rest, the pendulum swings back and forth, and then up.
 
 
 def returns(angle, speed, policy, steps=60):

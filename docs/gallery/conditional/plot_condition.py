@@ -1,10 +1,10 @@
 """
-A conditional distribution, not only its mean
-=============================================
+Estimate a conditional distribution with two branches
+=====================================================
 
 A regression gives one number at each :math:`x`. A conditional embedding gives the whole
-distribution :math:`P(Y \\mid x)`: here one that widens and then splits into two branches, where
-the mean is a value that never occurs.
+distribution :math:`P(Y \\mid x)`. Here it widens and then splits into two branches, so that the
+mean is a value that never occurs.
 """
 
 import matplotlib.pyplot as plt
@@ -15,8 +15,8 @@ from meanmap import ConditionalEmbedding
 from meanmap.kernels import Gaussian
 
 # %%
-# Data: one branch up to :math:`x = 1`, two branches after it. The noise is largest around the
-# fork.
+# The data have one branch up to :math:`x = 1` and two branches after it. The noise is largest
+# around the fork.
 
 
 def branch(x):
@@ -34,17 +34,17 @@ side = rng.choice([-1.0, 1.0], size=(n, 1))
 Y = side * branch(X) + noise(X) * rng.normal(size=(n, 1))
 
 # %%
-# The kernel on :math:`Y` says how fine the picture of the conditional is, and a bandwidth of 0.2
-# tells the branches apart. The kernel on :math:`X` says how quickly the conditional may change. The
+# The kernel on :math:`Y` sets the resolution of the conditional distribution; a bandwidth of 0.2
+# separates the branches. The kernel on :math:`X` sets how quickly the conditional may change. The
 # regularisation is chosen by leave-one-out error.
 
 model = ConditionalEmbedding(kernel_x=Gaussian(0.5), kernel_y=Gaussian(0.2)).fit(X, Y)
 print(f"λ = {model.regularization_:.1e}, from {model.space_x_.rank_} coordinates of x")
 
 # %%
-# ``given`` takes many points at once and returns a batch of embeddings. Each has a mean, a
-# standard deviation and a mode, and each is a function of :math:`y`: a smoothed picture of the
-# conditional density.
+# ``given`` takes many points at once and returns a batch of embeddings. Each has a mean, a standard
+# deviation and a mode, and each is a function of :math:`y`: a smoothed version of the conditional
+# density.
 
 grid = np.linspace(-1, 3, 161)[:, None]
 levels = np.linspace(-2.2, 2.2, 221)[:, None]
@@ -55,9 +55,9 @@ mode = given[::4].mode()[:, 0]  # a search, so at every fourth point only
 values = given(levels)  # one row for each x, one column for each y
 
 # %%
-# The mean is 0 throughout and the spread grows after the fork; both are right, and neither shows
-# two branches. The embedding does, and its mode lies on one of them: the one that happens to have a
-# few more points near by.
+# The mean is 0 throughout and the spread grows after the fork. Both are right, and neither shows
+# the two branches. The embedding does, and its mode lies on one of them: the one that happens to
+# have a few more points nearby.
 
 truth = np.sqrt(branch(grid) ** 2 + noise(grid) ** 2)[:, 0]
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")

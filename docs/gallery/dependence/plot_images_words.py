@@ -1,10 +1,10 @@
 """
-Do images depend on their words?
-================================
+Test whether images depend on words
+===================================
 
-A test of independence needs a kernel on either side and nothing else. Here one variable is an
-image, the other a string: handwritten digits, and the digits' English names. The test is not told
-that there are ten classes, nor that the strings are numbers.
+A test of independence needs only a kernel for each variable. Here one variable is an image and the
+other a string: handwritten digits and their English names. The test does not know that there are
+ten classes, nor that the strings are numbers.
 """
 
 import matplotlib.pyplot as plt
@@ -23,16 +23,16 @@ rows = rng.permutation(len(digits.data))[:300]
 images, words = digits.data[rows], names[digits.target[rows]]
 
 # %%
-# Images are compared as vectors of 64 pixels, strings by the letters and pairs of letters that they
-# share.
+# Images are compared as vectors of 64 pixels, and strings by the letters and pairs of letters that
+# they share.
 
 letters = NGrams(1) + NGrams(2)
 result = independence_test(images, words, kernel_y=letters, rng=0)
 print(result)
 
 # %%
-# Forty images are enough, and with shuffled words there is nothing to find: ten shufflings give ten
-# p-values between 0 and 1.
+# Forty images are enough. With shuffled words there is no dependence to find, and ten shuffles give
+# ten p-values between 0 and 1.
 
 few = independence_test(images[:40], words[:40], kernel_y=letters, rng=0)
 print(f"40 images and their words: p = {few.pvalue:.3f}")
@@ -44,11 +44,10 @@ print("and shuffled words:        p =", *(f"{p:.2f}" for p in sorted(shuffled)))
 
 # %%
 # **Which word goes with which image?** The witness function takes an image and a word. Averaged
-# over the images of each digit it is a table, and its diagonal stands out. What is off the
-# diagonal is a subtlety. Some of it is a likeness of images, as of nines and threes. But much of
-# it is a likeness of *words*, which the kernel sees as letters: sevens go with "five", which
-# shares "ve", and ones with "nine", which shares "ne". That says nothing about how sevens and
-# fives look.
+# over the images of each digit it becomes a table, whose diagonal stands out. The values off the
+# diagonal need care. Some of them reflect similar images, such as nines and threes. But many
+# reflect similar *words*, which the kernel sees as letters: sevens go with "five", which shares
+# "ve", and ones with "nine", which shares "ne". That says nothing about how sevens and fives look.
 
 table = np.zeros((10, 10))
 for i in range(10):
@@ -76,9 +75,10 @@ r = np.corrcoef(table[off], likeness[off])[0, 1]
 print(f"correlation of the two tables off their diagonals: {r:.2f}")
 
 # %%
-# Could the kernel be blind? It compares counts of letters, so that two words with equal counts, as
-# anagrams have for single letters, would be one word to it. On ten given words that is easy to
-# check: if their Gram matrix is regular, no two distributions on them have the same embedding.
+# Could the kernel miss a difference? It compares counts of letters, so two words with equal counts,
+# such as anagrams when single letters are counted, are the same word to it. For ten given words
+# this is easy to check: if their Gram matrix is nonsingular, no two distributions on them have the
+# same embedding.
 
 for name, kernel in {"letters": NGrams(1), "letters and pairs": letters}.items():
     least = np.linalg.eigvalsh(kernel(names))[0]
@@ -87,10 +87,10 @@ print("listen, silent, by letters:", NGrams(1)(["listen", "silent"])[0, 1].round
 
 # %%
 # **The image of a word**, as far as letters go: the sum of all images, each weighted by how much
-# more its own name resembles the word than names do on average; what is negative is left white.
-# For the ten names that is about the digit, with a shadow of those that share its letters. Words
-# that no image has get one too: that of "seventeen" is a seven, that of "fix" a six. The kernel
-# reads letters.
+# more its own name resembles the word than names do on average. Negative values are drawn white.
+# For the ten names the result resembles the digit, with a shadow of the digits that share letters
+# with it. Words outside the data get an image too: that of "seventeen" is a seven, that of "fix" a
+# six, because the kernel only sees letters.
 
 
 def image_of(word):

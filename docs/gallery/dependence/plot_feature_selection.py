@@ -1,16 +1,16 @@
 """
-Features on which a target depends
-==================================
+Select the features on which a target depends
+=============================================
 
-Of many columns a few matter, in ways that nobody has written down: a curve, a ring, two columns
-that say something only together. :class:`~meanmap.HSICSelector` measures how much the target
-depends on *sets* of columns, with the Hilbert-Schmidt independence criterion, and keeps the set on
-which it depends most. It is a selector of scikit-learn, and goes into its pipelines.
+A few of many columns matter, in ways that are not known in advance: a curve, a ring, or two columns
+that are informative only together. :class:`~meanmap.HSICSelector` measures how much the target
+depends on *sets* of columns, using the Hilbert-Schmidt independence criterion, and keeps the set on
+which it depends most. It is a scikit-learn selector and works in pipelines.
 """
 
 # %%
-# **Exclusive or.** The class is the sign of a product of two columns. Neither says anything alone;
-# one hundred others say nothing at all.
+# **Exclusive or.** The class is the sign of the product of two columns. Neither is informative
+# alone, and the hundred other columns are noise.
 
 import time
 from functools import partial
@@ -42,9 +42,10 @@ information = mutual_info_classif(X, y, random_state=0)
 print("mutual information:  ", np.sort(np.argsort(information)[-2:]))
 
 # %%
-# Backward elimination starts with all columns and removes those without which most dependence is
-# left, a tenth at a time. The kernel's width follows the number of columns in play. With that of
-# the first step kept to the end, pairs of columns look all alike, and the two are lost.
+# Backward elimination starts with all columns and removes a tenth of them at a time: those whose
+# removal leaves the most dependence. The width of the kernel follows the number of remaining
+# columns. If the initial width is kept to the end, all pairs of columns look alike, and the two are
+# lost.
 
 scaled = X / X.std(axis=0)
 fixed = Gaussian(Gaussian("0.7*median").resolve(scaled).bandwidth)
@@ -63,18 +64,18 @@ for ax in axes:
 plt.show()
 
 # %%
-# HSIC is largest with two columns. ``n_features_to_select="auto"`` asks instead how many columns
-# predict rows left out best, and agrees.
+# HSIC is largest with two columns. ``n_features_to_select="auto"`` instead asks how many columns
+# predict held-out rows best, and agrees.
 
 found = HSICSelector(n_features_to_select="auto").fit(X, y)
 print("auto:", found.get_support(indices=True))
 
 # %%
-# **Three ways.** ``"backward"`` sees what columns say together. ``"forward"`` starts with none and
-# is quick where few of many are wanted, but cannot see an exclusive or before it has one half of
-# it. ``"lasso"``, the HSIC lasso of Yamada and others, judges columns one by one and takes only
-# one of several that say the same. Here is a target that is a curve, a square and a line, and
-# column 3 is there twice.
+# **Three methods.** ``"backward"`` sees what columns say together. ``"forward"`` starts with no
+# columns and is fast when few of many are wanted, but cannot see an exclusive or until it has one
+# half of it. ``"lasso"``, the HSIC lasso of Yamada and others, judges columns one at a time and
+# keeps only one of several redundant ones. The target here combines a curve, a square and a line,
+# and column 3 is present twice.
 
 X = rng.normal(size=(500, 60))
 X[:, 9] = X[:, 3] + 0.05 * rng.normal(size=500)
@@ -89,12 +90,12 @@ for method in ("backward", "forward", "lasso"):
     )
 
 # %%
-# The first two take column 3 and its copy: what a set says is measured, not what it says anew. The
-# lasso has no use for the copy.
+# The first two methods take column 3 and its copy, because they measure the information in a set
+# rather than what a column adds to it. The lasso ignores the copy.
 #
-# **Digits.** Which of the 64 pixels tell ten digits apart? The scaler, the selector and a support
-# vector machine are one model, judged by cross-validation, beside the same with other ways to
-# choose.
+# **Digits.** Which of the 64 pixels distinguish the ten digits? The scaler, the selector and a
+# support vector machine form one model, judged by cross-validation and compared with other ways to
+# select pixels.
 
 digits, labels = load_digits(return_X_y=True)
 digits, rest, labels, rest_labels = train_test_split(
@@ -137,8 +138,8 @@ axes[1].legend(frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# **Any target that has a kernel.** What is to be predicted may be text, a graph, a picture: a
-# kernel on it is enough. Here two columns decide how a string is made, among thirty.
+# **Any target that has a kernel.** The target may be text, a graph or an image: a kernel on it is
+# enough. Here two of thirty columns determine how a string is made.
 
 X = rng.normal(size=(300, 32))
 
