@@ -1,17 +1,17 @@
 """
-A domain not seen before
-========================
+Generalise to a domain not seen in training
+===========================================
 
-Data often come from several *domains*: patients, instruments, places. A model that is to serve the
-next one should rest on what they have in common. :class:`~meanmap.InvariantComponents` finds
-components of the kernel's space that tell much of the target and are distributed alike in all
+Data often come from several *domains*: patients, instruments, places. A model for the next domain
+should rely on what they have in common. :class:`~meanmap.InvariantComponents` finds components of
+the kernel's space that are informative about the target and have the same distribution in all
 domains (domain-invariant component analysis, Muandet, Balduzzi and Schölkopf 2013).
 """
 
 # %%
-# **Six instruments.** Each has an offset of its own in the second column, larger than anything else
-# in the data; the class shows in the first. :func:`~meanmap.distributional_variance` says how far
-# apart the domains are, against what chance would give if their rows were shuffled.
+# **Six instruments.** Each has its own offset in the second column, larger than anything else in
+# the data; the class shows in the first. :func:`~meanmap.distributional_variance` says how far
+# apart the domains are, compared with what chance would give if their rows were shuffled.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,8 +33,8 @@ shuffled = rng.permutation(domains)
 print(f"of shuffled ones:                    {distributional_variance(X, shuffled, kernel):.3f}")
 
 # %%
-# Kernel principal components follow the offset. Invariant components need only the domains' labels
-# to leave it out, and with the classes the first component is the one that tells them apart.
+# Kernel principal components follow the offset. Invariant components need only the domain labels to
+# leave it out, and with the classes the first component separates them.
 
 new = domains == 5  # the domain that is to come
 models = {
@@ -71,10 +71,11 @@ fig.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
 plt.show()
 
 # %%
-# **How much invariance?** ``trade_off`` weighs the variance between domains. ``"auto"`` leaves each
-# training domain out in turn and takes what serves ten nearest neighbours best there; for a kernel
-# that is not given the bandwidth is chosen in the same way. ``held_out_`` keeps what was tried, and
-# ``domain_share_`` says how much of each component is a matter of the domain.
+# **How much invariance?** ``trade_off`` weights the variance between domains. ``"auto"`` leaves
+# each training domain out in turn and takes the value for which ten nearest neighbours predict best
+# there; without a given kernel, the bandwidth is chosen in the same way. ``held_out_`` records what
+# was tried, and ``domain_share_`` says how much of the variance of each component lies between
+# domains.
 
 model = models["invariant, by class"]
 tried = model.held_out_[np.argsort(model.held_out_[:, 1])]
@@ -96,8 +97,8 @@ plt.show()
 print(f"domain's share of the components: {np.round(model.domain_share_, 3)}")
 
 # %%
-# In a pipeline the domains go to the step that asks for them. With scikit-learn's metadata routing
-# they are the groups of a search that leaves one domain out at a time.
+# In a pipeline the domains are passed to the step that asks for them. With scikit-learn's metadata
+# routing they are the groups of a search that leaves one domain out at a time.
 
 import sklearn
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut

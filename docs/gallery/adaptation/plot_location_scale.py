@@ -1,18 +1,18 @@
 """
-A recalibrated instrument
-=========================
+Correct for a recalibrated instrument
+=====================================
 
-A classifier was trained on measurements of one instrument. The new instrument has other gains and
-offsets, which depend on the kind of sample too, and nobody has labelled anything measured with it.
-:class:`~meanmap.LocationScaleShift` finds gain and offset of every feature and class such that the
-old rows, moved, have the kernel embedding of the new ones. The classifier is then trained again on
-the old rows as the new instrument would have seen them.
+A classifier was trained on measurements from one instrument. The new instrument has different gains
+and offsets, which also depend on the kind of sample, and none of its measurements are labelled.
+:class:`~meanmap.LocationScaleShift` finds a gain and an offset for every feature and class such
+that the transformed old rows have the kernel embedding of the new ones. The classifier is then
+retrained on the old rows as the new instrument would have measured them.
 """
 
 # %%
 # **Wines, measured twice.** Half of the wines keep their 13 chemical measurements and their
-# cultivar. The other half is seen by the new instrument: each feature has a gain and an offset of
-# its own, which differ somewhat from cultivar to cultivar.
+# cultivar. The other half is measured by the new instrument: each feature has its own gain and
+# offset, which differ somewhat between cultivars.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -50,8 +50,8 @@ print("shares of the cultivars:", shift.proportions_.round(2), "estimated withou
 print("                        ", (np.bincount(hidden) / len(hidden)).round(2), "in truth")
 
 # %%
-# Two of the features, before and after. Ellipses are the new rows of each cultivar, which the
-# method has not been told.
+# Two of the features, before and after. The ellipses show the new rows of each cultivar, which the
+# method does not know.
 
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharex=True, sharey=True)
 columns = [6, 9]  # flavanoids and colour intensity
@@ -69,10 +69,10 @@ axes[0].legend(title="cultivar", frameon=False)
 plt.show()
 
 # %%
-# **Does it help?** Six splits, each with gains and offsets of its own. Beside the untouched rows
-# there are two methods that know nothing of classes: matching mean and deviation of each feature,
-# and CORAL, which matches the covariance. The last column is what the true recalibration would
-# give.
+# **Does it help?** Six splits, each with its own gains and offsets. The baselines are the unchanged
+# rows and two methods that do not use classes: matching the mean and standard deviation of each
+# feature, and CORAL, which matches the covariance. The last column is the accuracy with the true
+# recalibration.
 
 
 def root(C, power):
@@ -120,9 +120,9 @@ ax.legend(frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# **What was found.** Gains of the last split, found without a label of the new instrument, beside
-# the true ones. There are 78 numbers to find from 89 rows: single gains are rough, even more so
-# where a class is rare, but together they put the rows where they belong.
+# **Estimated gains.** Gains of the last split, estimated without labels from the new instrument,
+# plotted against the true ones. There are 78 numbers to find from 89 rows: single gains are rough,
+# especially for a rare class, but together they move the rows to the right place.
 
 fig, ax = plt.subplots(figsize=(4.4, 4), layout="constrained")
 for k, (colour, mark) in enumerate(zip((BLUE, ORANGE, GREEN), "o^s", strict=True)):

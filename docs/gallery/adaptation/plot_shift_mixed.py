@@ -1,19 +1,19 @@
 """
-Shifts of strings and of mixed tables
-=====================================
+Correct shifts in strings and mixed tables
+==========================================
 
-Remedies for shifts need no vectors: they see points through a kernel. Each is shown here once with
-points of another kind, and with a truth to compare with: reads of a sequencer, patients' records
-with numbers and categories, machines of several plants, and an instrument whose drift depends on
-the string that is measured.
+Methods for distribution shift do not need vectors: they see points through a kernel. Each is shown
+here with another kind of points and compared with the truth: sequencing reads, patient records with
+numbers and categories, machines in several plants, and an instrument whose drift depends on the
+string that is measured.
 """
 
 # %%
-# **Strings, covariate shift.** Reads of 24 letters, each with its own share of G and C. In training
-# the shares are low, where the model is used they are high. How well a read is amplified depends on
-# that share, first more and then less, and a model that is linear in counts of letters cannot
-# follow everywhere. The kernel compares counts of letters, to the fourth power, so that weights
-# need not be linear in them; the true ratio is one of beta-binomial probabilities.
+# **Strings, covariate shift.** Reads of 24 letters, each with its own share of G and C. The shares
+# are low in training and high where the model is used. How well a read is amplified first rises and
+# then falls with that share, and a model that is linear in letter counts cannot follow it
+# everywhere. The kernel compares letter counts, to the fourth power, so that weights need not be
+# linear in them; the true density ratio is a ratio of beta-binomial probabilities.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -88,11 +88,11 @@ right.legend(frameon=False, loc="lower center")
 plt.show()
 
 # %%
-# **A table with numbers and categories, target shift.** Records of patients: age, a marker, and a
-# symptom. In the clinic where records were labelled 15% are ill, in the emergency ward many more.
-# With a data frame the kernel is chosen column by column. ``TargetShift`` tells the share from
-# records without a diagnosis, with an interval, and adjusts the probabilities of a classifier that
-# was fitted in the clinic.
+# **A table with numbers and categories, target shift.** Patient records: age, a marker and a
+# symptom. In the clinic where the records were labelled, 15% are ill; in the emergency ward many
+# more are. For a data frame the kernel is chosen column by column. ``TargetShift`` estimates the
+# share from records without a diagnosis, with an interval, and adjusts the probabilities of a
+# classifier that was fitted in the clinic.
 
 SYMPTOMS = ["none", "fever", "cough"]
 
@@ -144,13 +144,13 @@ plt.show()
 
 # %%
 # **Domains with mixed columns.** Machines in eight plants. A worn bearing vibrates more and sounds
-# otherwise; how warm and how humid it is depends on the plant alone, and so does the brand of the
-# grease. Two components are to tell of wear and be distributed alike in all plants. Every plant in
-# turn is the one not seen. Beside them are kernel principal components, which is what is left
-# without targets and a trade-off, and a vote of neighbours in all columns.
+# different; temperature and humidity depend only on the plant, and so does the brand of grease. Two
+# components should be informative about wear and have the same distribution in all plants. Each
+# plant in turn is left out of training. The baselines are kernel principal components, the special
+# case without targets or a trade-off, and nearest neighbours in all columns.
 #
-# The kernel of a table is a product over its columns. With one added to each factor there are
-# functions that leave a column out, and these are what is looked for.
+# The kernel of a table is a product over its columns. Adding one to each factor gives a space with
+# functions that ignore a column, which is what is needed here.
 
 PLANTS, EACH = 8, 50
 plant = np.repeat(np.arange(PLANTS), EACH)
@@ -214,11 +214,11 @@ right.legend(frameon=False, loc="upper left", fontsize="small")
 plt.show()
 
 # %%
-# **A drift that depends on a string.** Gains and offsets are for numbers, so ``LocationScaleShift``
-# needs numbers as rows; what they depend on can be anything with a kernel. Here the targets are
-# reads again: two readings of each were taken, one grows with G and C, the other with A. The new
-# instrument has a gain that grows with the share of G and C. Nobody knows which read is behind a
-# new reading. At both ends, where reads are rare, it is found roughly.
+# **A drift that depends on a string.** Gains and offsets apply to numbers, so
+# ``LocationScaleShift`` needs numeric rows, but they can depend on anything with a kernel. Here the
+# targets are reads again: each has two readings, one that grows with G and C and one that grows
+# with A. The new instrument has a gain that grows with the share of G and C. Which read belongs to
+# a new reading is unknown. At both ends, where reads are rare, the estimate is rough.
 
 
 def measured(strings):

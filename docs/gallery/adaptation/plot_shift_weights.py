@@ -1,16 +1,16 @@
 """
-Weights for rows to come
-========================
+Reweight training rows for covariate or target shift
+====================================================
 
-Training rows were gathered in one way, and the model is used on rows that come in another. If what
-x says of y stays, ``KernelMeanMatching`` weights the training rows; if what y makes of x stays,
-``TargetShift`` does, and tells how often each class will come.
+Training rows were collected in one way, and the model is used on rows collected in another. If the
+distribution of y given x is unchanged, ``KernelMeanMatching`` weights the training rows; if that of
+x given y is unchanged, ``TargetShift`` does, and estimates the frequency of each class.
 """
 
 # %%
 # **A line through a curve.** Training rows lie around 0, test rows around 1. A line cannot follow
-# the curve everywhere; weighted, it follows it where it is needed. The weights estimate the ratio
-# of the densities, which is known here.
+# the curve everywhere; with weights, it follows the curve where it is needed. The weights estimate
+# the ratio of the densities, which is known here.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,10 +59,10 @@ right.legend(loc="upper left")
 plt.show()
 
 # %%
-# **Which digits will come?** The digits 0 to 9 are equally frequent in training. A machine at a
-# toll booth sees mostly 1, 2 and 5, without labels. The shares are read off the pictures, with
-# intervals, and ``adjust`` tells a classifier of them. Its probabilities must be honest for that:
-# one that is unsure of everything would follow the shares too far.
+# **How frequent is each digit?** The digits 0 to 9 are equally frequent in training. A machine at a
+# toll booth sees mostly 1, 2 and 5, without labels. The shares are estimated from the pictures,
+# with intervals, and ``adjust`` corrects a classifier for them. This requires calibrated
+# probabilities: a classifier that is unsure of everything would follow the shares too far.
 
 digits = load_digits()
 order = rng.permutation(len(digits.data))

@@ -1,11 +1,11 @@
 """
-Rotations, given what a sensor sees
-===================================
+Predict rotations from a sensor
+===============================
 
 Points need not be vectors. Here :math:`Y` is a rotation, a :math:`3 \\times 3` matrix under the
 trace kernel :math:`\\mathrm{tr}(A^\\top B)`, and :math:`X` is what a sensor in the rotated body
-measures. The conditional embedding predicts a matrix; how far that is from a rotation says how
-much the sensor leaves open.
+measures. The conditional embedding predicts a matrix; its distance from a rotation says how much
+the sensor leaves undetermined.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +17,8 @@ from meanmap.kernels import Trace
 
 # %%
 # A body with any heading and a tilt of at most 40° measures the directions of gravity and of the
-# magnetic field in its own frame, through a sensor that saturates, and with noise. No one tells
-# the model about gravity, magnetism or saturation.
+# magnetic field in its own frame, with noise, through a sensor that saturates. The model knows
+# nothing about gravity, magnetism or saturation.
 
 rng = np.random.default_rng(0)
 n = 1500
@@ -57,10 +57,9 @@ for name, fields in sensors.items():
     print(f"{name}: median error {np.median(errors[name]):.1f}°")
 
 # %%
-# With both fields the rotation is found to a few degrees. Gravity alone says nothing about the
-# heading: the predicted matrix is the mean of all the rotations that remain, so that its first
-# two rows, which the heading turns, vanish, and the third, the vertical in the body's frame, is
-# there.
+# With both fields the rotation is found to within a few degrees. Gravity alone says nothing about
+# the heading: the predicted matrix is the mean of all rotations that remain possible. Its first two
+# rows, which the heading turns, vanish; the third, the vertical in the body's frame, is recovered.
 
 fig = plt.figure(figsize=(10, 4), layout="constrained")
 left, right = fig.subfigures(1, 2, width_ratios=(1, 1.3))

@@ -1,9 +1,9 @@
 """
-How many coordinates a kernel needs
-===================================
+See how many coordinates a kernel needs
+=======================================
 
 A :class:`~meanmap.spaces.Space` gives a kernel coordinates, :math:`k(x, x') \\approx \\psi(x)
-\\cdot \\psi(x')`, as many as the tolerance asks for. All the rules then work on vectors and
+\\cdot \\psi(x')`, as many as the tolerance requires. All the rules then work on vectors and
 matrices of that size, whatever the size of the sample.
 """
 
@@ -15,8 +15,8 @@ from meanmap.spaces import PivotedCholesky, Space
 
 # %%
 # ``tol`` bounds the part of the kernel's trace that is left unexplained on the sample. For smooth
-# kernels the rank grows slowly as it falls, and is soon far below the size of the sample; in more
-# dimensions, and for less smooth kernels, it is larger.
+# kernels the rank grows slowly as ``tol`` decreases, and stays far below the size of the sample; it
+# is larger in more dimensions and for less smooth kernels.
 
 rng = np.random.default_rng(0)
 n = 3000
@@ -40,7 +40,7 @@ plt.show()
 
 # %%
 # On the sample the kernel is exact to about the tolerance. At new points the typical error is about
-# its square root or less, and much larger only for the few that lie outside the sample.
+# the square root of it or less, and much larger only at the few points that lie outside the sample.
 
 X, new = rng.normal(size=(n, 2)), rng.normal(size=(1000, 2))
 errors = {
@@ -69,8 +69,8 @@ ax.legend(frameon=False, loc="lower left")
 plt.show()
 
 # %%
-# A fitted space says what it has reached, and how far a point is from the data it was fitted to:
-# the share of :math:`k(x, x)` that the coordinates explain.
+# A fitted space reports the rank and error it has reached, and how far a point is from the data it
+# was fitted to: the share of :math:`k(x, x)` that the coordinates explain.
 
 space = Space(Gaussian(0.5)).fit(rng.normal(size=(n, 1)))
 print(space)
@@ -78,7 +78,7 @@ for x in (0.0, 4.0, 6.0):
     print(f"support of x = {x}: {space.support([x]):.3f}")
 
 # %%
-# Kernels with finite features of their own, labels or polynomials say, use these instead: no
-# tolerance, no error.
+# Kernels with finitely many features, such as those on labels or polynomial kernels, use these
+# features instead: no tolerance, no error.
 
 print(Space(Polynomial(degree=3)).fit(rng.normal(size=(n, 2))))

@@ -1,10 +1,10 @@
 """
-Strings: what was meant, given what was typed
-=============================================
+Correct misspelt words with a string kernel
+===========================================
 
-Words are compared by the letters, pairs and triples of letters that they share. With that kernel
-a text is an embedding, typing is a conditional distribution from words to strings, and reading a
-misspelt word is Bayes' rule: the prior is what the text is about.
+Words are compared by the letters, pairs and triples of letters that they share. With this kernel a
+text is an embedding, typing is a conditional distribution from words to strings, and reading a
+misspelt word is Bayes' rule: the prior is the topic of the text.
 """
 
 from collections import Counter
@@ -19,9 +19,9 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)
 
 # %%
-# Two topics with a few words each, some of them only a letter apart. A typist drops, doubles,
-# swaps or mistakes one letter now and then. Marks at both ends of a word tell the kernel where it
-# starts and stops.
+# Two topics with a few words each, some of them only one letter apart. A typist occasionally drops,
+# doubles, swaps or mistakes a letter. Marks at both ends of a word tell the kernel where it starts
+# and stops.
 
 topics = {
     "weather": ["rain", "storm", "cloud", "wind", "frost", "hail", "sleet", "thunder", "mist"],
@@ -55,8 +55,8 @@ def typed(word):
 
 
 # %%
-# **Embed and compare.** Two texts about the weather are near to each other and far from one about
-# the body, misspelt as they are: the kernel sees letters, not a dictionary.
+# **Embed and compare.** Two texts about the weather are close to each other and far from one about
+# the body, even though they are misspelt: the kernel sees letters, not a dictionary.
 
 kernel = NGrams(1) + NGrams(2) + NGrams(3)
 
@@ -70,8 +70,8 @@ print(f"another text on weather: {weather.distance(embed(text('weather', 300), k
 print(f"a text on the body:      {weather.distance(embed(text('body', 300), kernel)):.3f}")
 
 # %%
-# **Condition.** The model is fitted to pairs of a word and what was typed for it, every word
-# equally often.
+# **Condition.** The model is fitted to pairs of a word and the string that was typed for it, with
+# every word equally often.
 
 meant = np.repeat(words, 100)
 seen = np.array([typed(word) for word in meant])
@@ -79,8 +79,8 @@ model = ConditionalEmbedding(kernel, kernel).fit(meant, seen)
 print(f"typed for 'rain': {model.given('^rain$').herd(4)}")
 
 # %%
-# **Bayes.** The prior is the topic. The same string is read differently, much as by the
-# exact posterior, which is known here since we made the typist.
+# **Bayes.** The prior is the topic. The same string is read differently under different topics,
+# much as under the exact posterior, which is known here because the typist is simulated.
 
 
 def exact(typed_word, prior):
@@ -109,8 +109,8 @@ for query in queries:
         print(f"{query.strip('^$'):6} {topic:8} read as {mode:6} by the exact posterior: {best}")
 
 # %%
-# What each reader takes three strings for. One that was never typed in training is read by its
-# likeness to others, less sharply than by the exact posterior.
+# How each topic reads three strings. A string that was never typed in training is read by its
+# similarity to others, less sharply than by the exact posterior.
 
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained", sharex=True)
 for ax, query in zip(axes, queries, strict=True):
@@ -129,7 +129,7 @@ axes[0].legend(frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# Over fresh misspelt words, drawn from each topic: how many are read right?
+# How many new misspelt words, drawn from each topic, are read correctly?
 
 for topic, reader in readers.items():
     truth = rng.choice(words, 200, p=share[topic])

@@ -1,10 +1,10 @@
 """
-Tables whose columns are of different kinds
-===========================================
+Work with tables of numbers and categories
+==========================================
 
-A row of a data frame is a point like any other. ``Columns`` multiplies one kernel a column, by
-default a Gaussian for numbers and a delta kernel for categories, and the row is then embedded,
-compared, conditioned on, and inferred.
+A row of a data frame is a point like any other. ``Columns`` multiplies one kernel per column, by
+default a Gaussian for numbers and a delta kernel for categories. Rows can then be embedded,
+compared, conditioned on and inferred.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)
 
 # %%
-# Flats on a market that we made up: the rent grows with the area, by a rate that depends on the
-# district, and a balcony costs extra.
+# Simulated flats: the rent grows with the area, at a rate that depends on the district, and a
+# balcony costs extra.
 
 RATES = {"centre": 24.0, "harbour": 18.0, "hills": 13.0}
 
@@ -40,8 +40,9 @@ flats, rent = market(1500)
 print(flats.head(3))
 
 # %%
-# **Embed and compare.** With no kernel named, ``embed`` chooses one for every column. Two samples
-# of one market are near to each other; a market that builds in the hills, or small, is not.
+# **Embed and compare.** Without a given kernel, ``embed`` chooses one for every column. Two samples
+# from one market are close to each other; a market with more flats in the hills, or with smaller
+# flats, is not.
 
 now = embed(flats)
 print(now.kernel)
@@ -53,9 +54,9 @@ for name, other in {
     print(f"{name:18} distance {now.distance(embed(other, kernel=now.kernel)):.3f}")
 
 # %%
-# **Condition.** The distribution of the rent, given a row. Without a kernel, scales are learned,
-# for numbers and labels alike; here all columns share one. The rents' kernel is narrow, so that
-# details of their distribution count when we turn to Bayes' rule below.
+# **Condition.** The distribution of the rent given a row. Without a given kernel, scales are
+# learned for numbers and labels alike; here all columns share one. The kernel on rents is narrow,
+# so that details of their distribution count when we apply Bayes' rule below.
 
 model = ConditionalEmbedding(kernel_y=Gaussian("0.25*median")).fit(flats, rent)
 print(model.kernel_x_)
@@ -66,9 +67,9 @@ print(f"rent {answer.mean()[0, 0]:.0f}; the truth is {200 + 70 * 18 + 150:.0f}")
 print(f"90% between {low[0, 0]:.0f} and {high[0, 0]:.0f}; the truth is ± {1.645 * 80:.0f}")
 
 # %%
-# **Bayes.** What kind of flat costs 1,200? The prior is a portfolio that is not the market: mostly
-# in the hills. The posterior is a distribution over rows. Its expectations are compared with the
-# truth, which a million simulated flats give.
+# **Bayes.** What kind of flat costs 1,200? The prior is a portfolio that differs from the market:
+# mostly in the hills. The posterior is a distribution over rows. Its expectations are compared with
+# the truth, computed from a million simulated flats.
 
 portfolio = (0.1, 0.2, 0.7)
 prior = embed(market(1500, districts=portfolio)[0], kernel=model.kernel_x_)

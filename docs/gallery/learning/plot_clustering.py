@@ -1,16 +1,16 @@
 """
-Clusters that come in order
-===========================
+Cluster with labels on a ring or a chain
+========================================
 
-Clustering gives every point a label, and which cluster is called 3 means nothing. Here it does:
-:class:`~meanmap.HSICClustering` looks for the labels that depend on the points as much as they can,
-and a *label kernel* says which labels are alike. Labels on a ring then go round with the data, and
-labels on a chain follow it from one end to the other.
+Clustering gives every point a label, and usually the number of a cluster means nothing. Here it
+does: :class:`~meanmap.HSICClustering` finds the labels that depend most on the points, and a *label
+kernel* says which labels are similar. Labels on a ring then follow data that form a loop, and
+labels on a chain follow data from one end to the other.
 """
 
 # %%
 # **First, without order.** With a linear kernel the labels are those of k-means. A Gaussian kernel
-# sees a ring around a ring, which k-means cuts in halves.
+# separates a ring from the ring inside it, which k-means cuts in halves.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,10 +41,11 @@ for ax, model, title in zip(axes, (means, gaussian), ("k-means", "Gaussian kerne
 plt.show()
 
 # %%
-# **Labels on a ring.** An object, here a cloud of bright points in space, is seen from all sides,
-# and nobody has kept the angles. With ``label_kernel="ring"`` label 0 is like labels 1 and 11, and
-# least like label 6: clusters of near views get near labels. The kernel is narrow, so that it
-# compares a view with its neighbours and not with the view from behind, which may look alike.
+# **Labels on a ring.** An object, here a cloud of bright points in space, is viewed from all sides
+# at unrecorded angles. With ``label_kernel="ring"`` label 0 is similar to labels 1 and 11, and
+# least similar to label 6, so clusters of similar views get neighbouring labels. The kernel is
+# narrow: it compares a view with its neighbours and not with the view from behind, which may look
+# similar.
 
 cloud = rng.normal(size=(25, 3)) * [0.35, 0.3, 0.35]
 light = rng.uniform(0.3, 1.0, size=25)
@@ -78,8 +79,9 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# **Labels on a chain, and how they are found.** Along a curve with two ends the labels are a chain.
-# Every sweep raises the objective, from whatever start; the best of ``n_init`` starts is kept.
+# **Labels on a chain, and how they are found.** Along a curve with two ends the labels form a
+# chain. Every sweep increases the objective, whatever the start; the best of ``n_init`` starts is
+# kept.
 
 t = rng.uniform(0, 1, 300)
 curve = np.stack([3 * t, np.sin(5 * t)], axis=1) + 0.05 * rng.normal(size=(300, 2))
@@ -95,8 +97,8 @@ right.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# New points get the label with which the dependence would grow most. Any graph or matrix of
-# similarities can stand in place of the chain: ``networkx.grid_2d_graph`` for labels on a sheet,
-# a directed tree whose leaves are labels for clusters of clusters.
+# New points get the label that increases the dependence most. Any graph or similarity matrix can
+# replace the chain: ``networkx.grid_2d_graph`` for labels on a sheet, or a directed tree whose
+# leaves are labels for nested clusters.
 
 print(model.predict([[0.0, 0.0], [1.5, 0.6], [3.0, -1.0]]))

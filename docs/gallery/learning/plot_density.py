@@ -1,15 +1,15 @@
 """
-A density from an embedding
-===========================
+Estimate a density from an embedding
+====================================
 
-An embedding tells a distribution apart from every other, yet it is no density.
-:class:`~meanmap.EmbeddingDensity` finds one: among the mixtures of many candidate Gaussians
-whose embedding is as near as it should be, the one of greatest entropy.
+An embedding identifies a distribution, but it is not a density. :class:`~meanmap.EmbeddingDensity`
+finds one: among the mixtures of many candidate Gaussians whose embedding is close enough, the one
+with the largest entropy.
 """
 
 # %%
-# Old Faithful is the geyser in whose eruptions every density estimate has been tried: how long one
-# lasts, and how long one waits for the next.
+# The eruptions of the Old Faithful geyser are a classic example for density estimation: how long an
+# eruption lasts, and the waiting time until the next.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,9 +31,9 @@ ax.set(xlabel="lasted (minutes)", ylabel="wait for the next (minutes)")
 plt.show()
 
 # %%
-# **What is near enough?** A small :math:`\epsilon` follows every point of the sample, a large one
-# leaves the entropy in charge. By default the one is taken under which points held out are
-# likeliest, together with the candidates' bandwidth.
+# **How close is close enough?** A small :math:`\epsilon` follows every point of the sample; with a
+# large one the entropy dominates. By default :math:`\epsilon` and the bandwidth of the candidates
+# are chosen to maximise the likelihood of held-out points.
 
 rng = np.random.default_rng(0)
 y = np.concatenate([rng.normal(-2, 0.3, 60), rng.gamma(2, 0.8, 90)])[:, None]
@@ -54,10 +54,10 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# **Against others.** A kernel density estimate has one width for peaks and tails; candidates of
-# several widths share the work, which pays where tails are long. These rows have none, two
-# Gaussians are almost the truth, and a mixture of two is hard to beat. Three splits, every method
-# tuned in the rows that it learns from; with the quadratic regulariser most proportions are 0.
+# **Comparison.** A kernel density estimate has one width for peaks and tails; candidates of several
+# widths share the work, which helps with long tails. These data have none: two Gaussians are almost
+# the truth, and a mixture of two is hard to beat. Three splits, with every method tuned on its
+# training rows; with the quadratic regulariser most proportions are 0.
 
 
 def kernel_density(rows):
@@ -93,9 +93,9 @@ for name, values in held.items():
     )
 
 # %%
-# **A conditional.** Weights of a conditional embedding are partly negative, and no mixture has
-# such. The programme does not mind: it matches the embedding, not the weights. Here, the wait after
-# an eruption that lasted so long; three minutes are rare.
+# **A conditional density.** Some weights of a conditional embedding are negative, which a mixture
+# cannot have. This is not a problem: the optimisation matches the embedding, not the weights. Here
+# it gives the waiting time after eruptions of three durations; three minutes is a rare one.
 
 lasted, wait = X[:, :1], X[:, 1:]
 given = ConditionalEmbedding(kernel_x=Gaussian(0.4), kernel_y=Gaussian(6.0)).fit(lasted, wait)

@@ -1,16 +1,16 @@
 """
-A little to the left
-====================
+Make a classifier invariant to small movements
+==============================================
 
-A picture that is turned or moved a little still shows the same thing. One way to teach that is to
-train on many moved copies. Another is to say that each example *is* the distribution of its copies,
-a bag: :class:`~meanmap.SupportMeasureClassifier` then has as many examples as there are pictures,
-however many copies stand for each.
+A picture that is turned or moved a little still shows the same thing. One way to teach this is to
+train on many moved copies. Another is to treat each example *as* the distribution of its copies, a
+bag: :class:`~meanmap.SupportMeasureClassifier` then has as many examples as there are pictures,
+however many copies represent each.
 """
 
 # %%
-# Sixty digits, each turned by up to 15° and moved by up to one pixel (of eight), and as a test
-# digits that are turned and moved in the same way.
+# Sixty digits, each turned by up to 15° and moved by up to one pixel (of eight); the test digits
+# are turned and moved in the same way.
 
 import time
 
@@ -57,8 +57,8 @@ plt.show()
 
 # %%
 # Bags of copies are compared by the mean of the kernel over all pairs (``level2="linear"``).
-# Bandwidth and cost are the same for all; embeddings are closer to each other than points are, and
-# so errors must cost more before they count.
+# Bandwidth and cost are the same for all; embeddings are closer to each other than points are, so
+# the cost of errors must be higher to have an effect.
 
 width = Gaussian().resolve(X).bandwidth / 2
 kernel = Gaussian(width)
@@ -96,13 +96,14 @@ for size, *scores in zip(sizes, right["copies"], right["bags"], strict=True):
     print(f"{size:3d} copies: {scores[0]:.3f} on all copies, {scores[1]:.3f} by bags")
 
 # %%
-# Both gain from copies, and a machine on all of them gains more: it picks the copies that it needs,
-# near the border, while those of a bag all count alike. A bag costs less when copies are many.
+# Both gain from copies, and a support vector machine trained on all of them gains more: it selects
+# the copies it needs near the boundary, while the copies in a bag all count equally. A bag costs
+# less when there are many copies.
 #
 # **Distributions without copies.** A normal distribution around each picture needs no copies at
-# all, for the kernel's expectation has a closed form: (i) of the copies' mean and variance pixel by
-# pixel, or (ii) with one variance s² everywhere. The second is nothing but an SVM with a wider
-# kernel, variance σ² + 2s² in place of σ², up to a factor.
+# all, because the expectation of the kernel has a closed form: (i) with the mean and variance of
+# the copies for each pixel, or (ii) with one variance s² everywhere. The second is simply an SVM
+# with a wider kernel, variance σ² + 2s² in place of σ², up to a factor.
 
 by_pixel = [Normal(bag.mean(axis=0), bag.var(axis=0)) for bag in copies]
 spread = float(copies.var(axis=1).mean())
@@ -117,5 +118,5 @@ gap = abs(Expected(kernel)(around) - factor * Gaussian(wider)(X)).max() / factor
 print(f"largest difference to the wider kernel: {gap:.0e}")
 
 # %%
-# Noise that is alike in every direction says little of pictures: a shift changes many pixels
-# together. That is what bags keep, and independent pixels do not.
+# Noise that is the same in every direction describes pictures poorly: a shift changes many pixels
+# together. Bags keep this structure; independent pixels do not.

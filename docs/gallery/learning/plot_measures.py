@@ -1,15 +1,15 @@
 """
-Samples as examples
-===================
+Classify and regress on whole samples
+=====================================
 
 Sometimes an example is not a point but a whole sample: the cells of a patient, the words of a text,
 the pixels of a picture. :class:`~meanmap.SupportMeasureClassifier` learns from such bags, of any
-sizes, and :class:`~meanmap.DistributionRidge` tells a number from each.
+sizes, and :class:`~meanmap.DistributionRidge` predicts a number for each.
 """
 
 # %%
-# **Groups that differ in shape alone.** Every bag here has mean zero and the same covariance. In
-# one class points form a cluster, in the other a ring: neither mean nor covariance tells.
+# **Groups that differ only in shape.** Every bag here has mean zero and the same covariance. In one
+# class the points form a cluster, in the other a ring; neither mean nor covariance separates them.
 
 import time
 
@@ -49,7 +49,7 @@ for kind, row in enumerate(axes):
 plt.show()
 
 # %%
-# A model is fitted to a list of bags and their classes, and judged on others.
+# A model is fitted to a list of bags and their classes, and evaluated on others.
 
 train, test, y_train, y_test = train_test_split(bags, kinds, random_state=0)
 model = SupportMeasureClassifier().fit(train, y_train)
@@ -65,10 +65,10 @@ svm = SVC(C=10).fit(scaler.transform(moments(train)), y_train)
 print(f"SVM on means and covariances: {svm.score(scaler.transform(moments(test)), y_test):.2f}")
 
 # %%
-# Bags are compared at two levels. A Gaussian between points makes each bag an embedding, and
+# Bags are compared at two levels. A Gaussian kernel between points makes each bag an embedding, and
 # embeddings are compared in turn: by a Gaussian of their distance (``level2="gaussian"``), or by
-# their inner product (``level2="linear"``). What the machine has learned can be asked of
-# distributions that nobody has drawn from, such as normal ones.
+# their inner product (``level2="linear"``). The fitted model can also be applied to distributions
+# that are not samples, such as normal ones.
 
 shapes = {
     "a cluster": Normal([0.0, 0.0], 1.0),
@@ -81,8 +81,9 @@ for name, value in zip(shapes, model.decision_function(list(shapes.values())), s
     print(f"{name:>20}: {value:+.2f} ({('cluster', 'ring')[int(value > 0)]})")
 
 # %%
-# **Pictures as bags of places.** A digit is where its ink is: a bag of the places of its pixels,
-# each weighted by how dark it is. All digits share one grid of places, which is compared only once.
+# **Pictures as bags of positions.** A digit is described by where its ink is: a bag of pixel
+# positions, each weighted by how dark the pixel is. All digits share one grid of positions, which
+# is compared only once.
 
 images, labels = load_digits(return_X_y=True)
 grid = np.stack(np.divmod(np.arange(64), 8), axis=1).astype(float)
@@ -106,11 +107,11 @@ axes[1, 0].set_ylabel("embedding")
 plt.show()
 
 # %%
-# **A number from a sample.** Points are drawn from a long thin normal distribution, turned by some
-# angle, and asked for is the entropy of the first coordinate. Ridge regression on embeddings
-# chooses its regularisation by itself, by leaving every bag out once. The formula for a normal
-# distribution knows more than it was told, and still does worse: from 20 points a variance is
-# poorly known, while other bags tell what is usual.
+# **A number from a sample.** Points are drawn from an elongated normal distribution rotated by some
+# angle; the target is the entropy of the first coordinate. Ridge regression on embeddings chooses
+# its regularisation by leave-one-out over bags. The formula for a normal distribution uses more
+# knowledge and still does worse: a variance estimated from 20 points is uncertain, while the other
+# bags show which values are usual.
 
 
 def turned(angle, size):
@@ -142,9 +143,9 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# **Many bags.** Every point of a bag is compared with every point of every other. With a
-# ``point_basis`` embeddings are described by a few of the points, as exactly as its tolerance
-# says, and bags become vectors. The answers are the same, in a fraction of the time.
+# **Many bags.** Every point of a bag is compared with every point of every other bag. With a
+# ``point_basis`` embeddings are described by a few of the points, to the given tolerance, and bags
+# become vectors. The answers are the same, in a fraction of the time.
 
 many = [group(kind) for kind in np.arange(400) % 2]
 for name, basis in {"every pair of points": None, "a point basis": PivotedCholesky(1e-8)}.items():

@@ -1,16 +1,17 @@
 """
-A map that follows its colours
-==============================
+Draw a map guided by class labels
+=================================
 
-:class:`~meanmap.ColoredUnfolding` lays points out in the plane. Distances of neighbours are kept as
-well as they can be; apart from that, points go where their place says most about *side
-information*: a class, a number, anything with a kernel. Without side information it is maximum
-variance unfolding.
+:class:`~meanmap.ColoredUnfolding` lays points out in the plane. It preserves the distances between
+neighbours as well as it can; apart from that, it places points so that their positions depend as
+much as possible on *side information*: a class, a number, anything with a kernel. Without side
+information it is maximum variance unfolding.
 """
 
 # %%
-# **A roll.** A sheet of paper, rolled up in space, and unrolled: three dimensions become the two of
-# the sheet. With ``refine=True`` the points settle in the plane in the end, which suits a sheet.
+# **A Swiss roll.** A sheet of paper, rolled up in space, is unrolled: three dimensions become the
+# two of the sheet. With ``refine=True`` a final optimisation is done in the plane, which suits a
+# sheet.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,10 +40,10 @@ fig.colorbar(drawn, ax=right, label="along the sheet")
 plt.show()
 
 # %%
-# **Digits.** Pictures of 8 × 8 pixels do not fit into a plane, whatever is done. Side information
-# says what the plane is to show: here five of the digits, by their class. Two thirds of them are
-# unfolded. The others are placed between their neighbours afterwards, without their class, so that
-# they say honestly whether the map has become better.
+# **Digits.** Pictures of 8 × 8 pixels cannot be laid out in a plane without distortion. Side
+# information says what the plane should show: here five of the digits, by their class. Two thirds
+# of them are unfolded. The others are placed between their neighbours afterwards, without using
+# their class, so they are a fair test of whether the map is better.
 
 X, y = load_digits(n_class=5, return_X_y=True)
 order = rng.permutation(len(y))
@@ -76,9 +77,9 @@ fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", nco
 plt.show()
 
 # %%
-# **How sure is it?** The map comes from a semidefinite programme. Each answer is checked by the
-# bound of the dual programme, so that ``gap_`` says how far it can be from the best there is;
-# if that is more than ``tol`` there is a warning, with the solver's status.
+# **How good is the solution?** The map comes from a semidefinite programme. Each solution is
+# checked by the dual bound, so ``gap_`` says how far it can be from the optimum; if that is more
+# than ``tol``, a warning gives the status of the solver.
 
 for title in ("without colours", "coloured"):
     model = maps[title]

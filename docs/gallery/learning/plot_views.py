@@ -1,16 +1,16 @@
 """
-Components, two views, and directions that matter
-=================================================
+Use kernel PCA, CCA and dimension reduction
+===========================================
 
 Three tools that come with a space of functions: the components in which points vary most
-(``KernelPCA``), what two views of the same things have in common (``KernelCCA``), and the few
-directions that say all that a target hangs on (``KernelDimensionReduction``).
+(``KernelPCA``), what two views of the same objects have in common (``KernelCCA``), and the few
+directions on which a target depends (``KernelDimensionReduction``).
 """
 
 # %%
-# **Noise taken away.** Handwritten digits of 8 × 8 pixels, with noise. Projected on the components
-# of clean ones and back, by ``inverse_transform``, they lie near the digits that there are. How
-# many components is for held-out digits to say; numbers are root mean square errors.
+# **Denoising.** Handwritten digits of 8 × 8 pixels, with noise, are projected on the components of
+# clean digits and mapped back by ``inverse_transform``. The number of components is chosen on
+# held-out digits; the figures are root mean square errors.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -71,10 +71,10 @@ for line, (name, pictures) in zip(axes, answers, strict=True):
 plt.show()
 
 # %%
-# **The other half.** The left half of a digit is one view, the right half the other. Functions of
-# both that are most alike say which halves belong together. Of 200 left halves that were never
-# seen, where does the true right half stand among all 200? Linear canonical correlation is the
-# peer. λ and the number of components are chosen on a part of the training digits.
+# **Matching halves.** The left half of a digit is one view, the right half the other. The most
+# correlated functions of the two say which halves belong together. For 200 new left halves, where
+# does the true right half rank among all 200? Linear canonical correlation analysis is the
+# baseline. λ and the number of components are chosen on a part of the training digits.
 
 
 def halves(pictures):
@@ -125,9 +125,9 @@ ax.legend()
 plt.show()
 
 # %%
-# **Directions that matter.** Twelve columns, and a class that hangs on the product of two mixtures
-# of them. No linear method sees it: the classes have equal means. The conditional covariance of
-# the class given a projection does.
+# **Informative directions.** Twelve columns, and a class that depends on the product of two linear
+# combinations of them. No linear method finds them, because the classes have equal means. The
+# conditional covariance of the class given a projection does.
 
 X = rng.normal(size=(400, 12))
 mix = np.linalg.qr(rng.normal(size=(12, 2)))[0]

@@ -1,11 +1,11 @@
 """
-Parquet in, Parquet out
-=======================
+Fit a model to Parquet files with Dask
+======================================
 
-A table that lies in several Parquet files need not fit into memory. Dask reads it part by part, by
-as many worker processes as there are; what a model keeps of every part is a small sum, and its
-predictions go into Parquet files again without ever being in one place. Without Dask the same files
-are read batch by batch, and the answer is the same.
+A table stored in several Parquet files need not fit into memory. Dask reads it part by part, with
+as many worker processes as you have; the model keeps only a small sum for each part, and its
+predictions are written to Parquet files without ever being in one place. Without Dask the same
+files are read batch by batch, and the answer is the same.
 """
 
 import tempfile
@@ -27,9 +27,9 @@ BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 INPUTS = ["hour", "temperature"]
 
 # %%
-# **The files.** Demand for electricity, which depends on the hour and on how warm it is: eight
-# files of 2,500 rows. Workers that start read this script too, so that what is to happen once
-# stands under ``if __name__ == "__main__"``.
+# **The files.** Demand for electricity, which depends on the hour and the temperature: eight files
+# of 2,500 rows. Worker processes also import this script when they start, so code that must run
+# only once is under ``if __name__ == "__main__"``.
 
 
 def truth(hour, temperature):
@@ -55,8 +55,8 @@ if __name__ == "__main__":
 
 # %%
 # **With Dask.** Two worker processes read the files. A first pass draws a sample, on which the
-# coordinates and λ are chosen, a second adds up sums over all rows. ``predict`` of a collection
-# computes nothing yet: every worker writes the predictions of its own part to a file.
+# coordinates and λ are chosen; a second accumulates sums over all rows. ``predict`` on a collection
+# is lazy: every worker writes the predictions of its own part to a file.
 
 
 def by_workers(folder):
@@ -78,8 +78,8 @@ if __name__ == "__main__":
     print(sorted(path.name for path in (folder / "answers").glob("*.parquet")))
 
 # %%
-# **What was written.** One of the parts is read back. The demand scatters by 1.5 around what is
-# expected of it; the predictions should not.
+# **The output.** One of the parts is read back. The demand scatters by 1.5 around its expected
+# value; the predictions should not.
 
 
 def draw(part):
@@ -110,9 +110,9 @@ if __name__ == "__main__":
     plt.show()
 
 # %%
-# **Without Dask.** :func:`~meanmap.streams.feed` takes batches from any iterator. Given the same
-# coordinates and the same λ the model is the one that the workers made, up to rounding. Left to
-# itself it would choose both on the first batch.
+# **Without Dask.** :func:`~meanmap.streams.feed` takes batches from any iterator. With the same
+# coordinates and the same λ, the model is the one that the workers computed, up to rounding. By
+# default both would be chosen on the first batch.
 
 
 def batches(folder):

@@ -1,16 +1,16 @@
 """
-A posterior from a simulator
-============================
+Infer the parameters of a simulator
+===================================
 
-A population grows and crashes by the Ricker map, and is counted with noise. Nobody can write the
-likelihood of the counts; simulating them is a few lines. :class:`~meanmap.KernelABC` draws
-parameters from the prior, simulates counts for each, and learns the distribution of the parameters
-given the counts. One fit then answers every new series.
+A population grows and crashes according to the Ricker map, and is counted with noise. The
+likelihood of the counts has no closed form, but simulating them takes a few lines.
+:class:`~meanmap.KernelABC` draws parameters from the prior, simulates counts for each, and learns
+the distribution of the parameters given the counts. One fit then answers every new series.
 """
 
 # %%
-# The simulator takes all draws at once: rows of parameters in, rows of counts out. They are
-# logarithms, so that they have no bounds that a posterior could bump into.
+# The simulator takes all draws at once: rows of parameters in, rows of counts out. The parameters
+# are logarithms, so they have no bounds for a posterior to run into.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,9 +36,9 @@ prior = {
 }
 
 # %%
-# A series that somebody counted. Two series with the same parameters soon have nothing to do with
-# each other, so they are not compared count by count, but by summaries: how large counts are, how
-# often zero, how fast they grow, how growth depends on size, and what that leaves unexplained.
+# An observed series. Two series with the same parameters soon diverge, so they are not compared
+# count by count but by summaries: how large the counts are, how often they are zero, how fast they
+# grow, how growth depends on size, and how much variation that leaves unexplained.
 
 truth = np.array([3.8, np.log(0.3), np.log(10.0)])
 counted = ricker(truth[None], np.random.default_rng(1))
@@ -76,9 +76,9 @@ NAMES = ("mean", "zeros", "spread", "median", "peaks", "growth", "swing", "slope
 model = KernelABC(ricker, prior, summary=summary, random_state=0).fit(3000)
 
 # %%
-# The posterior of the three parameters. Dark bars are 90% of it, the contours hold 50% and 90% of
-# each pair, and the truth is orange. Growth and scale trade off: a faster population crashes more
-# deeply, and is smaller on average.
+# The posterior of the three parameters. Dark bars hold 90% of it, the contours hold 50% and 90% of
+# each pair, and the truth is orange. Growth and scale trade off: a faster-growing population
+# crashes more deeply, and is smaller on average.
 
 seen = summary(counted)[0]
 posterior = model.posterior(seen)
@@ -89,10 +89,10 @@ posterior.plot(truth=truth)
 plt.show()
 
 # %%
-# Is it to be trusted? Simulation-based calibration draws new parameters, simulates, and asks how
-# often intervals hold the truth: curves within the grey band are as good as chance allows. And
-# could the model have made these counts at all? Draws of the posterior, simulated again, should
-# look like them.
+# Can it be trusted? Simulation-based calibration draws new parameters, simulates, and counts how
+# often intervals contain the truth: curves within the grey band are as good as chance allows. And
+# could the model have produced these counts at all? Data simulated from the posterior should look
+# like them.
 
 calibration = model.calibrate(300)
 print(calibration)
@@ -108,9 +108,9 @@ right.set(xlabel="summary")
 plt.show()
 
 # %%
-# A second round simulates where this posterior is: draws of the prior that lie in a box around it.
-# Weights make up for that, so that the model still answers every other observation, as the last
-# line shows for a series with parameters (3, −1.5, 2).
+# A second round simulates near this posterior: draws from the prior that lie in a box around it.
+# Weights correct for this restriction, so the model still answers every other observation, as the
+# last line shows for a series with parameters (3, −1.5, 2).
 
 model.refine(seen, 1000)
 refined = model.posterior(seen)

@@ -1,16 +1,16 @@
 """
-One fit, many priors
-====================
+Change the prior without new simulations
+========================================
 
-Simulations were drawn from one prior, and then somebody asks: what if I had believed something
-else? Kernel Bayes' rule answers from the same simulations. A small trial of a treatment, where the
-exact posterior is known for every normal prior, shows how well.
+Simulations were drawn from one prior. What would the posterior have been under another? Kernel
+Bayes' rule answers from the same simulations. A small clinical trial, in which the exact posterior
+is known for every normal prior, shows how well.
 """
 
 # %%
-# Twenty patients are treated, twenty are not, and what is seen is the difference of the two means:
-# :math:`N(\theta, 0.1)`. The prior to draw from is wider than anybody's belief. The kernel on the
-# effect is about as narrow as the narrowest belief below.
+# Twenty patients are treated and twenty are not; we observe the difference of the two means,
+# :math:`N(\theta, 0.1)`. The prior used for simulation is wider than any prior considered later.
+# The kernel on the effect is about as narrow as the narrowest prior below.
 
 import time
 
@@ -43,9 +43,9 @@ def exact(prior):
 
 
 # %%
-# The trial found 0.4. ``posterior(y)`` is the answer under the prior that was drawn from,
-# ``posterior(y, prior=...)`` that of somebody else. Any kind of prior goes: a distribution of SciPy
-# as here, a function, a sample, an embedding.
+# The trial found 0.4. ``posterior(y)`` is the posterior under the prior that was simulated from,
+# and ``posterior(y, prior=...)`` that under another one: a SciPy distribution, as here, a function,
+# a sample or an embedding.
 
 beliefs = {
     "as simulated": (wide, GREY),
@@ -76,10 +76,10 @@ fig.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
 plt.show()
 
 # %%
-# So it is cheap to ask how much the conclusion owes to the prior. Its mean moves from −1 to 1, and
-# its width from sure to vague; no simulation is run. At the left end of the first panel prior and
-# trial contradict each other: what was seen lies three standard deviations from what the prior
-# predicts. Few simulations are like both, and the answer is the least exact there.
+# It is therefore cheap to ask how much the conclusion depends on the prior. Its mean moves from −1
+# to 1, and its width from narrow to wide; no simulation is run. At the left end of the first panel,
+# prior and trial contradict each other: the observation lies three standard deviations from what
+# the prior predicts. Few simulations agree with both, and the answer is least exact there.
 
 means = np.linspace(-1, 1, 9)
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constrained")
@@ -103,5 +103,5 @@ axes[0].legend(frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# Another prior can only weigh what was simulated. Where it contradicts the observation, reaches
-# beyond the draws, or is so narrow that few draws are in it, simulate from it instead.
+# Another prior can only reweight what was simulated. If it contradicts the observation, reaches
+# beyond the draws, or is so narrow that it contains few draws, simulate from it instead.
