@@ -46,7 +46,7 @@ def life(temperature):  # in years
 
 X = rng.normal(12, 6, size=(400, 1))
 y = life(X) + 0.3 * rng.normal(size=400)
-T = rng.normal(24, 4, size=(400, 1))  # the rows to come, without their y
+T = rng.normal(24, 4, size=(400, 1))  # the new rows, without their y
 
 # %%
 # *Has anything changed, and what?* ``shift_report`` tests this and summarises it in words.
