@@ -9,6 +9,7 @@
 | names | two top-level functions or classes of one name |
 | participles | functions named by a bare participle (`settled`, `placed`) |
 | budgets | too many code lines in the core, a module or a function; too many parameters |
+| voice | phrases that are not plain English, in comments, strings and pages |
 
 Code lines are those without docstrings and comments.
 """
@@ -16,7 +17,10 @@ Code lines are those without docstrings and comments.
 from __future__ import annotations
 
 import ast
+import bisect
 import io
+import itertools
+import re
 import sys
 import tokenize
 from collections import defaultdict
@@ -25,7 +29,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent / "src" / "meanmap"
+TREE = Path(__file__).resolve().parent.parent
+ROOT = TREE / "src" / "meanmap"
 
 #: The core, and how many code lines it may have.
 CORE = [
@@ -71,6 +76,46 @@ PARTICIPLES = frozenset(
     ]
 )
 FINE = frozenset({"embed", "feed", "seed", "speed"})
+
+
+#: Where prose is read, and which files are left out: what a build writes, and this table.
+PROSE = ["src", "docs", "tests", "experiments", "benchmarks"]
+PROSE += ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+NOT_PROSE = ("docs/_build/", "docs/auto_", "benchmarks/.", "tests/house.py")
+
+_PER = (
+    "batch bin block capability case cell class column component domain edge experiment feature "
+    "file fold group kernel kind label line method model node paper part peer picture point prior "
+    "process query question row run sample sequence side split step task test unit variable way"
+)
+
+#: What not to write, and what to write instead. Words are separated by single spaces.
+VOICE: dict[str, str] = {
+    r"(?<!\bthere )\b(is|are|was|were) no "
+    r"(?!longer|more|less|worse|need|reason|such|\w+er\b)[a-z]\w+": "'is not a …', 'there is no …'",
+    r"\b(is|are|was|were) (?-i:none)\b(?! of)": "what it is instead",
+    r"\b(one|two|three)"
+    r"(?-i:( (?!of|in|to|for|as|is|and|or|on|by|at|has|with|from|per)[a-z]+){0,2} an? "
+    rf"({'|'.join(_PER.split())}))\b": "'one per row'",
+    r"\b(nobody|somebody|anybody)\b": "who it is, or 'unobserved', 'unknown'",
+    r"\bmend(s|ed|ing)?\b": "'fix', 'repair', 'restore'",
+    r"\b(is|are|was|were|be|been) told\b(?! apart| from)": "'is reported', 'is given', 'knows'",
+    r"\bleaves? with (\d|status|a status|an exit)": "'exits with status'",
+    r"\bwrit(e|es|ten|ing) over\b": "'overwrite'",
+    r"\bnot above 0\.": "'significant at the 0.05 level'",
+    r"\bif nothing is there\b": "'under the null hypothesis'",
+    r"\banswers? in (kind|the caller's)": "'returns arrays of the caller's type'",
+    r"\bhardly repeats?\b": "'looks like an ID or free text'",
+    r"\berrors? in words\b": "'a readable error message'",
+    r"\b(its|their|and) kin\b": "'and related methods'",
+    r"\bwithout a word\b": "'silently'",
+    r"\bto be reckoned with\b": "'to be expected'",
+    r"\b(a|an|the) (\w+ )?of ours\b": "'of this library'",
+    r"\brows to come\b": "'new rows'",
+    r"\bwhat came\b": "'what was given'",
+}
+#: Places where such a phrase is meant: a file, and a part of the phrase.
+ALLOWED: list[tuple[str, str]] = []
 
 
 @dataclass(frozen=True)
@@ -254,8 +299,49 @@ def budgets() -> Iterator[str]:
         yield f"the core has {total} code lines, more than {CORE_LINES}"
 
 
+def _python_prose(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of comments and string literals, with their numbers."""
+    strings = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("#%")
+        elif token.type in strings:
+            yield from enumerate(token.string.split("\n"), token.start[0])
+
+
+def _prose_files() -> Iterator[Path]:
+    for name in PROSE:
+        path = TREE / name
+        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in found:
+            inside = file.relative_to(TREE).as_posix()
+            if file.suffix in (".py", ".md", ".rst") and not inside.startswith(NOT_PROSE):
+                yield file
+
+
+def voice() -> Iterator[str]:
+    """Phrases that are not plain English; those that run over the end of a line too."""
+    patterns = {re.compile(wrong, re.IGNORECASE): right for wrong, right in VOICE.items()}
+    for path in _prose_files():
+        name, text = path.relative_to(TREE).as_posix(), path.read_text(encoding="utf-8")
+        python = path.suffix == ".py"
+        lines = _python_prose(text) if python else enumerate(text.split("\n"), 1)
+        words = [
+            (number, word.strip("\"'") if python else word)
+            for number, line in lines
+            for word in re.sub(r"`[^`]*`", "`code`", line).split()
+        ]
+        starts = list(itertools.accumulate((len(word) + 1 for _, word in words), initial=0))
+        joined = " ".join(word for _, word in words)
+        for pattern, right in patterns.items():
+            for match in pattern.finditer(joined):
+                if not any(name == file and part in match[0] for file, part in ALLOWED):
+                    number = words[bisect.bisect_right(starts, match.start()) - 1][0]
+                    yield f"{name}:{number}: {match[0]!r}; write {right}"
+
+
 RULES: dict[str, Callable[[], Iterator[str]]] = {
-    rule.__name__: rule for rule in (private, types, names, participles, budgets)
+    rule.__name__: rule for rule in (private, types, names, participles, budgets, voice)
 }
 
 

@@ -19,7 +19,7 @@ PAGES = [
     *sorted((DOCS / "theory").glob("*.md")),
     ROOT / "benchmarks" / "README.md",
 ]
-SCRIPTS = sorted([*(DOCS / "gallery").glob("*.py"), *(DOCS / "tutorials").glob("*.py")])
+SCRIPTS = sorted([*(DOCS / "gallery").rglob("*.py"), *(DOCS / "tutorials").glob("*.py")])
 LINK = re.compile(r"(?<!\\)\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 
 
@@ -53,11 +53,10 @@ def made(path: Path) -> Path:
     """The source of a page that a build makes from a script."""
     for kind in ("gallery", "tutorials"):
         folder = DOCS / f"auto_{kind}"
-        if path.parent == folder:
+        if path.is_relative_to(folder):
+            source = DOCS / kind / path.relative_to(folder)
             name = path.name.removesuffix(".html").removesuffix(".rst").removesuffix(".md")
-            if name == "index":
-                return DOCS / kind / "GALLERY_HEADER.rst"
-            return DOCS / kind / f"{name}.py"
+            return source.with_name("GALLERY_HEADER.rst" if name == "index" else f"{name}.py")
     return path
 
 
@@ -105,7 +104,9 @@ def test_every_page_is_in_the_contents() -> None:
     for block in re.findall(
         r"```\{toctree\}(.*?)```", (DOCS / "index.md").read_text(encoding="utf-8"), re.DOTALL
     ):
-        listed |= {line.strip() for line in block.splitlines() if line.strip()[:1] not in ("", ":")}
+        lines = (line.strip() for line in block.splitlines())
+        entries = [line for line in lines if line[:1] not in ("", ":")]
+        listed |= {re.sub(r".*<(.+)>", r"\1", entry) for entry in entries}  # `Title <page>`
     pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.glob("*.md")}
     pages |= {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.glob("theory/*")}
     expected = pages - {"index"} | {"auto_tutorials/index", "auto_gallery/index"}

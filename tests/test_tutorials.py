@@ -30,7 +30,7 @@ def test_claims_are_checked(path: Path) -> None:
 def test_links_lead_to_pages(path: Path) -> None:
     for target in re.findall(r":doc:`[^`]*?/([\w/]+)>?`", path.read_text(encoding="utf-8")):
         if target.startswith("auto_"):
-            folder, name = target.split("/")
+            folder, name = target.split("/", 1)
             assert (DOCS / folder.removeprefix("auto_") / f"{name}.py").exists(), target
         else:
             assert (DOCS / f"{target}.md").exists(), target

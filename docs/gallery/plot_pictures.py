@@ -1,10 +1,10 @@
 """
-Every picture
-=============
+All plots at a glance
+=====================
 
-Results have a method ``plot``. It draws on the axes that it is given, or on new ones, and returns
-them: titles, limits and labels can be changed as always in matplotlib. Here all of them are in one
-place, on small samples.
+Results have a ``plot`` method. It draws on the given axes, or on new ones, and returns them, so
+titles, limits and labels can be changed as usual in matplotlib. This page shows all of them, on
+small samples.
 """
 
 # %%
@@ -39,7 +39,7 @@ def row(*plots, height=3.6):
 row(mm.embed(y).plot, mm.embed(plane).plot, mm.embed(labels).plot)
 
 # %%
-# A joint distribution, a density, and a few points that stand for a sample.
+# A joint distribution, a density, and a few points that represent a sample.
 
 row(
     mm.embed((x, y)).plot,
@@ -48,8 +48,8 @@ row(
 )
 
 # %%
-# **Conditional distributions.** The mean and 90% of y given x, the errors by which the
-# regularisation was chosen, and the eigenvalues of a process that turns.
+# **Conditional distributions.** The mean and the 90% interval of y given x, the errors by which the
+# regularisation was chosen, and the eigenvalues of a rotating process.
 
 model = mm.ConditionalEmbedding().fit(x, y)
 angle = np.cumsum(0.5 + 0.2 * rng.normal(size=300))
@@ -58,14 +58,15 @@ turning = operator_spectrum(mm.ConditionalEmbedding().fit(states[:-1], states[1:
 row(model.plot, model.leave_one_out_.plot, turning.plot)
 
 # %%
-# **Tests.** The null distribution with what was observed; where two samples differ; where two
-# variables go together.
+# **Tests.** The null distribution with the observed statistic; where two samples differ; where two
+# variables are associated.
 
 mm.two_sample_test(y[:150], y[150:] + 0.5, rng=0).plot()
 mm.independence_test(x, y, rng=0).plot()
 
 # %%
-# How large a sample should be, by a pilot; whether a sample fits a density, and where not.
+# The sample size needed, estimated from a pilot study; whether a sample fits a density, and where
+# it does not.
 
 pilot = mm.comparison.power_analysis(
     mm.two_sample_test, y[:60], y[60:120] + 0.4, n_simulations=50, sizes=(20, 40), rng=0
@@ -74,7 +75,7 @@ row(pilot.plot)
 mm.goodness_of_fit_test(plane, lambda z: -z, rng=0).plot()
 
 # %%
-# **Filters.** A hidden state, with the truth.
+# **Filters.** A hidden state and the truth.
 
 t = np.arange(400)
 position = np.column_stack([np.cos(0.2 * t), np.sin(0.2 * t)]) + 0.05 * rng.normal(size=(400, 2))
@@ -83,7 +84,7 @@ tracker = mm.KernelBayesFilter().fit(position[:300], seen[:300])
 tracker.filter(seen[300:]).plot(truth=position[300:])
 
 # %%
-# **Simulators.** A posterior with the truth, and whether intervals hold what they promise.
+# **Simulators.** A posterior and the truth, and whether intervals have the coverage they promise.
 
 
 def simulator(theta, rng):
@@ -97,7 +98,8 @@ inference.posterior(observed).plot(truth=[1.0, 0.8])
 row(inference.calibrate(100).plot, inference.check(observed).plot)
 
 # %%
-# **Graphical models.** What evidence says of other variables; a badly seen map.
+# **Graphical models.** What evidence says about the other variables; a map from noisy, incomplete
+# observations.
 
 chain = nx.path_graph(["a", "b", "c"])
 table = {"a": x, "b": y, "c": y**2 + 0.1 * rng.normal(size=y.shape)}
@@ -108,8 +110,8 @@ known = np.where(rng.random((12, 12)) < 0.3, maps[0], np.nan)
 mm.BeliefPropagation(nx.grid_2d_graph(12, 12)).fit(maps[1:]).run(known).plot()
 
 # %%
-# **Components, maps and clusters.** Rows in the plane of two components, by their classes; two
-# views; a direction that keeps what is to be known of a target; clusters.
+# **Components, maps and clusters.** Rows in the plane of two components, coloured by class; two
+# views; clusters.
 
 rings = np.repeat([1.0, 3.0], 150)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
 rings += 0.15 * rng.normal(size=rings.shape)
@@ -127,7 +129,8 @@ row(
 )
 
 # %%
-# Rows projected on the direction that matters, a map coloured by a number, features chosen.
+# Rows projected on the most informative direction, a map coloured by a number, and selected
+# features.
 
 wide = np.column_stack([plane, rng.normal(size=(300, 4))])
 target = np.tanh(2 * (wide[:, 0] - wide[:, 1])) + 0.1 * rng.normal(size=300)
@@ -140,8 +143,8 @@ row(
 )
 
 # %%
-# **Other data than those learned from.** Weights of rows, shares of classes,
-# components that domains share, rows that were moved, and all of it in a report.
+# **Shift between training and test data.** Weights of rows, shares of classes, components that
+# domains share, rows that were moved, and a report of it all.
 
 sort = np.where(plane[:, 0] > 0, "high", "low")
 kept = rng.random(300) < np.where(sort == "high", 0.9, 0.3)

@@ -2,12 +2,12 @@
 Predict distributions
 =====================
 
-*A customer asks when the parcel will come. What can we promise, and keep nine times in ten?*
+*A customer asks when a parcel will arrive. What can we promise, and keep nine times out of ten?*
 
 A regression predicts a mean. A promise needs more: the spread, which is larger on some routes and
-hours than on others, and the chance of being late. This page predicts the whole distribution of
-one variable given others, checks that it is honest on rows it has not seen, and shows when not to
-believe it.
+at some hours than at others, and the chance of being late. This tutorial predicts the whole
+distribution of one variable given others, checks it on rows that the model has not seen, and shows
+when not to trust it.
 """
 
 import warnings
@@ -26,9 +26,9 @@ rng = np.random.default_rng(0)
 # The data
 # --------
 #
-# 1,500 deliveries: distance in kilometres, hour of the day, minutes until the parcel was there. In
-# the late afternoon some trips get stuck on the bridge, which costs half an hour more, and most do
-# not. We made the data up, so that we know the truth.
+# 1,500 deliveries: distance in kilometres, hour of the day, and minutes until the parcel arrived.
+# In the late afternoon some trips get stuck on the bridge, which costs an extra half hour, and most
+# do not. The data are simulated, so we know the truth.
 
 
 def deliveries(distance, hour):
@@ -46,8 +46,8 @@ X_train, X_test, y_train, y_test = train_test_split(X, minutes, test_size=500, r
 # The shortest code
 # -----------------
 #
-# The model is an estimator of scikit-learn, with ``fit`` and ``predict``. It learns by itself how
-# much each column matters. Y has rows here, as X has; a 1-D Y would do as well.
+# The model is a scikit-learn estimator with ``fit`` and ``predict``. It learns how much each column
+# matters. Y is a column here; a 1-D Y works as well.
 
 model = ConditionalEmbedding().fit(X_train, y_train[:, None])
 parcel = model.given([5.0, 17.0])  # five kilometres, at five in the afternoon
@@ -62,10 +62,10 @@ assert abs(late - 0.6) < 0.1
 # ---------------------
 #
 # ``model.given(x)`` is a distribution. Its mean comes from weights on the training outcomes, which
-# say how much each of them counts at x. Around the mean lie the residuals of rows near x, each by a
-# mean that has not seen its row: from them come the spread, quantiles, densities and samples. Here
-# is what it says of five kilometres, hour by hour. In the afternoon the distribution has two
-# humps, and its mean is a time at which hardly any parcel comes.
+# say how much each of them counts at x. The spread, quantiles, densities and samples come from the
+# residuals of rows near x, each computed by a mean that was fitted without that row. Here is the
+# prediction for five kilometres, hour by hour. In the afternoon the distribution has two peaks, and
+# its mean is a time at which hardly any parcel arrives.
 
 hours = np.linspace(8, 20, 25)
 route = np.column_stack([np.full(25, 5.0), hours])
@@ -93,8 +93,8 @@ plt.show()
 # Is it honest?
 # -------------
 #
-# Never believe an interval before you have counted. Of 500 deliveries that the model has not seen,
-# nine in ten should lie within theirs.
+# Never trust an interval before you have checked its coverage. Of 500 deliveries that the model has
+# not seen, nine in ten should lie within their intervals.
 
 low, high = (side[:, 0] for side in model.given(X_test).interval(0.9))
 inside = (low <= y_test) & (y_test <= high)
@@ -103,9 +103,9 @@ print(f"within the 90% interval: {inside.mean():.0%}; in the rush hour {inside[b
 assert 0.87 < inside.mean() < 0.93
 
 # %%
-# That was counted, not promised. A promise that holds whatever the model takes rows that it has not
-# seen: ``calibrate`` widens or narrows intervals until they are right for those, and then they hold
-# on average for new rows of the same kind.
+# That coverage was measured, not guaranteed. For a guarantee that holds whatever the model, use
+# rows that it has not seen: ``calibrate`` widens or narrows intervals until they are right for
+# those rows, and they then hold on average for new rows of the same kind.
 
 half = np.arange(len(X_test)) < 250
 calibrated = model.calibrate(X_test[half], y_test[half][:, None])
@@ -115,9 +115,9 @@ print(f"calibrated on 250 rows, of the other 250: {np.mean((low <= new) & (new <
 assert 0.84 < np.mean((low <= new) & (new <= high)) < 0.96
 
 # %%
-# And the mean? R² is what ``score`` gives, as for any regression; part of the rest is noise that
-# nobody can predict. The best possible predictor, which knows how the data were made, shows how
-# much.
+# And the mean? ``score`` returns R², as for any regression. Part of the remaining error is noise
+# that cannot be predicted; the best possible predictor, which knows how the data were made, shows
+# how much.
 
 stuck = 0.6 * np.exp(-(((X_test[:, 1] - 17) / 1.5) ** 2))
 best = 10 + 3 * X_test[:, 0] + 30 * stuck
@@ -127,8 +127,8 @@ print(f"R² {reached:.3f}, of {possible:.3f} that are possible")
 assert reached > possible - 0.05
 
 # %%
-# What to promise? The time by which nine parcels in ten have come. It is one quantile, and it
-# depends on the hour.
+# What should we promise? The time by which nine parcels in ten have arrived. It is a quantile, and
+# it depends on the hour.
 
 promises = model.given(route).quantile(0.9)[:, 0]
 for i in (4, 18):
@@ -139,8 +139,8 @@ assert promises[18] > promises[4] + 15
 # What goes wrong
 # ---------------
 #
-# **Far from the data** there is nothing to learn from. A parcel for a village 40 kilometres away
-# gets the answer that is given for any parcel, and a warning:
+# **Far from the data** there is nothing to learn from. For a village 40 kilometres away the model
+# returns the answer for an average parcel, with a warning:
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -149,16 +149,16 @@ print(f"{caught[0].category.__name__}: {caught[0].message}")
 assert caught[0].category is DataWarning
 
 # %%
-# ``support`` says the same as a number, one where the training rows cover a place and zero where
-# they do not, before anybody asks:
+# ``support`` gives the same information as a number, before you query the model: one where the
+# training rows cover a place, and zero where they do not.
 
 print(model.space_x_.support([[5.0, 12.0], [40.0, 12.0]]).round(3))
 
 # %%
-# **Units.** A kernel says how similar two rows are. The default one learns a scale for every
-# column, so that kilometres and metres give the same answer. ``Gaussian()`` is one width for all
-# columns, hence one unit for all: with the distance in metres the hour does not count any more.
-# Watch what happens to the error:
+# **Units.** A kernel says how similar two rows are. The default learns a scale for every column, so
+# kilometres and metres give the same answer. ``Gaussian()`` has one width for all columns, so their
+# units must be comparable: with the distance in metres, the hour no longer counts. Watch what
+# happens to the error:
 
 
 def error(kernel, scale=1.0):
@@ -177,11 +177,11 @@ assert error(Gaussian(), 1000) > 1.1 * error(Gaussian())
 # Choices, when they matter
 # -------------------------
 #
-# Two things decide how smooth an answer is: the scales of the kernel on X, one for each column, and
-# the **regularisation** λ, which keeps the fit from following noise. Both are learned, by the
-# likelihood of the data and by the error on each row when it is left out. ``relevance`` says how
-# often a column's scale goes into its spread. For comparison, choices by hand, with all scales
-# smaller or larger than those that were learned:
+# Two things determine how smooth an answer is: the scales of the kernel on X, one per column, and
+# the **regularisation** λ, which keeps the fit from following noise. Both are learned, from the
+# likelihood of the data and from leave-one-out errors. ``relevance`` is the spread of a column
+# divided by its scale. For comparison, choices by hand, with all scales smaller or larger than the
+# learned ones:
 
 print(f"chosen: {model.kernel_x_}, λ {model.regularization_:.1e}")
 print(model.relevance())
@@ -210,11 +210,10 @@ plt.show()
 assert error(None) < 1.03 * min(map(min, errors.values()))
 
 # %%
-# Too small a λ follows noise, too large a one flattens everything, and good scales make the valley
-# wide. ``ConditionalEmbedding("median")`` takes the median distance and learns nothing. The kernel
-# on **Y** matters little for means, intervals and densities of numbers.
+# A λ that is too small follows noise, one that is too large flattens everything, and with good
+# scales a wide range of λ works. ``ConditionalEmbedding("median")`` takes the median distance and
+# learns nothing. The kernel on **Y** matters little for means, intervals and densities of numbers.
 #
-# Read next: how the default works, what is promised, and which other methods win where, in
-# :doc:`/distributions`;
-# labels, tables and other points, in :doc:`/kernels`; and how to turn a prediction round, from
-# effects to causes, in :doc:`the next tutorial </auto_tutorials/plot_4_bayes>`.
+# Read next: how the default works, what is guaranteed, and where other methods are better, in
+# :doc:`/distributions`; labels, tables and other points, in :doc:`/kernels`; and how to reverse a
+# prediction, from effects to causes, in :doc:`the next tutorial </auto_tutorials/plot_4_bayes>`.

@@ -1,13 +1,13 @@
 """
-Bayes without densities
-=======================
+Apply Bayes' rule without densities
+===================================
 
 *A meter reads 0.7. How much lead is in the water?*
 
-A laboratory has tested the meter on samples whose content was known. That tells how readings
-follow from contents. You want to go back, from a reading to the content, and you know something
-that the laboratory does not: what water is like where you live. Bayes' rule combines the two.
-Usually it asks for formulas of both; here two samples are enough.
+A laboratory has tested the meter on samples of known content, which shows how readings depend on
+contents. You want to go back from a reading to the content, and you know something that the
+laboratory does not: what the water is like where you live. Bayes' rule combines the two. Usually it
+needs formulas for both; here two samples are enough.
 """
 
 import warnings
@@ -26,8 +26,8 @@ rng = np.random.default_rng(0)
 # The data
 # --------
 #
-# The meter saturates: between 0 and 4 units its reading rises, later hardly any more, and it is
-# noisy. Nobody tells the library so. It gets 1,500 pairs of content and reading, with contents
+# The meter saturates: between 0 and 4 units its reading rises, above that it hardly does, and it is
+# noisy. The library does not know this. It gets 1,500 pairs of content and reading, with contents
 # spread evenly, because the laboratory chose them.
 
 
@@ -39,8 +39,8 @@ content = rng.uniform(0, 6, size=(1500, 1))
 reading = read(content)
 
 # %%
-# Your knowledge is a list of contents too: what was found in 1,000 houses of your town. That is
-# the **prior**. In the old town pipes are of lead.
+# Your knowledge is also a list of contents: those found in 1,000 houses of your town. That is the
+# **prior**. In the old town the pipes are made of lead.
 
 new_town = rng.gamma(4.0, 0.15, size=(1000, 1))  # around 0.6
 old_town = rng.gamma(9.0, 0.2, size=(1000, 1))  # around 1.8
@@ -59,13 +59,13 @@ print(f"reading 0.7, old town: {belief.mean()[0]:.2f}, 90% between {low[0]:.2f} 
 # What the answer means
 # ---------------------
 #
-# Three distributions are at work. The **likelihood** P(reading | content) was learned once, from
+# Three distributions are involved. The **likelihood** P(reading | content) was learned once, from
 # the laboratory's pairs. The **prior** came later, as a sample. The **posterior** P(content |
-# reading) under that prior is one object for all readings; ``given`` asks it about one of them.
+# reading) under that prior is one object for all readings; ``given`` evaluates it at one of them.
 # Another prior costs milliseconds and no new fit.
 #
-# We know how the data were made, so that the exact answer can be computed on a fine grid and
-# compared, for readings that are usual in each town.
+# We know how the data were made, so the exact answer can be computed on a fine grid and compared,
+# for readings that are usual in each town.
 
 grid = np.linspace(0.001, 6, 3000)
 
@@ -99,10 +99,10 @@ assert max(worst.values()) < 0.25
 
 # %%
 # The same reading means different contents in the two towns. Where the meter is saturated, above
-# 0.9, the reading says little and the answer stays near what is usual in the town.
+# 0.9, the reading says little, and the answer stays near what is usual in the town.
 #
-# Without a prior of your own, the conditional learned the other way round, from reading to
-# content, silently takes the laboratory's spread for the truth:
+# Without a prior of your own, a conditional learned in the other direction, from reading to
+# content, silently uses the contents that the laboratory chose as its prior:
 
 naive = ConditionalEmbedding().fit(reading, content).given([0.9]).mean()[0]
 ours = posterior.given([0.9]).mean()[0]
@@ -114,9 +114,9 @@ assert abs(ours - truth) < abs(naive - truth)
 # With labels it is the rule from school
 # --------------------------------------
 #
-# The same calls on labels give tables of probabilities, exactly. A test finds 90% of the ill and
-# gives a false alarm for 5% of the well. It was tried on as many ill as well people. One person in
-# a hundred is ill.
+# The same calls on labels give tables of probabilities, exactly. A test detects 90% of those who
+# are ill and gives a false alarm for 5% of those who are well. It was tried on equal numbers of
+# both. One person in a hundred is ill.
 
 ill = np.repeat(["ill", "well"], 1000)
 alarm = np.concatenate([np.arange(1000) < 900, np.arange(1000) < 50])
@@ -131,7 +131,7 @@ assert abs(chance - 0.009 / 0.0585) < 1e-9
 # ---------------
 #
 # **Prior and reading contradict each other.** A reading of 0.97 in the new town hardly ever
-# happens. Whatever comes out stands on very few points, and the library says so:
+# happens. The answer rests on very few points, and the library warns:
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -141,9 +141,9 @@ for warning in caught:
 assert any(warning.category.__name__ == "DataWarning" for warning in caught)
 
 # %%
-# **The prior goes where the laboratory never was.** If contents in your town reached 20, the pairs
-# up to 6 could not know how the meter reads there. ``support`` of the prior's points tells, before
-# you ask:
+# **The prior extends beyond the laboratory's data.** If contents in your town reached 20, the
+# pairs, which go up to 6, could not say how the meter reads there. ``support`` of the prior's
+# points shows this in advance:
 
 far = rng.gamma(9.0, 1.5, size=(500, 1))
 covered = model.space_x_.support(far) > 0.5
@@ -153,8 +153,9 @@ assert covered.mean() < 0.5
 # %%
 # **A prior that is narrower than the kernel.** Suppose that you know the content to ±0.1. A
 # Gaussian at the median distance of the laboratory's contents is more than ten times as wide, and
-# the older forms of the rule blur the prior by it. The default sees that such a prior leaves few of
-# the pairs, draws readings of its own for contents of the prior, and learns from those:
+# the older forms of the rule blur the prior by that much. The default detects that such a prior
+# leaves few of the pairs, draws its own readings for contents from the prior, and learns from
+# those:
 
 narrow = rng.normal(1.0, 0.1, size=(1000, 1))
 spreads = {}
@@ -164,15 +165,15 @@ for name, method in (("the default", None), ("importance", "importance")):
 assert 0.08 < spreads["the default"] < 0.11 < spreads["importance"]
 
 # %%
-# It warns where the prior lies outside the pairs.
+# It warns if the prior lies outside the pairs.
 #
 # If you have a simulator
 # -----------------------
 #
-# Suppose that there are no pairs, but a program that makes a reading from a content. ``KernelABC``
-# draws contents from the prior, runs the program, and does the rest. It is the better tool for
-# that: it knows that simulations can be repeated, calibrates its intervals, and can simulate more
-# where it matters.
+# Suppose that there are no pairs, but a program that produces a reading from a content.
+# ``KernelABC`` draws contents from the prior, runs the program, and does the rest. It is the better
+# tool for this: it can repeat simulations, calibrates its intervals, and can simulate more where it
+# matters.
 
 
 def simulator(theta, generator):
@@ -190,12 +191,12 @@ assert abs(simulated.mean()[0] - mean) < 0.1
 # Choices, when they matter
 # -------------------------
 #
-# The default weighs the training pairs, ``method="nonnegative"``, or simulates pairs where the
-# prior leaves few of them, ``method="simulated"``. There are three more ways to make the rule
-# stable; the papers' own is ``"squared"``. ``regularization=`` of ``posterior`` is a second
-# constant, δ, chosen from the data. Kernels are learned from the pairs, unless you give them; then
-# both should be narrow enough for the finest thing that you want to tell apart.
+# The default weights the training pairs (``method="nonnegative"``), or simulates pairs if the prior
+# leaves few of them (``method="simulated"``). There are three more ways to stabilise the rule; the
+# papers' own is ``"squared"``. The argument ``regularization=`` of ``posterior`` is a second
+# constant, δ, chosen from the data. Kernels are learned from the pairs unless you give them; if you
+# do, both should be narrow enough for the finest detail that you want to resolve.
 #
 # Read next: the rules and their constants, in :doc:`/rules`; simulators, in
-# :doc:`/likelihood_free`; Bayes' rule again and again, as observations arrive, in :doc:`the next
-# tutorial </auto_tutorials/plot_5_track>`.
+# :doc:`/likelihood_free`; repeated application of Bayes' rule as observations arrive, in :doc:`the
+# next tutorial </auto_tutorials/plot_5_track>`.

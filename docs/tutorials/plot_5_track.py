@@ -2,12 +2,12 @@
 Track a hidden state
 ====================
 
-*A pendulum swings behind a curtain. A camera sees how far left or right its bob is, badly. Where
-is it, how fast does it move, and where will it be in half a second?*
+*A pendulum swings behind a curtain. A camera measures how far left or right its bob is, with large
+errors. Where is it, how fast does it move, and where will it be in half a second?*
 
-What you want to know, the **state**, is the angle and the speed. What you get, the
-**observation**, is one noisy number. Textbook filters need the equations of motion and of the
-camera. Here both are learned, from one recording in which somebody had taken the curtain away.
+What you want to know, the **state**, is the angle and the speed. What you get, the **observation**,
+is one noisy number. Textbook filters need the equations of motion and of the camera. Here both are
+learned, from one recording that was made without the curtain.
 """
 
 import warnings
@@ -24,9 +24,9 @@ rng = np.random.default_rng(0)
 # The data
 # --------
 #
-# The state is (angle, speed), ten times a second. Gusts of wind push the pendulum, friction slows
-# it. The camera sees the sine of the angle with an error of 0.2. The library is told nothing of
-# this.
+# The state is (angle, speed), ten times a second. Gusts of wind push the pendulum, and friction
+# slows it. The camera measures the sine of the angle with an error of 0.2. The library knows none
+# of this.
 
 
 def swing(steps, wind=0.25, friction=0.15):
@@ -57,10 +57,10 @@ print(track)
 # What the answer means
 # ---------------------
 #
-# At every step the track has a distribution of the state given all observations *up to then*:
-# ``track.mean``, ``track.std``, ``track.interval(0.9)``. Between observations the belief is moved
-# on as the recording moved; each observation then sharpens it. ``plot`` draws it beside the truth,
-# if you have one.
+# At every step the track has a distribution of the state given all observations *so far*:
+# ``track.mean``, ``track.std``, ``track.interval(0.9)``. Between observations the belief is
+# propagated with the learned dynamics; each observation then sharpens it. ``plot`` draws it
+# together with the truth, if you have it.
 
 fig, axes = plt.subplots(2, 1, figsize=(9, 5), layout="constrained", sharex=True)
 track.plot(truth, ax=axes)
@@ -70,9 +70,9 @@ axes[1].set_xlabel("step (0.1 s)")
 plt.show()
 
 # %%
-# Is it any good? Compare it with what can be had without dynamics: a regression from the
-# observation to the state. One number cannot tell the speed, since the pendulum passes each place
-# in both directions.
+# Is it any good? Compare it with what is possible without dynamics: a regression from the
+# observation to the state. One number cannot determine the speed, since the pendulum passes each
+# place in both directions.
 
 
 def errors(means):
@@ -86,7 +86,7 @@ for name, means in (("regression", regression), ("filter", track.mean)):
 assert np.all(errors(track.mean) < [0.9, 0.6] * errors(regression))
 
 # %%
-# And honest? Nine in ten of the true states should lie in the 90% intervals.
+# And are its intervals honest? Nine in ten of the true states should lie in the 90% intervals.
 
 low, high = track.interval(0.9)
 inside = np.mean((low <= truth) & (truth <= high), axis=0)
@@ -94,14 +94,14 @@ print(f"within 90% intervals: angle {inside[0]:.0%}, speed {inside[1]:.0%}")
 assert np.all(inside > 0.85)
 
 # %%
-# They are on the safe side: a belief is seen through the kernel, and is a little wider than need
-# be.
+# They are conservative: a belief is smoothed by the kernel, which makes it a little wider than
+# necessary.
 #
-# Ahead, and looking back
-# -----------------------
+# Prediction and smoothing
+# ------------------------
 #
-# ``predict`` goes on without observations. Here is half a second ahead, from every step, against
-# the guess that nothing changes.
+# ``predict`` continues without observations. Here it predicts half a second ahead from every step,
+# compared with the guess that nothing changes.
 
 ahead = model.predict(new, steps=5, origin="every")  # row t is about t + 5
 forecast = np.sqrt(np.mean((ahead.mean[:-5] - truth[5:]) ** 2, axis=0))
@@ -110,8 +110,8 @@ print(f"angle in half a second: error {forecast[0]:.2f}, if it stayed where it i
 assert forecast[0] < 0.7 * nothing[0]
 
 # %%
-# ``smooth`` uses later observations too, and is for looking back. Here its errors are about a
-# quarter smaller. Several sequences go as a list, and are followed together:
+# ``smooth`` also uses later observations, and is for looking back. Here its errors are about a
+# quarter smaller. Several sequences are passed as a list and processed together:
 
 several = [swing(150) for _ in range(6)]
 paths = np.array([path for path, _ in several])
@@ -126,8 +126,8 @@ assert np.all(found["smooth"] < 0.85 * found["filter"])
 # What goes wrong
 # ---------------
 #
-# **Observations are missing.** A row of NaN is a step that nobody saw. The belief is moved on and
-# widens, and narrows again when the camera is back.
+# **Observations are missing.** A row of NaN is a step without an observation. The belief is
+# propagated and widens, and narrows again when the camera is back.
 
 broken = new.copy()
 broken[60:70] = np.nan
@@ -148,8 +148,8 @@ ax.legend(frameon=False, ncols=4, loc="lower left", bbox_to_anchor=(0, 1))
 plt.show()
 
 # %%
-# **The world is not that of the recording.** A filter knows what its recording visited. A bob that
-# is seen at 3 is none that it ever saw:
+# **New data unlike the recording.** A filter only knows the states that its recording visited. It
+# has never seen a bob at position 3:
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -159,9 +159,9 @@ print("support around it:", lost.support[18:23].round(2))
 assert caught[0].category is DataWarning
 
 # %%
-# Less obvious is another *motion* with observations that look the same. ``log_evidence`` says how
-# well each observation goes with those before it. Played backwards a pendulum looks alike; in
-# random order it does not.
+# A different *motion* with similar observations is less obvious. ``log_evidence`` says how well
+# each observation agrees with the previous ones. A pendulum played backwards looks the same; one in
+# random order does not.
 
 shuffled = model.filter(rng.permutation(new))
 evidence = track.log_evidence.sum(), shuffled.log_evidence.sum()
@@ -172,8 +172,8 @@ assert evidence[0] > evidence[1]
 # Live
 # ----
 #
-# For observations that come one by one, ``start`` gives a stream. ``None`` is a step that nobody
-# saw.
+# For observations that arrive one at a time, ``start`` returns a stream. ``None`` is a step without
+# an observation.
 
 stream = model.start()
 for observation in new[:30]:
@@ -186,11 +186,11 @@ print(f"in 0.3 s  {stream.predict(steps=3).mean[-1, 0]:+.2f}, truth {truth[33, 0
 # Choices, when they matter
 # -------------------------
 #
-# ``fit`` has tried a few hundred settings, bandwidths and regularisations, on one half of the
-# recording against the other, and kept the best; ``validation_`` tells. ``validation=None`` skips
-# that, for a first look. A longer recording helps more than any setting. If a step must take
-# microseconds, or sequences come without end, take ``AdditiveFilter``; if nobody ever saw the
-# state, ``SpectralFilter`` forecasts observations alone.
+# ``fit`` has tried a few hundred settings (bandwidths and regularisations) on one half of the
+# recording against the other, and kept the best; see ``validation_``. ``validation=None`` skips
+# this, for a first look. A longer recording helps more than any setting. If a step must take
+# microseconds, or sequences are endless, use ``AdditiveFilter``; if the state was never recorded,
+# ``SpectralFilter`` forecasts observations alone.
 
 print(model.validation_)
 quick = KernelBayesFilter(validation=None).fit(states, seen).filter(new)
@@ -200,5 +200,5 @@ print(
 
 # %%
 # Read next: controls, several sequences, rotations and labels as states, in :doc:`/filters`;
-# variables in a graph instead of a row, in :doc:`the next tutorial
+# variables in a graph instead of a sequence, in :doc:`the next tutorial
 # </auto_tutorials/plot_6_graphs>`.

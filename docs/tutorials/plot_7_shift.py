@@ -1,11 +1,12 @@
 """
-Adapt to shift
-==============
+Adapt to distribution shift
+===========================
 
-*A model was good when we fitted it. Now the rows that come are different. What is to be done?*
+*A model was good when it was fitted. Now the incoming rows are different. What can be done?*
 
-That depends on what has changed. This page finds out, repairs two kinds of change, counts what the
-repair is worth, and shows a third kind for which there is no repair but new data.
+That depends on what has changed. This tutorial finds out, corrects for two kinds of change,
+measures how much the correction helps, and shows a third kind for which the only remedy is new
+data.
 """
 
 import warnings
@@ -27,12 +28,12 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 rng = np.random.default_rng(0)
 
 # %%
-# Other places: P(x) has changed
-# ------------------------------
+# Covariate shift: P(x) has changed
+# ----------------------------------
 #
 # Batteries live longer in the cold, up to a point. A straight line was fitted to batteries used
-# mostly in cool places. Now they are sold in the south. What a temperature does to a battery has
-# not changed; temperatures have. That is called **covariate shift**.
+# mostly in cool places. Now they are sold in the south. The effect of temperature on a battery has
+# not changed; the temperatures have. This is called **covariate shift**.
 
 
 def life(temperature):  # in years
@@ -41,24 +42,24 @@ def life(temperature):  # in years
 
 X = rng.normal(12, 6, size=(400, 1))
 y = life(X) + 0.3 * rng.normal(size=400)
-T = rng.normal(24, 4, size=(400, 1))  # the rows to come, without their y
+T = rng.normal(24, 4, size=(400, 1))  # the new rows, without their y
 
 # %%
-# *Has anything changed, and what?* ``shift_report`` tests that, and says it in words.
+# *Has anything changed, and what?* ``shift_report`` tests this and summarises it in words.
 
 report = shift_report(X, T, y, rng=0)
 print(report)
 assert report.rows.pvalue < 0.01
 
 # %%
-# Read it to the end. Without outcomes of new rows several readings may fit equally well: batteries
-# at other temperatures, batteries with other lives, or another thermometer. Where the report cannot
-# tell, it says so. *You* know which it is: temperature acts on life and not the other way round,
-# and the thermometer is the same. So this is covariate shift, whatever the headline says.
+# Read it to the end. Without outcomes for the new rows, several explanations may fit equally well:
+# batteries at other temperatures, batteries with other lifetimes, or another thermometer. If the
+# report cannot distinguish them, it says so. *You* know which it is: temperature affects lifetime
+# and not the other way round, and the thermometer is the same. So this is covariate shift, whatever
+# the headline says.
 #
-# Rows of training that look like the rows to come should count more. ``KernelMeanMatching`` finds
-# weights under which the two samples look alike, and ``Reweighted`` fits any scikit-learn model
-# with them.
+# Training rows that look like the new rows should count more. ``KernelMeanMatching`` finds weights
+# under which the two samples look alike, and ``Reweighted`` fits any scikit-learn model with them.
 
 plain = LinearRegression().fit(X, y)
 weighted = Reweighted(LinearRegression(), KernelMeanMatching(random_state=0)).fit(X, y, X_test=T)
@@ -85,9 +86,9 @@ ax.legend(frameon=False, loc="lower left", ncols=2)
 plt.show()
 
 # %%
-# **When it does not help.** Weights help a model that is too stiff to be right everywhere. A
-# parabola can follow this curve anyway. It has nothing to gain, and pays for the weights with
-# noise, since few rows count:
+# **When it does not help.** Weights help a model that is too rigid to be right everywhere. A
+# parabola can follow this curve without them. It has nothing to gain, and the weights add variance,
+# because few rows count:
 
 errors = {"plain": [], "weighted": []}
 for _ in range(10):  # ten trainings, since one says little
@@ -105,7 +106,7 @@ assert np.mean(errors["weighted"]) > np.mean(errors["plain"])
 
 # %%
 # **When there is nothing to weight.** Hardly any training row was at 40 degrees, and no weight can
-# change that. The library says how little the weighted rows are worth:
+# change that. The library reports how little the weighted rows are worth:
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -115,13 +116,13 @@ for warning in caught:
 assert any(warning.category.__name__ == "DataWarning" for warning in caught)
 
 # %%
-# Other shares: P(y) has changed
+# Target shift: P(y) has changed
 # ------------------------------
 #
-# A classifier of tumours was fitted in a hospital, where every third is malignant. It is now used
-# in a screening programme, where few are. What a malignant tumour looks like has not changed; how
-# many there are has. That is called **target shift**, and the classifier's probabilities are then
-# too high, all of them.
+# A classifier of tumours was fitted in a hospital, where every third tumour is malignant. It is now
+# used in a screening programme, where few are. What a malignant tumour looks like has not changed;
+# how many there are has. This is called **target shift**, and it makes all of the classifier's
+# probabilities too high.
 
 data = load_breast_cancer()
 features, malignant = data.data[:, :10], data.target == 0
@@ -133,8 +134,8 @@ shares = malignant[train].mean(), malignant[screened].mean()
 print(f"malignant: {shares[0]:.0%} in training, {shares[1]:.0%} to come")
 
 # %%
-# The new patients' diagnoses are not known. Their measurements are a mixture of what both kinds
-# look like, and the mixture tells the shares:
+# The diagnoses of the new patients are unknown. Their measurements are a mixture of the two
+# classes, and the mixture reveals the shares:
 
 scaler = StandardScaler().fit(features[train])
 A, B = scaler.transform(features[train]), scaler.transform(features[screened])
@@ -144,7 +145,7 @@ print(f"estimated share {shift.proportions_[1]:.0%}, 90% between {low:.0%} and {
 assert low <= malignant[screened].mean() <= high
 
 # %%
-# ``adjust`` then corrects the probabilities of a classifier that was fitted before, by Bayes'
+# ``adjust`` then corrects the probabilities of a classifier that was fitted earlier, by Bayes'
 # rule.
 
 classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1))
@@ -165,12 +166,12 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# Another rule: P(y given x) has changed
-# --------------------------------------
+# Concept shift: P(y given x) has changed
+# ---------------------------------------
 #
-# A new kind of battery dislikes heat less. No weights on old rows can know that. Without outcomes
-# of new rows nothing can be *seen* either: P(x) alone may look as before. As soon as some outcomes
-# are there, ask:
+# A new kind of battery is less sensitive to heat. No weights on old rows can account for that.
+# Without outcomes for the new rows, the change cannot even be *detected*: P(x) alone may look as
+# before. As soon as some outcomes are available, test:
 
 T_new = rng.normal(14, 6, size=(150, 1))
 same = life(T_new) + 0.3 * rng.normal(size=150)
@@ -181,16 +182,16 @@ for name, outcome in (("old kind", same), ("new kind", other)):
     assert (test.pvalue < 0.05) == (name == "new kind")
 
 # %%
-# If the rule has changed, new rows are the only remedy. (A new *instrument*, with another gain and
-# offset, is a case between: ``LocationScaleShift``. And if you have data of several places and
-# want a model for one that nobody has seen, there is ``InvariantComponents``.)
+# If the relation has changed, new rows are the only remedy. (A new *instrument*, with another gain
+# and offset, is an intermediate case: ``LocationScaleShift``. And if you have data from several
+# places and want a model for a new one, there is ``InvariantComponents``.)
 #
 # Choices, when they matter
 # -------------------------
 #
-# The weights should be the ratio of the two densities, new to old. Here it is known. The
-# textbook's weights match the samples to the last digit and follow their noise; a ridge keeps them
-# smooth. It and the bandwidth are chosen on rows left out:
+# The weights should be the ratio of the two densities, new to old. Here it is known. The textbook
+# weights match the samples exactly and follow their noise; a ridge penalty keeps them smooth. The
+# penalty and the bandwidth are chosen on held-out rows:
 
 ratio = stats.norm.pdf(X, 24, 4)[:, 0] / stats.norm.pdf(X, 12, 6)[:, 0]
 with warnings.catch_warnings():
@@ -203,10 +204,10 @@ print({name: f"mean error of a weight {value:.2f}" for name, value in off.items(
 assert off["with"] < off["without"]
 
 # %%
-# A recipe to end with. Ask ``shift_report`` before any remedy. Apply the remedy of the kind that
-# it names. Count what it is worth on some labelled new rows, if you can get any. And if nothing
-# has changed, do nothing: weights are never free.
+# In summary: use ``shift_report`` before any remedy. Apply the remedy for the kind of shift that it
+# names. Measure how much it helps on some labelled new rows, if you can get any. And if nothing has
+# changed, do nothing: weights always cost some precision.
 #
-# Read next: the programmes that are solved, and how all this fared on real data, in
+# Read next: the optimisation problems that are solved, and results on real data, in
 # :doc:`/adaptation` and :doc:`/experiments`. The :doc:`last tutorial
 # </auto_tutorials/plot_8_scale>` is about more rows.

@@ -1,13 +1,13 @@
 """
-Scale up
-========
+Scale up to millions of rows
+============================
 
 *It worked on a thousand rows. Now there are a million, and they do not fit into memory.*
 
-Methods with kernels have a bad name here: as textbooks write them they need a table of all pairs
-of rows, and a million rows have a trillion pairs. Here no such table is made, unless you ask for
-it. This page shows what decides time and memory instead, how to choose it, and how to work on rows
-that come in pieces.
+Kernel methods have a bad reputation here: the textbook versions need a table of all pairs of rows,
+and a million rows have a trillion pairs. Here no such table is made unless you ask for it. This
+tutorial shows what determines time and memory instead, how to choose it, and how to work on rows
+that arrive in batches.
 """
 
 import tempfile
@@ -29,9 +29,8 @@ BLUE = "#0072b2"
 # The data
 # --------
 #
-# A sensor network: three numbers from each station, and a value to be predicted. The function
-# below can make as many rows as we like, a batch at a time, as a file or a database would give
-# them.
+# A sensor network: three numbers from each station, and a value to predict. The function below can
+# generate as many rows as we like, one batch at a time, as a file or a database would.
 
 
 def batch(seed, n):
@@ -56,9 +55,9 @@ def error(model):
 # ---------------------
 #
 # The library gives every row *coordinates*: r numbers, such that the kernel of two rows is the
-# product of their coordinates. All work is then done with r numbers a row, in n·r² operations. r
-# is the **rank**. For smooth kernels and few columns it is small, whatever n, and it can be asked
-# for beforehand:
+# inner product of their coordinates. All computations then use r numbers per row and take n·r²
+# operations. r is the **rank**. For smooth kernels and few columns it is small, whatever n is, and
+# it can be computed in advance:
 
 X, Y = batch(0, 2000)
 for width in (3.0, 1.5, 0.75):
@@ -68,18 +67,18 @@ ranks = [Space(Gaussian(w), PivotedCholesky(1e-6)).fit(X).rank_ for w in (3.0, 0
 assert ranks[0] < ranks[1] < len(X)
 
 # %%
-# So the width of the kernel, the number of columns and how exact you want to be decide the cost,
-# more than the number of rows.
+# So the cost depends on the width of the kernel, the number of columns and the accuracy you want,
+# more than on the number of rows.
 #
 # The shortest code
 # -----------------
 #
-# ``basis=`` says how coordinates are found. The default is exact to ten digits, and best up to
-# some ten thousand rows. Beyond, take ``Nystroem(m)``: coordinates from m *landmarks*, rows drawn
-# at random. Here are 30,000 rows; Y, a single column, has few coordinates of its own and need not
-# be cut. The scales of the kernel are learned from a part of the rows, which takes about a second,
-# however many there are. With so many rows λ may be tiny. The automatic choice can reach the
-# smallest that it tries, and then warns that this is the edge; so we pass one.
+# ``basis=`` says how coordinates are found. The default is accurate to ten digits, and is best up
+# to about ten thousand rows. Beyond that, use ``Nystroem(m)``: coordinates from m *landmarks*, rows
+# drawn at random. Here are 30,000 rows; Y, a single column, has few coordinates of its own and need
+# not be reduced. The scales of the kernel are learned from some of the rows, which takes about a
+# second however many there are. With so many rows λ may be tiny. The automatic choice can reach the
+# smallest value that it tries, and then warns, so we pass a value.
 
 X, Y = batch(1, 30_000)
 on_y = PivotedCholesky(1e-6)
@@ -98,8 +97,8 @@ for m in landmarks:
 assert results[-1] < 0.5 * results[0]
 
 # %%
-# More landmarks help until the noise in the data is all that is left. Then stop: where the curve
-# is flat, more time buys nothing. More *rows* are what helps from there on.
+# More landmarks help until only the noise in the data is left. Then stop: where the curve is flat,
+# more time gains nothing. From there on, only more *rows* help.
 
 sizes = (1000, 3000, 10_000, 30_000, 100_000)
 errors = []
@@ -117,12 +116,12 @@ axes[1].set(xlabel="rows (200 landmarks)")
 plt.show()
 
 # %%
-# Rows that come in pieces
-# ------------------------
+# Rows that arrive in batches
+# ---------------------------
 #
-# A model is a sum over rows, so that rows can be added later: ``partial_fit``. ``feed`` does that
-# with any iterator, and saves the model every so often. If the run is interrupted, the same call
-# goes on from the file.
+# A model is a sum over rows, so rows can be added later with ``partial_fit``. ``feed`` does this
+# with any iterator, and saves the model at intervals. If the run is interrupted, the same call
+# continues from the file.
 
 
 def batches(count):
@@ -142,9 +141,10 @@ assert error(model) < errors[2]
 assert size < 20
 
 # %%
-# **The first batch decides** the scales, the landmarks and, if it is not given, λ. It should be
-# typical, and not too small. If the data are sorted, by time or by place, shuffle, or draw a first
-# batch from everywhere. What happens otherwise, with learned scales and with the median distance:
+# **The first batch determines** the scales, the landmarks and, if it is not given, λ. It should be
+# typical, and not too small. If the data are sorted, by time or by place, shuffle them, or draw the
+# first batch from everywhere. This is what happens otherwise, with learned scales and with the
+# median distance:
 
 low, high = batch(7, 20_000), batch(8, 20_000)
 corner = np.all(low[0] < -1, axis=1)  # the first file has one corner only
@@ -166,16 +166,16 @@ assert wrong[None] > 1.5 * right
 assert wrong["median"] > 2 * errors[2]
 
 # %%
-# ``support`` near one is a place that the landmarks cover, near zero one that they do not. Wide
-# learned scales reach from one corner to the other, and still do worse than scales and landmarks
-# from everywhere.
+# Where ``support`` is near one, the landmarks cover the place; where it is near zero, they do not.
+# Wide learned scales reach from one corner to the other, and still do worse than scales and
+# landmarks from everywhere.
 #
 # Tests
 # -----
 #
-# Tests have the same two gears. Without a basis all pairs count, in tiles that are computed and
-# forgotten: memory stays small, and time grows with the square of the rows. With one, time grows
-# with the rows.
+# Tests offer the same choice. Without a basis all pairs are used, in tiles that are computed and
+# discarded: memory stays small, and time grows with the square of the number of rows. With a basis,
+# time grows linearly.
 
 rng = np.random.default_rng(0)
 A, B = rng.normal(size=(50_000, 3)), rng.normal(size=(50_000, 3))
@@ -189,9 +189,9 @@ assert result.pvalue <= 0.01
 # What goes wrong
 # ---------------
 #
-# **The default on too many rows and columns.** In ten columns nearly every row is a direction of
-# its own. The default stops at 2,000 coordinates and says what is missing; name a basis instead of
-# waiting. Here the cap is set lower, so that the page builds quickly:
+# **The default on too many rows and columns.** In ten columns nearly every row is a new direction.
+# The default stops at 2,000 coordinates and reports what is missing; choose a basis instead of
+# waiting. Here the limit is set lower, so that the page builds quickly:
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -200,8 +200,8 @@ print(f"{caught[0].category.__name__}: {caught[0].message}")
 assert caught[0].category is ApproximationWarning
 
 # %%
-# **All cores at once.** Linear algebra uses every core by itself. Several processes that each do
-# so are slower than one: set ``OPENBLAS_NUM_THREADS=1`` for each.
+# **All cores at once.** Linear algebra already uses every core. Several processes that each do so
+# are slower than one: set ``OPENBLAS_NUM_THREADS=1`` for each.
 #
 # Choices
 # -------
@@ -217,5 +217,5 @@ assert caught[0].category is ApproximationWarning
 # a GPU                           tensors or CuPy arrays on it, no other change
 # ==============================  ===========================================================
 #
-# Read next: measured times and memory for each of these, in :doc:`/scale`; merging, Dask and
-# files, in :doc:`/streams`; bases in detail, in :doc:`/spaces`; GPUs, in :doc:`/accelerators`.
+# Read next: measured times and memory for each of these, in :doc:`/scale`; merging, Dask and files,
+# in :doc:`/streams`; bases in detail, in :doc:`/spaces`; GPUs, in :doc:`/accelerators`.
