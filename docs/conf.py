@@ -5,6 +5,8 @@ import warnings
 from importlib.resources import files
 from typing import Any
 
+from docutils import nodes
+
 import meanmap
 
 project = "meanmap"
@@ -119,7 +121,16 @@ def skip_plumbing(
     return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
 
 
+def trim_examples(app: Any, doctree: Any) -> None:
+    """Doctests in Markdown end with an empty line, which pages need not show."""
+    for block in doctree.findall(nodes.literal_block):
+        if block.rawsource == block.astext():  # what Sphinx highlights
+            block.rawsource = block.rawsource.rstrip("\n")
+            block[:] = [nodes.Text(block.rawsource)]
+
+
 def setup(app: Any) -> None:
+    app.connect("doctree-read", trim_examples)
     app.connect("autodoc-process-docstring", drop_module_docstring)
     app.connect("autodoc-process-docstring", list_attributes, priority=100)  # before napoleon
     app.connect("autodoc-process-docstring", escape_bars)
