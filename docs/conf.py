@@ -2,10 +2,10 @@
 
 import re
 import warnings
+from importlib.resources import files
 from typing import Any
 
 from docutils import nodes
-from docutils.utils.math.latex2mathml import tex2mathml
 
 import meanmap
 
@@ -17,6 +17,7 @@ version = release = meanmap.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
@@ -71,28 +72,11 @@ html_title = f"meanmap {release}"
 html_theme_options = {"sidebar_hide_name": False}
 html_static_path = ["_static"]
 html_css_files = ["meanmap.css"]
-html_math_renderer = "mathml"
 
-# What docutils' converter does not know, as it knows it.
-TEX = [
-    (r"\\dots\b", r"\\ldots"),
-    (r"\\([bB]ig)(?=[^a-zA-Z])", r"\\\1l"),
-    (r"\\texttt\b", r"\\mathtt"),
-    (r"\\textstyle\b", ""),
-    (r"\\[dt]?frac(\d)(\d)", r"\\frac{\1}{\2}"),
-]
-
-
-def write_mathml(translator: Any, node: Any) -> None:
-    """Formulas as MathML, which browsers draw themselves: pages load nothing from elsewhere."""
-    block = isinstance(node, nodes.math_block)
-    tex = node.astext()
-    for pattern, known in TEX:
-        tex = re.sub(pattern, known, tex)
-    tag = "div" if block else "span"
-    translator.body.append(translator.starttag(node, tag, "", CLASS="math notranslate"))
-    translator.body.append(tex2mathml(tex, as_block=block) + f"</{tag}>")
-    raise nodes.SkipNode
+# MathJax as one file from a Python package, beside the pages: they load nothing from elsewhere.
+MATHJAX = files("sphinx-mathjax-offline") / "static" / "mathjax" / "tex-svg-full.js"
+html_static_path += [str(MATHJAX)]
+mathjax_path = MATHJAX.name
 
 
 def drop_module_docstring(
@@ -137,8 +121,16 @@ def skip_plumbing(
     return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
 
 
+def trim_examples(app: Any, doctree: Any) -> None:
+    """Doctests in Markdown end with an empty line, which pages need not show."""
+    for block in doctree.findall(nodes.literal_block):
+        if block.rawsource == block.astext():  # what Sphinx highlights
+            block.rawsource = block.rawsource.rstrip("\n")
+            block[:] = [nodes.Text(block.rawsource)]
+
+
 def setup(app: Any) -> None:
-    app.add_html_math_renderer("mathml", (write_mathml, None), (write_mathml, None))
+    app.connect("doctree-read", trim_examples)
     app.connect("autodoc-process-docstring", drop_module_docstring)
     app.connect("autodoc-process-docstring", list_attributes, priority=100)  # before napoleon
     app.connect("autodoc-process-docstring", escape_bars)

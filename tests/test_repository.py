@@ -40,9 +40,8 @@ def test_conda_recipe_has_the_requirements_of_the_package() -> None:
     settings = project()
     python = "python" + settings["project"]["requires-python"]
     assert recipe_list("run") == {python} | conda_names(settings["project"]["dependencies"])
-    assert recipe_list("host") == {python, "pip"} | conda_names(
-        settings["build-system"]["requires"]
-    )
+    builders = conda_names(settings["build-system"]["requires"])
+    assert recipe_list("host") == {python, "pip"} | builders
     extras = settings["project"]["optional-dependencies"]
     users = [line for name in ("plot", "cli", "torch", "dask", "convex") for line in extras[name]]
     assert recipe_list("run_constrained") == conda_names(users)
