@@ -602,7 +602,7 @@ def test_a_message_without_a_positive_mean_says_nothing() -> None:
     model = KernelGraphicalModel(nx.Graph([("a", "b"), ("a", "c")])).fit(data)
     inference, _, _ = model._inference({"b": 0.5})
     noise = -inference.network.nodes["a"].mean[None, :]
-    message = inference._scaled(noise, "b", "a")
+    message = inference.network.scale(noise, ("b", "a"))
     values = message @ inference.network.nodes["a"].coordinates.T
     assert_allclose(np.median(values), 1.0, atol=0.05)  # less at the edge of the data
     assert values.min() > 0.5 and values.max() < 1.1

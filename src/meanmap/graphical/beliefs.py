@@ -232,7 +232,7 @@ class Beliefs:
         """
         kind = int(self._field.kind[v])
         i, node, potentials = self._local(kind, v), self._node(kind), self.known.potentials
-        psi = asarray(node.space.coordinates(points), node.coordinates)
+        psi = node.coordinates_of(points)
         xp = namespace(psi)
         slots = np.flatnonzero(self.passing.wiring.link[kind][i] >= 0)
         beta, power = self.known.heard(v)

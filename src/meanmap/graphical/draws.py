@@ -22,7 +22,6 @@ from meanmap.conditional.operator import ConditionalOperator
 from meanmap.conditional.shape import ShapeAt
 from meanmap.embeddings import Embedding, GridEmbedding
 from meanmap.graphical.messages import Inference, warn_of_conflict
-from meanmap.graphical.nodes import as_coordinates
 
 DIGITS = 9  # to which coordinates of equal labels agree
 BLOCK = 256  # rows at a time
@@ -71,11 +70,11 @@ def draw_rows(
                     warn_of_conflict(name, ratio[:1])
         drawn[name] = concatenate(parts)
         speaking.append(name)
-        coordinates[name] = as_coordinates(network.nodes[name], drawn[name])
+        coordinates[name] = network.nodes[name].coordinates_of(drawn[name])
         for family, members in layout.families.items():
             if name in members and all(member in drawn for member in members):
                 drawn[family] = tuple(rows_of(drawn[member], np.arange(n)) for member in members)
-                coordinates[family] = as_coordinates(network.nodes[family], drawn[family])
+                coordinates[family] = network.nodes[family].coordinates_of(drawn[family])
                 speaking.append(family)
     return {name: rows_of(drawn[name], np.arange(n)) for name in wanted}
 
@@ -108,7 +107,7 @@ def draw_given(
     messages = inference.messages(name, near)
 
     def weigh(points: Points, rows: np.ndarray) -> np.ndarray:
-        there = as_coordinates(inference.network.nodes[name], points)
+        there = inference.network.nodes[name].coordinates_of(points)
         return inference.suitability(messages, there, rows)
 
     return conditional.draw(inference.points[near], rng, weigh if messages else None)

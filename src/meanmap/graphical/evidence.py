@@ -1,4 +1,4 @@
-"""What is known of a random field: observed points, likelihoods, and what others believe."""
+"""Evidence: observed points, likelihoods, and beliefs of others, checked and in coordinates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from meanmap import checks, frames
 from meanmap.arrays import (
     Array,
     Points,
@@ -17,24 +18,130 @@ from meanmap.arrays import (
     at_least,
     concatenate,
     count,
+    is_array,
     namespace,
     take,
     to_numpy,
+    warn,
 )
 from meanmap.conditional.trust import FAR
 from meanmap.embeddings import Embedding, function_values
 from meanmap.graphical.field import Wiring
-from meanmap.graphical.nodes import (
-    evidence_coordinates,
-    evidence_points,
-    in_node_order,
-    warn_outside_data,
-)
+from meanmap.graphical.messages import Network
+from meanmap.graphical.nodes import Node
 from meanmap.graphical.passing import Alone
 from meanmap.graphical.potentials import Potentials
 from meanmap.graphical.supports import sum_cells
+from meanmap.kernels import Kernel
+from meanmap.linalg import ConflictWarning
+
+SILENT = 1e-4  # evidence with less support than this says nothing
 
 Function = Callable[[Points], Any]
+
+
+# --- points -------------------------------------------------------------------------------------
+
+
+def in_node_order(node: Node, name: Any, value: Any) -> Any:
+    """A frame, or one row of it, with the node's columns in their order."""
+    names, called = node.space.kernel_.names, f"evidence[{name!r}]"
+    return frames.row_in_order(frames.in_order(value, names, called, "the data"), names, called)
+
+
+def evidence_points(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
+    """A point of a node, or several, and whether it was one."""
+    kernel, like = node.space.kernel_, node.space.example_
+    if not np.isscalar(value):
+        value = checks.plain(in_node_order(node, name, value), f"evidence[{name!r}]")
+    if kernel.on_vectors and (np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1):
+        # one number, or a list of numbers for a variable of one
+        try:
+            plain = to_numpy(value) if is_array(value) else value
+            flat_value = np.asarray(plain, dtype=float).reshape(-1, 1)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"evidence[{name!r}]: expected a number, got {value!r:.40} ({error})."
+            ) from error
+        points = kernel.check(flat_value, f"evidence[{name!r}]", like)
+        return points, np.ndim(value) == 0 or len(flat_value) == 1
+    return kernel.rows(value, like, f"evidence[{name!r}]")
+
+
+def evidence_coordinates(
+    node: Node, names: list[str], points: Points, regularization: float
+) -> Array:
+    """Evidence in coordinates, with a warning if it lies outside the data (none without names).
+
+    λ is that of regressions on the node. Far outside, where its coordinates are rounding errors,
+    evidence says nothing: the node's own distribution takes its place.
+    """
+    kernel, psi = node.space.kernel_, node.coordinates_of(points)
+    xp = namespace(psi)
+    share = xp.sum(psi * psi, axis=1) / kernel.squared_norms(points)
+    projects = node.space.map_.projects
+    far = to_numpy(share) < FAR if projects else np.zeros(count(points), dtype=bool)
+    if not names:
+        far = far & False
+    elif regularization > 0 and has_numbers(kernel, points):
+        far = far | node.reach(regularization).outside(points, psi)
+    if far.any():
+        warn_outside_data(names[int(far.argmax()) if len(names) > 1 else 0])
+    return xp.where((share < SILENT)[:, None], node.mean, psi) if projects else psi
+
+
+def has_numbers(kernel: Kernel, points: Points) -> bool:
+    """Whether points are numbers, or tuples with numbers among them."""
+    if isinstance(points, tuple):
+        return any(part.ndim == 2 for part in points)
+    return kernel.on_vectors
+
+
+def warn_outside_data(name: str) -> None:
+    """Warn that the evidence on a node lies outside the data."""
+    warn(
+        f"evidence on {name} lies outside the data: conclusions from it are extrapolated, and far "
+        "outside it has no effect. Check the value, or fit on data that cover it.",
+        ConflictWarning,
+    )
+
+
+def tree_points(
+    network: Network, evidence: Mapping[Any, Any]
+) -> tuple[dict[Any, Points], int | None]:
+    """The points observed at nodes of a tree, and how many queries they are; None for one.
+
+    Parents that are all observed are a point of their family, too.
+    """
+    found, sizes = {}, {}
+    for name, value in evidence.items():
+        found[name], single = evidence_points(network.nodes[name], name, value)
+        if not single:
+            sizes[name] = count(found[name])
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"evidence: expected as many points for each node, got {sizes}.")
+    for family, members in network.layout.families.items():
+        if all(name in found for name in members):
+            counts = [count(found[name]) for name in members]
+            rows = [np.resize(np.arange(size), max(counts)) for size in counts]
+            found[family] = tuple(take(found[u], at) for u, at in zip(members, rows, strict=True))
+    return found, next(iter(sizes.values()), None)
+
+
+def tree_coordinates(
+    network: Network, points: Mapping[Any, Points], quiet: bool
+) -> dict[Any, Array]:
+    """Observed points of a tree in coordinates; `quiet` about those outside the data."""
+    found = {}
+    for name, at in points.items():
+        members = network.layout.families.get(name, ())
+        called = [] if quiet else [" and ".join(map(repr, members)) or repr(name)]
+        lam = network.usual_regularization(name)
+        found[name] = evidence_coordinates(network.nodes[name], called, at, lam)
+    return found
+
+
+# --- fields -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +200,7 @@ class FieldEvidence:
             message = np.flatnonzero(goes & (field.links == link))
             t, s = field.ends(int(link))
             psi = take(self.observed[t][2], row[field.sources[message]])
-            beta = self.potentials.scaled(psi @ self.potentials.links[link].direct, int(link))
+            beta = self.potentials.observe(int(link), psi)
             power = np.full(len(message), self.trust)
             parts.setdefault(s, []).append((field.targets[message], beta, power))
         for v, beta in self.beliefs.items():
@@ -176,9 +283,8 @@ def observed_points(
                 raise ValueError(f"evidence[{name!r}]: expected one point, got {count(found)}.")
             each.append(found)
         points = concatenate(each)
-    psi = asarray(node.space.coordinates(points), node.coordinates)
     lam, called = potentials.usual_regularizations[kind], [repr(name) for name in names]
-    return nodes, points, evidence_coordinates(node, called, points, psi, lam)
+    return nodes, points, evidence_coordinates(node, called, points, lam)
 
 
 def is_row_of_numbers(value: Any, size: int) -> bool:
@@ -224,9 +330,7 @@ def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embeddi
         whole = weights @ node.space.kernel_.gram_times(atoms, atoms, weights)
         if float(m @ m) < FAR * float(whole):
             warn_outside_data(repr(name))
-    lam = potentials.usual_regularizations[kind]
-    spectrum = node.spectrum
-    beta = spectrum.inverse(spectrum.sufficient(lam)) @ m
+    beta = node.inverse(potentials.usual_regularizations[kind]) @ m
     mean = float(beta @ node.mean)
     if mean <= 0:
         raise ValueError(

@@ -31,17 +31,23 @@ SMALL = 1e-300
 
 
 def hidden_node(graph: nx.Graph, table: Mapping[Any, Any]) -> tuple[Any, int] | None:
-    """The node that is to be learned, and its number of states; None if there is none."""
+    """The hidden node and its number of states, or None; all others need a column."""
     hidden = [v for v, about in graph.nodes(data=True) if STATES in about and v not in table]
-    if not hidden:
-        return None
     if len(hidden) > 1:
         raise ValueError(
             f"graph: expected one hidden node at most, got {', '.join(map(repr, hidden))}. Give "
             "the others a column."
         )
-    name = hidden[0]
-    remedy = "It is the number of states of the hidden node."
+    absent = [name for name in graph.nodes if name not in table and name not in hidden]
+    if absent:
+        raise ValueError(
+            f"data: there is no column for {', '.join(map(repr, absent))}; its columns are "
+            f"{', '.join(map(repr, table))}. A hidden node needs its number of states: "
+            f"graph.nodes[{absent[0]!r}]['states'] = 3."
+        )
+    if not hidden:
+        return None
+    name, remedy = hidden[0], "It is the number of states of the hidden node."
     return name, checks.whole(graph.nodes[name][STATES], f"{name!r}: {STATES}", 2, remedy)
 
 

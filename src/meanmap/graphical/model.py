@@ -25,12 +25,13 @@ from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.frames import in_order
 from meanmap.graphical import latent
+from meanmap.graphical.answers import NodeBelief
 from meanmap.graphical.beliefs import describe_belief
 from meanmap.graphical.draws import PairEmbedding, draw_rows, positive_weights
-from meanmap.graphical.fitting import Learner, hidden_among
+from meanmap.graphical.edges import LEAST, TreeLearner
+from meanmap.graphical.evidence import tree_coordinates, tree_points
 from meanmap.graphical.layout import layout_of
-from meanmap.graphical.messages import Inference, Network, NodeBelief
-from meanmap.graphical.nodes import as_coordinates, evidence_coordinates, evidence_points
+from meanmap.graphical.messages import Inference, Network
 from meanmap.graphical.structure import chow_liu_tree
 from meanmap.graphical.tables import (
     is_missing,
@@ -43,7 +44,7 @@ from meanmap.graphical.tables import (
 from meanmap.kernels import Delta, Kernel
 
 KEPT = 4096  # messages that are kept between queries
-LEAST = 1e-12  # a probability that a logarithm is taken of, at least
+SMALLEST = 1e-12  # probability that a logarithm is taken of
 BLOCK = 256  # queries at a time
 
 
@@ -135,7 +136,7 @@ class KernelGraphicalModel(BaseEstimator):
         if graph is None:
             graph = chow_liu_tree(table, self.kernel, weights)
         layout = layout_of(graph)
-        hidden, states = hidden_among(graph, table), None
+        hidden, states = latent.hidden_node(graph, table), None
         kernels = kernels_of(self.kernel, layout.variables)
         if hidden is not None:
             name, k = hidden
@@ -143,7 +144,8 @@ class KernelGraphicalModel(BaseEstimator):
             states = latent.responsibilities(table, kernels, views, k, weights)
             table, weights = latent.fill_in_states(table, name, states, weights)
             kernels[name] = Delta()
-        learner = Learner(layout, check_regularization(self.regularization), self.basis)
+        lam = check_regularization(self.regularization)
+        learner = TreeLearner(lam, self.basis, LEAST if lam else 0.0, layout)
         network, edges = learner.learn(table, kernels, weights)
         # nothing is set before everything has worked
         self.graph_, self.nodes_, self.edges_ = graph, layout.variables, edges
@@ -404,7 +406,7 @@ class KernelGraphicalModel(BaseEstimator):
             learned = self.network_.answer(name, before) is not None and columns_vary(atoms).all()
             if learned and isinstance(found, Predictive):
                 logs = found.shape.log_densities(to_numpy(values).astype(np.float64))
-                return np.maximum(np.exp(logs), LEAST)
+                return np.maximum(np.exp(logs), SMALLEST)
             weights, atoms = to_numpy(found.weights), answer.atoms
         return row_likelihoods(node.space.kernel_, atoms, positive_weights(weights), values)
 
@@ -441,43 +443,16 @@ class KernelGraphicalModel(BaseEstimator):
             raise TypeError(
                 f"evidence: expected a dict from node to a point, got {checks.describe(evidence)}."
             )
-        points: dict[Any, Points] = {}
-        single: dict[Any, bool] = {}
-        for name, value in (evidence or {}).items():
+        for name in evidence or {}:
             self._known_node(name)
-            node = self.network_.nodes[name]
-            points[name], single[name] = evidence_points(node, name, value)
-        several = [name for name in points if not single[name]]
-        sizes = {name: count(points[name]) for name in several}
-        if len(set(sizes.values())) > 1:
-            raise ValueError(f"evidence: expected as many points for each node, got {sizes}.")
-        coordinates = self._coordinates(points, quiet)
+        points, several = tree_points(self.network_, evidence or {})
+        coordinates = tree_coordinates(self.network_, points, quiet)
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
-        known = {} if several else self._known
+        known = self._known if several is None else {}
         inference = Inference(self.network_, coordinates, marks, known, points)
-        return inference, next(iter(sizes.values()), 1), not several
-
-    def _coordinates(self, points: dict[Any, Points], quiet: bool) -> dict[Any, Array]:
-        """Evidence in coordinates; parents that are all known become one point of their family."""
-        network, found = self.network_, {}
-        for family, members in network.layout.families.items():
-            if all(name in points for name in members):
-                sizes = [count(points[name]) for name in members]
-                rows = [np.resize(np.arange(size), max(sizes)) for size in sizes]
-                pairs = zip(members, rows, strict=True)
-                points[family] = tuple(take(points[name], at) for name, at in pairs)
-        for name, where in points.items():
-            node, psi = network.nodes[name], as_coordinates(network.nodes[name], where)
-            members = network.layout.families.get(name, ())
-            edges = [
-                self.edges_[t, name] for t in network.layout.neighbours[name] if t not in members
-            ]
-            lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
-            called = " and ".join(map(repr, members)) or repr(name)
-            found[name] = evidence_coordinates(node, [] if quiet else [called], where, psi, lam)
-        return found
+        return inference, several or 1, several is None
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "network_")
@@ -490,12 +465,12 @@ def row_likelihoods(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points
         kept = columns_vary(atoms)
         same = (to_numpy(points) == to_numpy(atoms)[0])[:, ~kept].all(axis=1)
         if not kept.any():
-            return np.maximum(same.astype(float), LEAST)
+            return np.maximum(same.astype(float), SMALLEST)
         if not kept.all():
             atoms, points = atoms[:, kept], points[:, kept]
         each = (density(atoms, row, take(points, slice(i, i + 1))) for i, row in enumerate(p))
-        return np.maximum(same * np.array([float(value[0]) for value in each]), LEAST)
-    return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), LEAST)
+        return np.maximum(same * np.array([float(value[0]) for value in each]), SMALLEST)
+    return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), SMALLEST)
 
 
 def columns_vary(points: Points) -> np.ndarray:

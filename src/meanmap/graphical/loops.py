@@ -14,11 +14,12 @@ from meanmap import checks
 from meanmap.arrays import is_array, one_blas_thread, to_numpy, warn
 from meanmap.conditional.fitting import check_regularization
 from meanmap.graphical.beliefs import Beliefs
+from meanmap.graphical.edges import LEAST, FieldLearner
 from meanmap.graphical.evidence import FieldEvidence
 from meanmap.graphical.field import RandomField, Wiring, field_of
-from meanmap.graphical.nodes import LEAST
-from meanmap.graphical.passing import SCHEDULES, Passing
-from meanmap.graphical.potentials import FieldLearner, Potentials
+from meanmap.graphical.passing import Passing
+from meanmap.graphical.potentials import Potentials
+from meanmap.graphical.schedules import SCHEDULES
 from meanmap.graphical.tables import is_missing, kernels_of, read_columns, row_weights
 from meanmap.linalg import ConflictWarning
 from meanmap.progress import progress_bar
@@ -144,11 +145,11 @@ class BeliefPropagation(BaseEstimator):
         table = self._table(data, field)
         weights = row_weights(sample_weight, table)
         learner = FieldLearner(
-            field,
             self._regularization(field),
             self.basis,
-            checks.whole(self.max_samples, "max_samples", 2, "A few hundred are enough."),
             0.0 if self.regularization == 0 else LEAST,
+            field,
+            checks.whole(self.max_samples, "max_samples", 2, "A few hundred are enough."),
             checks.random_generator(self.random_state, "random_state"),
         )
         with one_blas_thread():
