@@ -9,7 +9,7 @@ parents; `FieldLearner` adds templates, and samples or grids that represent many
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,6 @@ from meanmap.arrays import (
     concatenate,
     float_like,
     in_one_precision,
-    is_array,
     take,
     to_numpy,
     warn,
@@ -39,7 +38,7 @@ from meanmap.graphical.nodes import Node
 from meanmap.graphical.potentials import Link, Potentials
 from meanmap.graphical.scales import edge_kernel, family_kernel, fine_targets, narrowest_kernel
 from meanmap.graphical.supports import FEWEST, FINE, CellSupport, GridSupport, Support
-from meanmap.graphical.tables import Variable, read_variable, rows_in_both
+from meanmap.graphical.tables import Variable, column_values, read_variable, rows_in_both
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.linalg import RegularizationWarning, Spectrum
 from meanmap.rules import positive_part
@@ -60,25 +59,32 @@ Positions = tuple[np.ndarray, np.ndarray]  # of the values at the two ends of an
 class EdgeLearner:
     """What learning a tree and learning a field have in common."""
 
-    regularization: float | str | Callable[[int], float | str]  # for a field: of each template
+    regularization: float | str | Mapping[int, float | str]  # for a field: of each template
     basis: Any
     least: float  # the smallest value of a message
+    weights: np.ndarray  # of the rows of the table
 
-    def fit_node(self, found: Variable, weights: np.ndarray) -> Node:
+    def weigh(self, found: Variable, at: Any = slice(None)) -> np.ndarray:
+        """The weights of some values of a variable."""
+        return self.weights[found.rows[at] % len(self.weights)]
+
+    def fit_node(self, found: Variable) -> Node:
         """A variable with coordinates; the weights of its values are made to sum to one."""
-        w = checks.sample_weights(weights, found.points, float_like(found.points))
+        like = float_like(found.points)
+        w = checks.sample_weights(self.weigh(found), found.points, like)
         space, coordinates = fit_space(found.kernel, self.basis, found.points, w)
         return Node(space, found.points, coordinates, w)
 
     def pair_values(
-        self, edge: str, a: Variable, b: Variable, n: int, joined: np.ndarray | None = None
+        self, edge: str, a: Variable, b: Variable, joined: np.ndarray | None = None
     ) -> Positions:
-        """The positions of values in one row at both ends of an edge, in a table of n rows.
+        """The positions of values in one row at both ends of an edge.
 
         `joined` (edges, 2) are the places of nodes that edges of one template join.
         """
         joined = np.zeros((1, 2), dtype=int) if joined is None else joined
         joined = joined[np.argsort(joined[:, 0], kind="stable")]
+        n = len(self.weights)
         place, row = np.divmod(a.rows, n)
         first = np.asarray(np.searchsorted(joined[:, 0], place))
         many = np.asarray(np.searchsorted(joined[:, 0], place, side="right")) - first
@@ -96,20 +102,21 @@ class EdgeLearner:
 
     def fit_edge(
         self,
-        s: Space,
-        t: Space,
+        s: Node,
+        t: Node,
         points: tuple[Points, Points],
         weights: np.ndarray,
-        regularization: float | str | None = None,
+        template: int = 0,
     ) -> ConditionalEmbedding:
-        """P(t | s) between two spaces, from paired points (those of s first)."""
+        """P(t | s) between two nodes, from paired points (those of s first)."""
         x, y = in_one_precision(*points)
         if not weights.all():  # rows of weight zero are left out
             x, y = (take(part, weights > 0) for part in (x, y))
         w = asarray(weights[weights > 0] / weights.sum(), float_like(x))
-        lam = self.regularization if regularization is None else regularization
-        model = ConditionalEmbedding(s.kernel_, t.kernel_, lam, (s, t), centered=False)
-        return model.fit_checked(x, y, w)
+        given, spaces = self.regularization, (s.space, t.space)
+        lam = given[template] if isinstance(given, Mapping) else given
+        kernels = s.space.kernel_, t.space.kernel_
+        return ConditionalEmbedding(*kernels, lam, spaces, centered=False).fit_checked(x, y, w)
 
 
 # --- trees --------------------------------------------------------------------------------------
@@ -121,19 +128,14 @@ class TreeLearner(EdgeLearner):
 
     layout: TreeLayout
 
-    def learn(
-        self, table: dict[Any, Any], kernels: Kernels, weights: np.ndarray
-    ) -> tuple[Network, Edges]:
+    def learn(self, table: dict[Any, Any], kernels: Kernels) -> tuple[Network, Edges]:
         """The network, and P(t | s) for both directions of every edge."""
         layout = self.layout
-        found = self.learn_scales(self.variables(table, kernels, weights), weights)
-        nodes = {
-            name: self.fit_node(found[name], weights[found[name].rows])
-            for name in (*layout.variables, *layout.families)
-        }
+        found = self.learn_scales(self.variables(table, kernels))
+        nodes = {v: self.fit_node(found[v]) for v in (*layout.variables, *layout.families)}
         pairs: dict[Any, Positions] = {}
         for a, b in layout.edges:
-            at = self.pair_values(f"edge {a!r} – {b!r}", found[a], found[b], len(weights))
+            at = self.pair_values(f"edge {a!r} – {b!r}", found[a], found[b])
             pairs[a, b], pairs[b, a] = at, at[::-1]
         edges: Edges = {}
         places: dict[tuple[Any, Any], np.ndarray] = {}
@@ -141,7 +143,7 @@ class TreeLearner(EdgeLearner):
 
         def join(v: Any, before: Any) -> None:
             """The edge between a node and what it is given, both ways."""
-            importance = weights[found[v].rows[pairs[v, before][0]]]
+            importance = self.weigh(found[v], pairs[v, before][0])
             if before in moved:
                 importance = to_numpy(nodes[before].weights)[pairs[v, before][1]]
             for t, s in ((v, before), (before, v)):
@@ -150,7 +152,7 @@ class TreeLearner(EdgeLearner):
                 with warnings.catch_warnings():
                     if layout.is_nested(t, s):  # a parent is a function of all parents
                         warnings.simplefilter("ignore", RegularizationWarning)
-                    edges[t, s] = self.fit_edge(nodes[s].space, nodes[t].space, points, importance)
+                    edges[t, s] = self.fit_edge(nodes[s], nodes[t], points, importance)
                 rows = mine[importance > 0]
                 if len(rows) < len(found[t].rows):
                     places[t, s] = rows
@@ -160,7 +162,7 @@ class TreeLearner(EdgeLearner):
             if before is None:
                 continue
             if before in layout.families:
-                nodes[before] = self.independent(v, nodes, found, weights)
+                nodes[before] = self.independent(v, nodes, found)
                 moved.add(before)
                 for parent in layout.parents(v):
                     join(parent, before)
@@ -171,18 +173,16 @@ class TreeLearner(EdgeLearner):
                 moved.add(v)
         operators = {pair: model.operator_ for pair, model in edges.items()}
         opened = {s: one.open for s, one in found.items() if one.open is not None}
-        assert not callable(self.regularization)
+        assert not isinstance(self.regularization, Mapping)
         learner = AnswerLearner(opened, self.regularization, self.basis)
         return Network(layout, nodes, operators, self.least, learner, places), edges
 
-    def variables(
-        self, table: dict[Any, Any], kernels: Kernels, weights: np.ndarray
-    ) -> dict[Any, Variable]:
+    def variables(self, table: dict[Any, Any], kernels: Kernels) -> dict[Any, Variable]:
         """The columns as points, and each family's as tuples of them."""
         found: dict[Any, Variable] = {}
         for name in self.layout.variables:
             one = read_variable(table[name], kernels[name], str(name))
-            found[name] = replace(one, kernel=one.kernel.resolve(one.points, weights[one.rows]))
+            found[name] = replace(one, kernel=one.kernel.resolve(one.points, self.weigh(one)))
         for family, parents in self.layout.families.items():
             parts = [found[parent] for parent in parents]
             rows = parts[0].rows
@@ -198,9 +198,9 @@ class TreeLearner(EdgeLearner):
             found[family] = Variable(product, points, rows, family_kernel(parts))
         return found
 
-    def learn_scales(self, found: dict[Any, Variable], weights: np.ndarray) -> dict[Any, Variable]:
+    def learn_scales(self, found: dict[Any, Variable]) -> dict[Any, Variable]:
         """The variables with kernels as fine as their edges ask for."""
-        families = self.layout.families
+        families, weights = self.layout.families, self.weights
         kernels: dict[Any, Kernel] = {}
 
         def ask(s: Any, t: Any, opened: Kernel) -> Kernel | None:
@@ -226,13 +226,7 @@ class TreeLearner(EdgeLearner):
                 kernels[s] = narrowest_kernel(learned)
         return {s: replace(one, kernel=kernels.get(s, one.kernel)) for s, one in found.items()}
 
-    def independent(
-        self,
-        child: Any,
-        nodes: dict[Any, Node],
-        found: dict[Any, Variable],
-        weights: np.ndarray,
-    ) -> Node:
+    def independent(self, child: Any, nodes: dict[Any, Node], found: dict[Any, Variable]) -> Node:
         """A family's node with weights under which its members are independent.
 
         Before their child is seen parents are independent; in a sample they are not quite. The
@@ -243,7 +237,7 @@ class TreeLearner(EdgeLearner):
         node = nodes[family]
         both = rows_in_both(found[family], found[child])
         points = found[family].at(both), found[child].at(both)
-        edge = self.fit_edge(node.space, nodes[child].space, points, weights[both])
+        edge = self.fit_edge(node, nodes[child], points, self.weights[both])
         values = None
         for parent, part in zip(self.layout.parents(child), node.points, strict=True):
             one = nodes[parent]
@@ -273,27 +267,24 @@ class FieldLearner(EdgeLearner):
     max_samples: int
     rng: np.random.Generator
 
-    def learn(self, table: Mapping[Any, Any], kernels: Kernels, weights: np.ndarray) -> Potentials:
+    def learn(self, table: Mapping[Any, Any], kernels: Kernels) -> Potentials:
         """Everything, from one column per node."""
-        field, n = self.field, len(weights)
-        values = [self.values(k, table, kernels, weights) for k in range(len(field.members))]
+        field = self.field
+        values = [self.values(k, table, kernels) for k in range(len(field.members))]
         pairs = []
         for template, name in enumerate(field.names):
             a, b = field.ends(2 * template)
             joined = field.local[field.edges[field.template == template]]
-            pairs.append(self.pair_values(name, values[a], values[b], n, joined))
-        spaces = [self.space(one, weights) for one in values]
-        supports = [
-            self.support(k, values[k], spaces[k], pairs, weights) for k in range(len(values))
-        ]
-        parts = zip(values, spaces, supports, strict=True)
-        nodes = [self.node(*each, weights) for each in parts]
+            pairs.append(self.pair_values(name, values[a], values[b], joined))
+        spaces = [self.fit_node(self.some_of(one)).space for one in values]
+        supports = [self.support(k, values[k], spaces[k], pairs) for k in range(len(values))]
+        nodes = [self.node(*each) for each in zip(values, spaces, supports, strict=True)]
         links: list[Link] = []
         for template, ends in enumerate(pairs):
-            links += self.links(template, ends, values, supports, nodes, weights)
-        flat = [single_numbers(field, k, table) for k in range(len(values))]
+            links += self.links(template, ends, values, supports, nodes)
+        flat = [one.flat for one in values]
         widths = {
-            k: self.width(values[k], weights)
+            k: self.width(self.some_of(values[k], LOOKED))
             for k, support in enumerate(supports)
             if isinstance(support, GridSupport) and len(support.grid) > 1
         }
@@ -303,17 +294,16 @@ class FieldLearner(EdgeLearner):
         """Numbers below n, in order; a random part if there are more than `most`."""
         return np.arange(n) if n <= most else np.sort(self.rng.choice(n, most, replace=False))
 
+    def some_of(self, values: Variable, most: int = MOST) -> Variable:
+        """Some values of a variable."""
+        some = self.some(len(values.rows), most)
+        return replace(values, points=take(values.points, some), rows=values.rows[some])
+
     # --- kinds --------------------------------------------------------------------------------
 
-    def values(
-        self,
-        kind: int,
-        table: Mapping[Any, Any],
-        kernels: Kernels,
-        weights: np.ndarray,
-    ) -> Variable:
+    def values(self, kind: int, table: Mapping[Any, Any], kernels: Kernels) -> Variable:
         """The values of a kind, in all cells that have one and a weight."""
-        field, n = self.field, len(weights)
+        field, n = self.field, len(self.weights)
         names = [field.nodes[v] for v in field.members[kind]]
         known = [i for i, name in enumerate(names) if name in table]
         if not known:
@@ -324,32 +314,23 @@ class FieldLearner(EdgeLearner):
         stacked = stack_columns([table[names[i]] for i in known], [names[i] for i in known])
         found = read_variable(stacked, kernel, label)
         place, row = np.asarray(known)[found.rows // n], found.rows % n
-        here = weights[row] > 0
+        here = self.weights[row] > 0
         if not here.any():
             raise ValueError(f"{label}: all rows in which it has a value have weight zero.")
         if found.open is not None and here.sum() >= MANY:  # products of many need more detail
             found = replace(found, kernel=found.kernel.rescaled(0.5))
-        bound = found.kernel.bind(table[names[known[0]]], label)
-        found = replace(found, kernel=bound)
-        points, w = take(found.points, here), weights[row[here]]
-        some = self.some(len(w))
-        resolved = found.kernel.resolve(take(points, some), w[some])
-        return Variable(resolved, points, (place * n + row)[here], found.open)
+        kernel = found.kernel.bind(table[names[known[0]]], label)
+        cells = (place * n + row)[here]
+        found = replace(found, kernel=kernel, points=take(found.points, here), rows=cells)
+        some = self.some_of(found)
+        return replace(found, kernel=kernel.resolve(some.points, self.weigh(some)))
 
-    def support(
-        self,
-        kind: int,
-        values: Variable,
-        space: Space,
-        pairs: list[Positions],
-        weights: np.ndarray,
-    ) -> Support:
+    def support(self, kind: int, values: Variable, space: Space, pairs: list[Positions]) -> Support:
         """The values that represent a kind."""
         if values.open is not None and values.points.shape[1] == 1:
             size = min(self.max_samples, max(FEWEST, FINE * space.rank_))
             if size < len(values.rows):
-                w = weights[values.rows % len(weights)]
-                return GridSupport.of(values.points, w, size)
+                return GridSupport.of(values.points, self.weigh(values), size)
         return CellSupport(self.cells(kind, values, pairs))
 
     def cells(self, kind: int, values: Variable, pairs: list[Positions]) -> np.ndarray:
@@ -369,24 +350,16 @@ class FieldLearner(EdgeLearner):
                     found = np.union1d(found, rest[self.some(len(rest), lacking)])
         return found
 
-    def space(self, values: Variable, weights: np.ndarray) -> Space:
-        """A kind's space, fitted to its values."""
-        some = self.some(len(values.rows))
-        cells = Variable(values.kernel, take(values.points, some), values.rows[some])
-        return self.fit_node(cells, weights[cells.rows % len(weights)]).space
-
-    def width(self, values: Variable, weights: np.ndarray) -> np.ndarray:
+    def width(self, values: Variable) -> np.ndarray:
         """The bandwidth of a density estimate of a kind's values."""
-        some = self.some(len(values.rows), LOOKED)
-        w = weights[values.rows[some] % len(weights)]
-        return scales(take(values.points, some), w / w.sum())
+        w = self.weigh(values)
+        return scales(values.points, w / w.sum())
 
-    def node(self, values: Variable, space: Space, support: Support, weights: np.ndarray) -> Node:
+    def node(self, values: Variable, space: Space, support: Support) -> Node:
         """A kind's space and the values that represent it."""
         points = support.points(values.points)
-        w = support.weights(weights[values.rows % len(weights)])
         rows = space.coordinates(points)
-        found = Node(space, points, rows, asarray(w, rows))
+        found = Node(space, points, rows, asarray(support.weights(self.weigh(values)), rows))
         warn_without_constant(found)
         return found
 
@@ -399,19 +372,16 @@ class FieldLearner(EdgeLearner):
         values: list[Variable],
         supports: list[Support],
         nodes: list[Node],
-        weights: np.ndarray,
     ) -> list[Link]:
         """A template's two links."""
         ends = self.field.ends(2 * template)
-        given = self.regularization
-        lam = given(template) if callable(given) else given
 
         def fit(some: np.ndarray, t: int) -> ConditionalEmbedding:
             """P(t | s) from some of the pairs, t and s being 0 and 1 or the other way round."""
             s = 1 - t
-            w = weights[values[ends[t]].rows[pairs[t][some]] % len(weights)]
+            w = self.weigh(values[ends[t]], pairs[t][some])
             x, y = (take(values[ends[e]].points, pairs[e][some]) for e in (s, t))
-            return self.fit_edge(nodes[ends[s]].space, nodes[ends[t]].space, (x, y), w, lam)
+            return self.fit_edge(nodes[ends[s]], nodes[ends[t]], (x, y), w, template)
 
         every = self.some(len(pairs[0]))
         whole = [fit(every, t) for t in (0, 1)]
@@ -450,24 +420,20 @@ def stack_columns(columns: list[Any], names: list[Any]) -> Any:
     of = f"data[{names[0]!r}]"
     pairs = zip(columns, names, strict=True)
     columns = [in_order(c, first, f"data[{name!r}]", of) for c, name in pairs]
-    plain = [c.to_numpy() if hasattr(c, "to_numpy") and not is_array(c) else c for c in columns]
-    plain = [checks.plain(c, f"data[{name!r}]") for c, name in zip(plain, names, strict=True)]
+    pairs = zip(columns, names, strict=True)
+    plain = [checks.plain(column_values(c), f"data[{name!r}]") for c, name in pairs]
     shapes = [tuple(c.shape[1:]) for c in plain]
-    odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
-    if odd is not None:
-        raise ValueError(
-            f"data: nodes {names[0]!r} and {names[odd]!r} are at the same end of a template, but "
-            f"a value of the first has shape {shapes[0]} and one of the second {shapes[odd]}. "
-            "Give their edges different templates."
-        )
-    words = [getattr(c.dtype, "kind", "f") in "OSU" for c in plain]
-    odd = next((i for i, word in enumerate(words) if word != words[0]), None)
-    if odd is not None:
-        raise TypeError(
-            f"data: nodes {names[0]!r} and {names[odd]!r} are at the same end of a template, but "
-            f"one has numbers and the other {plain[odd if words[odd] else 0].dtype}. Give their "
-            "edges different templates."
-        )
+    kinds = ["labels" if getattr(c.dtype, "kind", "f") in "OSU" else "numbers" for c in plain]
+    for name, shape, kind in zip(names, shapes, kinds, strict=True):
+        both = f"data: nodes {names[0]!r} and {name!r} are at the same end of a template, but"
+        remedy = "Give their edges different templates."
+        if shape != shapes[0]:
+            raise ValueError(
+                f"{both} a value of the first has shape {shapes[0]}, and of the second {shape}. "
+                + remedy
+            )
+        if kind != kinds[0]:
+            raise TypeError(f"{both} the first has {kinds[0]}, and the second {kind}. {remedy}")
     return plain[0] if len(plain) == 1 else concatenate(plain)
 
 
@@ -481,10 +447,3 @@ def shared_kernel(names: list[Any], kernels: Kernels) -> Kernel | None:
             "have one kernel; got two."
         )
     return given[0][1] if given else None
-
-
-def single_numbers(field: RandomField, kind: int, table: Mapping[Any, Any]) -> bool:
-    """Whether the values of a kind came as a flat column."""
-    names = (field.nodes[v] for v in field.members[kind])
-    column = next(table[name] for name in names if name in table)
-    return np.ndim(column) == 1

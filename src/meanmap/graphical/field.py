@@ -18,7 +18,8 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from meanmap import checks
+from meanmap.arrays import Array, device, namespace
+from meanmap.graphical.layout import check_graph
 
 Name = Hashable
 NONE = -1  # where a node has fewer neighbours than others of its kind
@@ -106,38 +107,21 @@ class RandomField:
 
     def levels(self, hidden: np.ndarray) -> list[np.ndarray]:
         """The hidden nodes by their distance from the first of their component."""
-        among = hidden[self.edges].all(axis=1)
-        neighbours: list[list[int]] = [[] for _ in self.nodes]
-        for a, b in self.edges[among]:
-            neighbours[a].append(int(b))
-            neighbours[b].append(int(a))
-        depth = np.full(len(self.nodes), NONE)
-        for root in np.flatnonzero(hidden):
-            if depth[root] != NONE:
-                continue
-            level, d = [int(root)], 0
-            while level:
-                depth[level] = d
-                level = list({b for a in level for b in neighbours[a] if depth[b] == NONE})
-                d += 1
-        return [np.flatnonzero(depth == d) for d in range(depth.max() + 1)]
+        graph = nx.Graph()
+        graph.add_nodes_from(np.flatnonzero(hidden).tolist())
+        graph.add_edges_from(self.edges[hidden[self.edges].all(axis=1)].tolist())
+        first = [min(part) for part in nx.connected_components(graph)]
+        return [np.sort(level) for level in nx.bfs_layers(graph, first)]
 
 
 def field_of(graph: Any) -> RandomField:
     """The field of a networkx Graph, or of a DiGraph whose edges read as they point."""
-    if not isinstance(graph, nx.Graph) or graph.is_multigraph():
-        raise TypeError(
-            f"graph: expected a networkx Graph or DiGraph, got {checks.describe(graph)}. Edges go "
-            "as nx.Graph([('a', 'b'), ...]), those of a grid as nx.grid_2d_graph(rows, columns)."
-        )
-    if not graph.number_of_nodes():
-        raise ValueError("graph has no nodes.")
+    simple = isinstance(graph, nx.Graph) and not graph.is_multigraph()
+    check_graph(graph, simple, "a grid is nx.grid_2d_graph(rows, columns).")
     nodes = tuple(graph.nodes)
     place = {name: i for i, name in enumerate(nodes)}
     pairs, templates = [], []
     for a, b, template in graph.edges(data="template"):
-        if a == b:
-            raise ValueError(f"graph: node {a!r} is joined to itself. Remove the loop.")
         if graph.is_directed() and graph.has_edge(b, a):
             raise ValueError(f"graph: {a!r} and {b!r} are joined twice. Remove one of the edges.")
         hashable(template, f"edge {a!r} – {b!r}")
@@ -242,12 +226,18 @@ class Wiring:
         """Whether some nodes of a kind have fewer neighbours than others."""
         return [bool((link == NONE).any()) for link in self.link]
 
-    def routes(self, kind: int, nodes: Any) -> tuple[list[list[Route]], Any]:
-        """For every slot of some nodes of a kind where it leads; and which slots lead nowhere."""
-        known = (kind, nodes.start, nodes.stop) if isinstance(nodes, slice) else None
-        if known is not None and known in self._routes:
-            return self._routes[known]
+    def routes(self, kind: int, nodes: Any, like: Array) -> tuple[list[list[Route]], Any]:
+        """For every slot of some nodes of a kind where it leads; and which slots lead nowhere.
+
+        For a slice of nodes, which is kept, indices are arrays on the device of `like`.
+        """
+        key = None
+        if isinstance(nodes, slice):
+            key = kind, nodes.start, nodes.stop, type(like), device(like)
+        if key in self._routes:
+            return self._routes[key]
         links, to = self.link[kind][nodes], self.to[kind][nodes]
+        like = links if key is None else like
         found: list[list[Route]] = []
         for slot in range(links.shape[1]):
             column = links[:, slot]
@@ -257,11 +247,12 @@ class Wiring:
                 s, node, there = to[at, slot].T
                 one = (there == there[0]).all()
                 into = (span(node), int(there[0])) if one else (node, there)
-                found[-1].append(Route(int(link), span(at), int(s[0]), into))
+                placed = index_beside((span(at), into), like)
+                found[-1].append(Route(int(link), placed[0], int(s[0]), placed[1]))
         empty = np.nonzero(links.T == NONE)
-        answer = found, (empty if len(empty[0]) else None)
-        if known is not None:
-            self._routes[known] = answer
+        answer = found, (index_beside(empty, like) if len(empty[0]) else None)
+        if key is not None:
+            self._routes[key] = answer
         return answer
 
     @cached_property
@@ -326,6 +317,15 @@ def slots_of(targets: np.ndarray, links: np.ndarray) -> np.ndarray:
     if most.sum() > 1.5 * (plain.max() + 1):
         return plain
     return (np.cumsum(most) - most)[which] + among
+
+
+def index_beside(index: Any, like: Array) -> Any:
+    """An index whose arrays are on the device of another array."""
+    if isinstance(index, tuple):
+        return tuple(index_beside(part, like) for part in index)
+    if not isinstance(index, np.ndarray) or isinstance(like, np.ndarray):
+        return index
+    return namespace(like).asarray(index, device=device(like))
 
 
 def span(at: np.ndarray) -> Any:

@@ -98,19 +98,23 @@ class TreeLayout:
         return found[::-1]
 
 
-def layout_of(graph: Any) -> TreeLayout:
-    """The layout of a networkx Graph or DiGraph without cycles."""
-    if not isinstance(graph, nx.Graph):
+def check_graph(graph: Any, accepted: bool, remedy: str) -> None:
+    """Refuse other objects than graphs, graphs without nodes, and self-loops."""
+    if not accepted:
         raise TypeError(
-            f"graph: expected a networkx Graph or DiGraph, got {checks.describe(graph)}. Edges go "
-            "as nx.Graph([('a', 'b'), ...]); None learns a tree from the data."
+            f"graph: expected a networkx Graph or DiGraph, got {checks.describe(graph)}. Write "
+            f"edges as nx.Graph([('a', 'b'), ...]); {remedy}"
         )
     if not graph.number_of_nodes():
         raise ValueError("graph has no nodes.")
+    for a, _ in nx.selfloop_edges(graph):
+        raise ValueError(f"graph: node {a!r} is joined to itself. Remove the loop.")
+
+
+def layout_of(graph: Any) -> TreeLayout:
+    """The layout of a networkx Graph or DiGraph without cycles."""
+    check_graph(graph, isinstance(graph, nx.Graph), "None learns a tree from the data.")
     plain = nx.Graph(graph.to_undirected() if graph.is_directed() else graph)
-    loops = list(nx.selfloop_edges(plain))
-    if loops:
-        raise ValueError(f"graph: node {loops[0][0]!r} is joined to itself. Remove the loop.")
     if graph.is_directed() and not nx.is_directed_acyclic_graph(graph):
         a, b, *_ = nx.find_cycle(graph)[0]
         raise ValueError(
@@ -132,16 +136,9 @@ def undirected_layout(variables: tuple[Name, ...], graph: Any) -> TreeLayout:
     """Each node given its neighbour on the way to the first of its component."""
     given: dict[Name, Any] = {}
     for node in variables:
-        if node in given:
-            continue
-        given[node] = None
-        queue = deque([node])
-        while queue:
-            here = queue.popleft()
-            for other in graph.neighbors(here):
-                if other not in given:
-                    given[other] = here
-                    queue.append(other)
+        if node not in given:
+            given[node] = None
+            given.update(nx.bfs_predecessors(graph, node))
     neighbours = {node: tuple(graph.neighbors(node)) for node in variables}
     return TreeLayout(variables, {}, neighbours, given)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -143,17 +143,17 @@ class BeliefPropagation(BaseEstimator):
         self._settings()
         field = field_of(self.graph)
         table = self._table(data, field)
-        weights = row_weights(sample_weight, table)
         learner = FieldLearner(
             self._regularization(field),
             self.basis,
             0.0 if self.regularization == 0 else LEAST,
+            row_weights(sample_weight, table),
             field,
             checks.whole(self.max_samples, "max_samples", 2, "A few hundred are enough."),
             checks.random_generator(self.random_state, "random_state"),
         )
         with one_blas_thread():
-            potentials = learner.learn(table, self._kernels(field), weights)
+            potentials = learner.learn(table, self._kernels(field))
         # nothing is set before everything has worked
         self.nodes_ = field.nodes
         self.potentials_ = potentials
@@ -248,12 +248,11 @@ class BeliefPropagation(BaseEstimator):
         remedy = "It is the change of a message that counts as none, like 1e-3."
         return damping, checks.positive(self.tolerance, "tolerance", remedy)
 
-    def _regularization(self, field: RandomField) -> Callable[[int], float | str]:
-        """λ of a template."""
+    def _regularization(self, field: RandomField) -> Any:
+        """λ, one for all or a dict from template."""
         given = self.regularization
         if not isinstance(given, Mapping):
-            whole = check_regularization(given)
-            return lambda template: whole
+            return check_regularization(given)
         named = [which[0] if word == "template" else which for word, which in field.keys]
         unknown = [key for key in given if key not in named]
         if unknown:
@@ -262,7 +261,7 @@ class BeliefPropagation(BaseEstimator):
                 f"{first_names(named)}."
             )
         checked = {key: check_regularization(value) for key, value in given.items()}
-        return lambda template: checked.get(named[template], "auto")
+        return {template: checked.get(key, "auto") for template, key in enumerate(named)}
 
     def _powers(self, wiring: Wiring, field: RandomField) -> list[np.ndarray] | None:
         """The powers of messages, None where all are 1."""

@@ -59,7 +59,7 @@ class Network(MessageRules):
         """The usual λ of regressions on a node, 0 without any."""
         members = self.layout.families.get(name, ())
         others = [t for t in self.layout.neighbours[name] if t not in members]
-        found = [self.operators[t, name].regularization for t in others]
+        found = [self.operators[t, name].regularization or 0.0 for t in others]
         return float(np.median(found)) if found else 0.0
 
     def answer(self, t: Any, s: Any) -> ConditionalOperator | None:
@@ -147,7 +147,9 @@ class Inference:
 
     def _gather(self, q: Any) -> list[Any]:
         """The neighbours of q beyond which there is evidence; the same for all other nodes."""
-        layout, beyond, keys = self.network.layout, {}, {}
+        layout = self.network.layout
+        beyond: dict[Any, list[Any]] = {}
+        keys: dict[Any, int] = {}
         for t, s in layout.towards(q):
             here = beyond.setdefault(t, [])
             parents = layout.families.get(t, ())

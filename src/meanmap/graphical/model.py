@@ -145,8 +145,8 @@ class KernelGraphicalModel(BaseEstimator):
             table, weights = latent.fill_in_states(table, name, states, weights)
             kernels[name] = Delta()
         lam = check_regularization(self.regularization)
-        learner = TreeLearner(lam, self.basis, LEAST if lam else 0.0, layout)
-        network, edges = learner.learn(table, kernels, weights)
+        learner = TreeLearner(lam, self.basis, LEAST if lam else 0.0, weights, layout)
+        network, edges = learner.learn(table, kernels)
         # nothing is set before everything has worked
         self.graph_, self.nodes_, self.edges_ = graph, layout.variables, edges
         self.states_ = states

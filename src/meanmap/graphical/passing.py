@@ -9,7 +9,7 @@ underflows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,13 +20,12 @@ from meanmap.arrays import (
     asarray,
     assign,
     at_least,
-    device,
     for_each_thread,
     namespace,
     take,
     to_numpy,
 )
-from meanmap.graphical.field import NONE, Route, Wiring
+from meanmap.graphical.field import NONE, Wiring, index_beside
 from meanmap.graphical.potentials import Potentials
 
 BLOCK = 1 << 17  # values of messages that are in memory at a time
@@ -97,7 +96,7 @@ class Passing:
 
     def send(self, state: State, kind: int, nodes: Any, scaled: bool = True) -> Iterator[Sent]:
         """What nodes of a kind say to their neighbours, link by link."""
-        routes, empty = self._routes(kind, nodes)
+        routes, empty = self.wiring.routes(kind, nodes, self._one)
         if not routes:
             return
         rows = self.potentials.nodes[kind].coordinates
@@ -126,35 +125,6 @@ class Passing:
                     new = self.potentials.scale(new, route.link)
                 yield Sent(route.kind, route.at, new)
 
-    def _routes(self, kind: int, nodes: Any) -> tuple[list[list[Route]], Any]:
-        """The wiring's, with numbers of nodes and slots where the messages are."""
-        known = (kind, nodes.start, nodes.stop) if isinstance(nodes, slice) else None
-        if isinstance(self._one, np.ndarray) or known is None:
-            return self.wiring.routes(kind, nodes)
-        if known not in self._placed:
-            routes, empty = self.wiring.routes(kind, nodes)
-            placed = [
-                [
-                    replace(route, nodes=self._there(route.nodes), at=self._there(route.at))
-                    for route in slot
-                ]
-                for slot in routes
-            ]
-            self._placed[known] = placed, self._there(empty)
-        return self._placed[known]
-
-    def _there(self, index: Any) -> Any:
-        """An index with its arrays beside the messages."""
-        if isinstance(index, tuple):
-            return tuple(self._there(part) for part in index)
-        if not isinstance(index, np.ndarray):
-            return index
-        return namespace(self._one).asarray(index, device=device(self._one))
-
-    @cached_property
-    def _placed(self) -> dict[Any, tuple[list[list[Route]], Any]]:
-        return {}
-
     @cached_property
     def _one(self) -> Array:
         return asarray(1.0, self.potentials.nodes[0].coordinates)
@@ -179,7 +149,7 @@ class Passing:
     @cached_property
     def _nowhere(self) -> list[Any]:
         """For each kind the slots that lead nowhere."""
-        return [self._there(np.nonzero(link == NONE)) for link in self.wiring.link]
+        return [index_beside(np.nonzero(link == NONE), self._one) for link in self.wiring.link]
 
     @cached_property
     def _deep(self) -> int:

@@ -36,6 +36,7 @@ class Variable:
     points: Points
     rows: np.ndarray  # the numbers of the rows, in order
     open: Kernel | None = None  # the kernel with scales to be learned, unless it was named
+    flat: bool = False  # whether the values came as a flat column
 
     def at(self, rows: np.ndarray) -> Points:
         """Its values in rows that have one."""
@@ -91,6 +92,11 @@ def in_one_library(table: dict[Name, Any]) -> dict[Name, Any]:
     return {**table, **same}
 
 
+def column_values(values: Any) -> Any:
+    """The array, or list, in a column of a data frame."""
+    return values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
+
+
 def read_variable(values: Any, kernel: Kernel | None, name: str) -> Variable:
     """A column as points of its kernel, NaN and None left out."""
     named = kernel is not None
@@ -98,7 +104,7 @@ def read_variable(values: Any, kernel: Kernel | None, name: str) -> Variable:
         kernel = default_for(values, name)
         kernel = Gaussian(SCALED) if kernel.radial else kernel
     kernel = kernel.bind(values, name)
-    plain = values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
+    plain = column_values(values)
     if kernel.on_vectors:
         plain = number_column(plain, name)
         here = ~np.isnan(to_numpy(plain).reshape(len(plain), -1)).any(axis=1)
@@ -116,7 +122,7 @@ def read_variable(values: Any, kernel: Kernel | None, name: str) -> Variable:
         points = np.array(points.tolist())
     learns = not named and kernel.radial
     opened = kernel.replace(bandwidth=LEARNED) if learns else None
-    return Variable(kernel, kernel.check(points, name), rows, opened)
+    return Variable(kernel, kernel.check(points, name), rows, opened, np.ndim(values) == 1)
 
 
 def number_column(values: Any, name: str) -> Any:
