@@ -44,13 +44,13 @@ Function = Callable[[Points], Any]
 
 
 def in_node_order(node: Node, name: Any, value: Any) -> Any:
-    """A frame, or one row of it, with the node's columns in their order."""
+    """A frame, or one row of it, with columns in the order of the node's."""
     names, called = node.space.kernel_.names, f"evidence[{name!r}]"
     return frames.row_in_order(frames.in_order(value, names, called, "the data"), names, called)
 
 
 def evidence_points(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
-    """A point of a node, or several, and whether it was one."""
+    """One or several points of a node, and whether it was one."""
     kernel, like = node.space.kernel_, node.space.example_
     if not np.isscalar(value):
         value = checks.plain(in_node_order(node, name, value), f"evidence[{name!r}]")
@@ -119,7 +119,9 @@ def tree_points(
         if not single:
             sizes[name] = count(found[name])
     if len(set(sizes.values())) > 1:
-        raise ValueError(f"evidence: expected as many points for each node, got {sizes}.")
+        raise ValueError(
+            f"evidence: expected the same number of points for each node, got {sizes}."
+        )
     for family, members in network.layout.families.items():
         if all(name in found for name in members):
             counts = [count(found[name]) for name in members]
@@ -146,17 +148,17 @@ def tree_coordinates(
 
 @dataclass(frozen=True, eq=False)
 class FieldEvidence:
-    """Evidence, checked: observed points, likelihood functions, and beliefs of others."""
+    """Checked evidence on a field: observed points, likelihood functions, given beliefs."""
 
     potentials: Potentials
     observed: dict[int, tuple[np.ndarray, Points, Array]]  # of a kind: nodes, points, coordinates
-    trust: float  # the power of what observed nodes say
+    trust: float  # the power of messages of observed nodes
     functions: dict[int, Function]  # by node
-    beliefs: dict[int, Array]  # by node: the message that a given belief amounts to
+    beliefs: dict[int, Array]  # by node: the message equivalent to a given belief
 
     @classmethod
     def of(cls, potentials: Potentials, evidence: Mapping[Any, Any], trust: float) -> FieldEvidence:
-        """From a dict by node that has passed the gate."""
+        """From a dict by node whose names were checked."""
         field = potentials.field
         points: dict[int, list[tuple[int, Any]]] = {}
         functions: dict[int, Function] = {}
@@ -186,9 +188,9 @@ class FieldEvidence:
 
     @cached_property
     def messages(self) -> dict[int, tuple[np.ndarray, Array, np.ndarray]]:
-        """Messages that do not change: for each kind the hidden nodes, what they hear, its power.
+        """Messages that do not change: for each kind hidden nodes, their messages and powers.
 
-        From observed neighbours, and from those who believe something of a node.
+        They come from observed neighbours and from given beliefs.
         """
         field = self.potentials.field
         parts: dict[int, list[tuple[np.ndarray, Array, np.ndarray]]] = {}
@@ -214,7 +216,7 @@ class FieldEvidence:
         return found
 
     def alone(self, wiring: Wiring) -> list[Alone]:
-        """For each kind what is known of every hidden node by itself."""
+        """For each kind the product of evidence on every hidden node."""
         field, found = self.potentials.field, []
         local = np.zeros(len(field.nodes), dtype=int)
         for nodes in wiring.hidden:
@@ -242,7 +244,7 @@ class FieldEvidence:
         return found
 
     def likelihood(self, v: int, points: Points) -> Array:
-        """log of a node's likelihood at points, over its mean at the sample; 0 without one."""
+        """Log of a node's likelihood at points, divided by its mean on the sample; 0 if none."""
         field = self.potentials.field
         node, name = self.potentials.nodes[int(field.kind[v])], field.nodes[v]
         if v not in self.functions:
@@ -275,7 +277,7 @@ def observed_points(
     if kernel.on_vectors and all(is_row_of_numbers(value, like.shape[1]) for value in values):
         stacked = np.array([np.ravel(to_numpy(value)) for value in values])
         points = kernel.check(stacked, f"evidence[{names[0]!r}]", like)
-    else:  # one by one, so that an error names the node
+    else:  # one by one, so that errors name the node
         each = []
         for name, value in zip(names, values, strict=True):
             found, single = evidence_points(node, name, value)
@@ -288,7 +290,7 @@ def observed_points(
 
 
 def is_row_of_numbers(value: Any, size: int) -> bool:
-    """Whether a value is so many finite numbers."""
+    """Whether a value is `size` finite numbers."""
     if np.size(value) != size:
         return False
     plain = np.asarray(to_numpy(value))
@@ -312,14 +314,14 @@ def likelihood_values(function: Function, points: Points, name: Any) -> Array:
     if plain.max() == 0:
         raise ValueError(
             f"{what} positive somewhere, got 0 at all {len(plain)} values of the data. It may be "
-            "so narrow that it falls between them, or so small that it underflows: only its shape "
-            "counts, so subtract the largest logarithm before exp."
+            "too narrow and fall between them, or too small and underflow. Only its shape matters: "
+            "subtract the largest logarithm before exp."
         )
     return values
 
 
 def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
-    """What another's belief q says: `(C + λI)⁻¹ m_q`, its density over that of the data."""
+    """The message of a belief q: `(C + λI)⁻¹ m_q`, its density over that of the data."""
     if belief.is_batch:
         raise ValueError(f"evidence[{name!r}]: expected one embedding, got {len(belief)}.")
     node = potentials.nodes[kind]
@@ -334,7 +336,7 @@ def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embeddi
     mean = float(beta @ node.mean)
     if mean <= 0:
         raise ValueError(
-            f"evidence[{name!r}]: the belief lies where the data have nothing. Give a likelihood "
-            "as a function, or data that reach so far."
+            f"evidence[{name!r}]: the belief lies outside the data. Give a likelihood as a "
+            "function, or fit on data that cover it."
         )
     return beta / mean

@@ -1,9 +1,9 @@
-"""A random field on a graph with loops: which nodes are alike, and which edges share a potential.
+"""A random field on a graph with loops: kinds of nodes, and templates of edges.
 
-Edges with equal `template` attributes have one potential, so that their first ends are of one kind,
-with one distribution, and their second ends too. What is learned is learned once for a kind or a
-template, and all their messages move together. The wiring says who sends to whom: slots of nodes,
-and the routes between them.
+Edges with equal `template` attributes share a potential. Their first ends are then of one kind,
+with one distribution, and so are their second ends. Each kind and each template is learned once,
+and its messages are sent together. A wiring says which node sends to which: slots of nodes, and
+routes between them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from meanmap.arrays import Array, device, namespace
 from meanmap.graphical.layout import check_graph
 
 Name = Hashable
-NONE = -1  # where a node has fewer neighbours than others of its kind
+NONE = -1  # marks an empty slot: a node with fewer neighbours than others of its kind
 
 
 @dataclass(frozen=True, eq=False)
 class RandomField:
-    """Nodes by kind, and each edge twice, as the links that messages travel along.
+    """Nodes by kind, and each edge twice, once for each direction of messages.
 
-    A link is a template in one direction; link 2e + 1 is link 2e the other way.
+    A link is a template in one direction; link 2e + 1 is the reverse of link 2e.
     """
 
     nodes: tuple[Name, ...]
@@ -45,7 +45,7 @@ class RandomField:
 
     @cached_property
     def names(self) -> list[str]:
-        """The templates in words."""
+        """The templates as text."""
         return [f"{word} {' – '.join(map(repr, which))}" for word, which in self.keys]
 
     @cached_property
@@ -56,7 +56,7 @@ class RandomField:
 
     @cached_property
     def local(self) -> np.ndarray:
-        """The place of each node among those of its kind."""
+        """The position of each node among those of its kind."""
         found = np.empty(len(self.nodes), dtype=int)
         for members in self.members:
             found[members] = np.arange(len(members))
@@ -64,7 +64,7 @@ class RandomField:
 
     @cached_property
     def sources(self) -> np.ndarray:
-        """Of every message, an edge's two one after the other."""
+        """The sender of every message; the two messages of an edge are neighbours."""
         return self.edges.ravel()
 
     @cached_property
@@ -88,7 +88,7 @@ class RandomField:
         return np.unique(self.template, return_index=True)[1]
 
     def wiring(self, hidden: np.ndarray) -> Wiring:
-        """The wiring when the other nodes are observed; the last is kept, as many have one."""
+        """The wiring among hidden nodes; the last one is kept for repeated runs."""
         key = hidden.tobytes()
         if key not in self._wirings:
             self._wirings.clear()
@@ -100,7 +100,7 @@ class RandomField:
         return {}
 
     def called(self, kind: int) -> str:
-        """A kind in words: the name of its first node."""
+        """A kind as text: the name of its first node."""
         members = self.members[kind]
         name = repr(self.nodes[members[0]])
         return name if len(members) == 1 else f"{name} and the {len(members) - 1} nodes like it"
@@ -115,7 +115,7 @@ class RandomField:
 
 
 def field_of(graph: Any) -> RandomField:
-    """The field of a networkx Graph, or of a DiGraph whose edges read as they point."""
+    """The field of a networkx Graph or DiGraph."""
     simple = isinstance(graph, nx.Graph) and not graph.is_multigraph()
     check_graph(graph, simple, "a grid is nx.grid_2d_graph(rows, columns).")
     nodes = tuple(graph.nodes)
@@ -127,7 +127,7 @@ def field_of(graph: Any) -> RandomField:
         hashable(template, f"edge {a!r} – {b!r}")
         ends = place[a], place[b]
         pairs.append(ends if graph.is_directed() else (min(ends), max(ends)))
-        # an edge without a template is one of its own
+        # an edge without a template has one of its own
         alone = "edge", (a, b)
         templates.append(alone if template is None else ("template", (template,)))
     known = {key: i for i, key in enumerate(dict.fromkeys(templates))}
@@ -137,7 +137,7 @@ def field_of(graph: Any) -> RandomField:
 
 
 def kinds(graph: Any, nodes: tuple[Name, ...], edges: np.ndarray, template: np.ndarray) -> Any:
-    """Which nodes are alike: those at the same end of a template, or with one themselves."""
+    """The kind of each node: shared by nodes at the same end of a template, or of one template."""
     N = len(nodes)
     given = [graph.nodes[name].get("template") for name in nodes]
     for name, one in zip(nodes, given, strict=True):
@@ -145,14 +145,14 @@ def kinds(graph: Any, nodes: tuple[Name, ...], edges: np.ndarray, template: np.n
     groups: dict[Any, int] = {name: i for i, name in enumerate(dict.fromkeys(given))}
     own = np.array([groups[name] for name in given])
     has = np.array([name is not None for name in given])
-    # nodes are joined with a hub for each of what makes them alike
+    # every template is a hub, to which the nodes that it makes alike are joined
     hubs = [2 * template, 2 * template + 1, 2 * (template.max(initial=-1) + 1) + own[has]]
     ends = [edges[:, 0], edges[:, 1], np.flatnonzero(has)]
     left, right = np.concatenate(ends), N + np.concatenate(hubs)
     size = N + int(max(right.max(initial=N - 1) - N + 1, 0))
     joined = coo_array((np.ones(len(left)), (left, right)), shape=(size, size))
     found = connected_components(joined, directed=False)[1][:N]
-    # numbered as they first appear
+    # numbered in the order of their first nodes
     first, inverse = np.unique(found, return_index=True, return_inverse=True)[1:]
     rank = np.empty(len(first), dtype=int)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -160,36 +160,36 @@ def kinds(graph: Any, nodes: tuple[Name, ...], edges: np.ndarray, template: np.n
 
 
 def hashable(template: Any, where: str) -> None:
-    """Refuse a template that cannot be told from others."""
+    """Refuse a template that is not hashable."""
     try:
         hash(template)
     except TypeError as error:
         raise TypeError(
-            f"graph: {where} has the template {template!r:.40}; expected a name that can be "
-            "looked up, such as text, a number or a tuple of them."
+            f"graph: {where} has the template {template!r:.40}; expected a hashable "
+            "name, such as text, a number or a tuple of them."
         ) from error
 
 
-# --- who sends to whom --------------------------------------------------------------------------
+# --- which node sends to which ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Route:
-    """Some nodes of a kind that speak along one link, and where what they say comes in."""
+    """Some nodes of a kind that send along one link, and the slots that receive it."""
 
     link: int
     nodes: Any  # a slice or an array
-    kind: int  # they speak to nodes of this
-    at: tuple[Any, Any]  # and these, in these slots
+    kind: int  # of the receiving nodes
+    at: tuple[Any, Any]  # the receiving nodes and their slots
 
 
 @dataclass(frozen=True, eq=False)
 class Wiring:
-    """Who sends to whom, among the hidden nodes: for each kind tables (nodes, slots)."""
+    """Which hidden node sends to which: for each kind tables (nodes, slots)."""
 
     hidden: list[np.ndarray]  # the nodes of each kind, as numbers of the field
-    link: list[np.ndarray]  # what goes out goes along this link; NONE where there is no neighbour
-    to: list[np.ndarray]  # (nodes, slots, 3): to this kind, this node of it, this slot
+    link: list[np.ndarray]  # of the message that a slot sends; NONE if there is no neighbour
+    to: list[np.ndarray]  # (nodes, slots, 3): the receiving kind, node of it, and slot
     edge: list[np.ndarray]  # the edge of the field that a slot is
 
     @classmethod
@@ -262,8 +262,8 @@ class Wiring:
     def appearances(self, field: RandomField) -> list[np.ndarray]:
         """How often an edge between hidden nodes is in a spanning tree, as tables like `link`.
 
-        On average over the edges of a part without bridges and joints: 1 for a bridge, about a
-        half in a grid.
+        The average over the edges of a biconnected component: 1 for a bridge, about a half in a
+        grid.
         """
         if self._appearances:
             return self._appearances
@@ -284,7 +284,7 @@ class Wiring:
 
     @cached_property
     def messages(self) -> np.ndarray:
-        """Every message as (kind, node, slot) of where it comes in."""
+        """Every message as (kind, node, slot) of its receiver."""
         parts = [
             np.column_stack([np.full(len(i), kind), i, j])
             for kind, (i, j) in enumerate(np.nonzero(link != NONE) for link in self.link)
@@ -295,13 +295,13 @@ class Wiring:
 def slots_of(targets: np.ndarray, links: np.ndarray) -> np.ndarray:
     """A slot for each message to nodes of a kind, no two of a node in one.
 
-    All of a slot answer along one link, where that does not leave most slots empty.
+    All messages of a slot use one link, unless that would leave most slots empty.
     """
     if not len(targets):
         return targets
 
     def rank(*keys: np.ndarray) -> np.ndarray:
-        """The place of each among those with equal keys."""
+        """The position of each among those with equal keys."""
         order = np.lexsort(keys[::-1])
         same = np.ones(len(order), dtype=bool)
         same[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
@@ -329,6 +329,6 @@ def index_beside(index: Any, like: Array) -> Any:
 
 
 def span(at: np.ndarray) -> Any:
-    """Numbers as a slice, where they follow each other: no copy is made then."""
+    """Consecutive numbers as a slice, which makes no copy; others unchanged."""
     whole = bool((np.diff(at) == 1).all())
     return slice(int(at[0]), int(at[-1]) + 1) if whole else at

@@ -1,4 +1,4 @@
-"""Graphical models over any variables that have kernels: chains, trees, polytrees."""
+"""Graphical models over variables of any kind: chains, trees and polytrees."""
 
 from __future__ import annotations
 
@@ -43,48 +43,48 @@ from meanmap.graphical.tables import (
 )
 from meanmap.kernels import Delta, Kernel
 
-KEPT = 4096  # messages that are kept between queries
+KEPT = 4096  # messages kept between queries
 SMALLEST = 1e-12  # probability that a logarithm is taken of
 BLOCK = 256  # queries at a time
 
 
 class KernelGraphicalModel(BaseEstimator):
-    """A tree of variables, every edge a conditional embedding.
+    """A tree of variables in which every edge is a conditional embedding.
 
     The conditional tables of a graphical model become operators, and inference by message passing
-    multiplies them (Song, Fukumizu and Gretton 2013, section 5.1): for variables of any kind and
-    dependence of any shape, without a parametric family. A query costs a few products of small
-    matrices an edge.
+    multiplies them (Song, Fukumizu and Gretton 2013, section 5.1). Variables may be of any kind and
+    depend on each other in any way; no parametric family is assumed. A query costs a few products
+    of small matrices per edge.
 
     Parameters
     ----------
     graph : networkx.Graph, networkx.DiGraph or None
         Nodes are the columns of the data. A tree or forest; in a DiGraph nodes may have several
-        parents (a polytree), whose conditional then has a product of kernels. None learns a tree
+        parents (a polytree); their conditional then uses a product of kernels. None learns a tree
         (`chow_liu_tree`).
     kernel : Kernel, dict from node to Kernel, or None
-        None chooses by column: for numbers a Gaussian whose scales are learned edge by edge, and
-        answers by residuals, as `ConditionalEmbedding` gives them; a delta kernel for labels. With
-        a kernel by name a node's messages and answers are those of the papers.
+        None chooses by column: for numbers a Gaussian whose scales are learned edge by edge, with
+        answers by residuals as in `ConditionalEmbedding`; for labels a delta kernel. With a named
+        kernel, the messages and answers of a node are those of the papers.
     regularization : float or "auto"
-        λ of every edge's conditional; "auto" by leave-one-out, edge by edge. 0 is the
-        pseudo-inverse: with delta kernels inference is then exact, for the tables of frequencies.
+        λ of every edge's conditional; "auto" chooses it by leave-one-out, edge by edge. 0 is the
+        pseudo-inverse: with delta kernels, inference on the tables of frequencies is then exact.
     basis : a basis or None
         How the nodes' spaces get their coordinates.
 
     Notes
     -----
-    One node may be hidden: without a column, and with its number of states as an attribute,
-    `graph.nodes["type"]["states"] = 3`. It is learned from the nodes around it; with three of them
-    or more its states are determined, up to their order, which is by how often they are.
+    One node may be hidden: it has no column, and its number of states is an attribute of the node,
+    `graph.nodes["type"]["states"] = 3`. It is learned from its neighbours; with three or more of
+    them its states are identified up to their order. The most frequent state comes first.
 
     Attributes
     ----------
     graph_ : the graph, as given or as learned
-    states_ : the probabilities (n, k) of a hidden node's states in the rows, or None
+    states_ : the probabilities (n, k) of a hidden node's states in each row, or None
     nodes_ : the variables, in order
     edges_ : dict from (t, s) to the fitted ConditionalEmbedding P(t | s)
-        Several parents of a node together are ("parents of", node).
+        The parents of a node together are named ("parents of", node).
 
     Examples
     --------
@@ -126,7 +126,7 @@ class KernelGraphicalModel(BaseEstimator):
         Parameters
         ----------
         data : DataFrame, dict of arrays, or array with named fields
-            A column a node. NaN and None are missing values.
+            One column per node. NaN and None are missing values.
         sample_weight : array (n,) or None
             How much each row counts.
         """
@@ -164,12 +164,12 @@ class KernelGraphicalModel(BaseEstimator):
         ----------
         node : a node of the graph
         evidence : dict from node to a point
-            Or to as many points for each node: then the answer is a batch.
+            Several points per node, the same number for each, give a batch of answers.
 
         Returns
         -------
         Embedding
-            Its mean, quantiles, mode, samples, expectations of functions.
+            With its mean, quantiles, mode, samples and expectations of functions.
 
         Examples
         --------
@@ -190,7 +190,7 @@ class KernelGraphicalModel(BaseEstimator):
     def _marginal(
         self, node: Any, evidence: Mapping[Any, Any] | None, quiet: bool = False
     ) -> Embedding:
-        """The same; `quiet` about evidence that is the data's own."""
+        """The same; `quiet` switches off warnings about evidence outside the data."""
         self._known_node(node)
         inference, b, single = self._inference(evidence, quiet)
         if node in inference.evidence:
@@ -206,8 +206,8 @@ class KernelGraphicalModel(BaseEstimator):
     def joint(self, a: Any, b: Any, evidence: Mapping[Any, Any] | None = None) -> JointEmbedding:
         """The joint distribution of two nodes, adjacent or not, given points at others.
 
-        `C_AD = C_AA C_B|Aᵀ C_C|Bᵀ C_D|Cᵀ` for a chain: each atom of the first with the distribution
-        of the second given it. Called at pairs of points it is `φ_aᵀ C_AD φ_d`.
+        For a chain, `C_AD = C_AA C_B|Aᵀ C_C|Bᵀ C_D|Cᵀ`: each atom of the first node is paired with
+        the distribution of the second given it. Its value at a pair of points is `φ_aᵀ C_AD φ_d`.
 
         Examples
         --------
@@ -234,7 +234,7 @@ class KernelGraphicalModel(BaseEstimator):
             )
         first = self.marginal(a, given)
         if first.is_batch:
-            raise ValueError("joint: expected one point a node as evidence, got several.")
+            raise ValueError("joint: expected one point per node as evidence, got several.")
         answers = self._marginal(b, {**given, a: first.atoms}, quiet=True)
         return PairEmbedding(first, answers, inference, (a, b))
 
@@ -244,7 +244,7 @@ class KernelGraphicalModel(BaseEstimator):
         node: Any,
         evidence: Mapping[Any, Any] | None = None,
     ) -> Array:
-        """`E[f(X) | evidence]`, f of all the node's atoms at once."""
+        """`E[f(X) | evidence]`; f is called with all atoms of the node at once."""
         found = self.marginal(node, evidence)
         return (found if isinstance(found, NodeBelief) else found.normalized()).expect(f)
 
@@ -253,10 +253,10 @@ class KernelGraphicalModel(BaseEstimator):
         return self.marginal(node, evidence).mode()
 
     def sample(self, n: int, rng: Any = None, evidence: Mapping[Any, Any] | None = None) -> Any:
-        """n rows drawn from the model, a dict of arrays; evidence stays as it is.
+        """n rows drawn from the model, a dict of arrays; observed nodes keep their value.
 
-        Each variable is drawn given its neighbour: a number from the conditional's answer by
-        residuals, moved to the nearest value that its column has; a label with its probability.
+        Each variable is drawn given its neighbour. A number is drawn from the conditional's answer
+        by residuals and moved to the nearest value in its column; a label by its probability.
 
         Examples
         --------
@@ -275,12 +275,12 @@ class KernelGraphicalModel(BaseEstimator):
         n, random = checks.whole(n), checks.random_generator(rng)
         inference, _, single = self._inference(evidence)
         if not single:
-            raise ValueError("sample: expected one point a node as evidence, got several.")
+            raise ValueError("sample: expected one point per node as evidence, got several.")
         drawn = draw_rows(inference, n, random, self.nodes_)
         return {name: flatten_column(values) for name, values in drawn.items()}
 
     def impute(self, data: Any) -> dict[Any, Array]:
-        """The columns with what is missing filled in: means of numbers, modes of labels.
+        """The columns with missing values filled in: numbers by means, labels by modes.
 
         Examples
         --------
@@ -332,14 +332,14 @@ class KernelGraphicalModel(BaseEstimator):
         }
 
     def plot(self, evidence: Mapping[Any, Any] | None = None, ax: Any = None) -> Any:
-        """Draw the tree, every node with what is believed of it given the evidence.
+        """Draw the tree, with the belief at every node given the evidence.
 
-        Numbers have a mean and a standard deviation, others their most probable value.
+        Numbers are shown by mean and standard deviation, others by their most probable value.
         """
         check_is_fitted(self, "network_")
         inference, _, single = self._inference(evidence)
         if not single:
-            raise ValueError("plot: expected one point a node as evidence, got several.")
+            raise ValueError("plot: expected one point per node as evidence, got several.")
         labels = {
             name: describe_belief(name, self.marginal(name, evidence), name in inference.evidence)
             for name in self.nodes_
@@ -351,10 +351,10 @@ class KernelGraphicalModel(BaseEstimator):
     def log_density(self, data: Any) -> Array:
         """The log density of rows without missing values, factor by factor.
 
-        `Σ log p(x | parents)`, each factor the density of the conditional's answer by residuals; of
-        a node whose parents' kernels were named, a density estimate on the conditional's positive
-        weights; for labels their probability. It does not suffer from the number of variables, as a
-        density estimate of all of them does: each factor has a few.
+        `Σ log p(x | parents)`, where each factor is the density of the conditional's answer by
+        residuals; if the parents' kernels were named, a density estimate with the conditional's
+        positive weights; for labels a probability. Unlike a density estimate of whole rows it does
+        not suffer from the number of variables, as each factor has only a few.
 
         Examples
         --------
@@ -375,7 +375,7 @@ class KernelGraphicalModel(BaseEstimator):
         )
 
     def _logs(self, table: dict[Any, Any]) -> np.ndarray:
-        """The log density of rows, on the host."""
+        """The log density of rows, as a NumPy array."""
         if self._states is not None and self._states[0] not in table:
             name, k = self._states
             n = table_length(table)
@@ -403,15 +403,15 @@ class KernelGraphicalModel(BaseEstimator):
             answer = self.network_.answer(name, before) or self.network_.operators[name, before]
             at = given if len(given) > 1 else given[0]
             found = answer.answer_at(at, answer.quiet_features(at))
-            learned = self.network_.answer(name, before) is not None and columns_vary(atoms).all()
-            if learned and isinstance(found, Predictive):
+            learned = self.network_.answer(name, before) is not None
+            if learned and isinstance(found, Predictive) and columns_vary(atoms).all():
                 logs = found.shape.log_densities(to_numpy(values).astype(np.float64))
                 return np.maximum(np.exp(logs), SMALLEST)
             weights, atoms = to_numpy(found.weights), answer.atoms
         return row_likelihoods(node.space.kernel_, atoms, positive_weights(weights), values)
 
     def score(self, data: Any) -> float:
-        """The mean log density of rows: what models of the same data are compared by."""
+        """The mean log density of rows, for comparing models on the same data."""
         check_is_fitted(self, "network_")
         return float(self._logs(read_columns(data)).mean())
 
@@ -437,7 +437,7 @@ class KernelGraphicalModel(BaseEstimator):
     def _inference(
         self, evidence: Mapping[Any, Any] | None, quiet: bool = False
     ) -> tuple[Inference, int, bool]:
-        """Evidence checked and in coordinates, how many queries it is, and whether it is one."""
+        """Inference under checked evidence, the number of queries, and whether it is one."""
         check_is_fitted(self, "network_")
         if evidence is not None and not isinstance(evidence, Mapping):
             raise TypeError(
@@ -497,7 +497,7 @@ def present_cells(values: np.ndarray) -> np.ndarray:
 
 
 def as_column(values: np.ndarray) -> np.ndarray:
-    """Cells as points: numbers one a row, labels as they are."""
+    """Cells as points: one number per row, labels unchanged."""
     if values.dtype == object:
         return np.array(values.tolist())
     return values[:, None] if values.ndim == 1 else values

@@ -1,9 +1,9 @@
-"""Messages on a graph with loops, all of a kind at once.
+"""Messages on a graph with loops, those of all nodes of a kind at once.
 
-Every hidden node has a slot for each hidden neighbour: what comes in there, and what goes out to
-the same neighbour, which is the product of all that came in elsewhere (Song, Fukumizu and Gretton
-2013, eq. 27 and 30). Where neighbours are many, products are scaled as they grow, so that none
-underflows.
+Every hidden node has a slot for each hidden neighbour, which holds the neighbour's message to it.
+The message back to that neighbour is made of the product of all other slots (Song, Fukumizu and
+Gretton 2013, eq. 27 and 30). If there are many neighbours, products are rescaled as they grow, so
+that they do not underflow. The order of sending is in `meanmap.graphical.schedules`.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from meanmap.arrays import (
 from meanmap.graphical.field import NONE, Wiring, index_beside
 from meanmap.graphical.potentials import Potentials
 
-BLOCK = 1 << 17  # values of messages that are in memory at a time
+BLOCK = 1 << 17  # values of messages in memory at a time
 
-State = list[Array]  # for each kind the messages that came in, (nodes, slots, r)
+State = list[Array]  # for each kind the messages to its nodes, (nodes, slots, r)
 
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """What is known of the hidden nodes of a kind, each alone: the product of what says it."""
+    """Evidence on the hidden nodes of a kind: the product of all factors that do not change."""
 
-    logs: Array  # of the product at the sample, (nodes, m)
-    factor: Array  # the product, at its best 1
-    peak: np.ndarray  # the best values of the factors, multiplied, (nodes,)
+    logs: Array  # logarithm of the product at the sample, (nodes, m)
+    factor: Array  # the product, scaled to a maximum of 1
+    peak: np.ndarray  # the sum of the factors' largest logarithms, (nodes,)
     count: np.ndarray  # the number of factors, (nodes,)
 
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """Messages along one link: where they go, and what they are."""
+    """Messages along one link, and the slots that they go to."""
 
     kind: int
     at: tuple[Any, Any]  # nodes and slots
@@ -54,15 +54,15 @@ class Sent:
 
 @dataclass(frozen=True, eq=False)
 class Passing:
-    """The rule of Algorithm VI on a wiring, with what is known of single nodes."""
+    """Algorithm VI on a wiring, with the evidence on single nodes."""
 
     potentials: Potentials
     wiring: Wiring
-    alone: list[Alone]  # for each kind what is known of single nodes
-    power: list[np.ndarray] | None = None  # of the messages, (nodes, slots), where it is not 1
+    alone: list[Alone]  # for each kind the evidence on its nodes
+    power: list[np.ndarray] | None = None  # of the messages, (nodes, slots); None if all are 1
 
     def start(self) -> State:
-        """Messages that say nothing."""
+        """The first messages, which carry no evidence."""
         state = []
         for kind, link in enumerate(self.wiring.link):
             node = self.potentials.nodes[kind]
@@ -77,7 +77,7 @@ class Passing:
         return state
 
     def come_in(self, state: State, kind: int, nodes: Any) -> tuple[Array, Array]:
-        """log of what messages say to nodes of a kind, (n, slots, m), and of all that is known."""
+        """Log of the messages to nodes of a kind, (n, slots, m), and of the whole product."""
         L = self.potentials.logarithms(
             take(state[kind], nodes), self.potentials.nodes[kind].coordinates
         )
@@ -95,13 +95,13 @@ class Passing:
         return here.astype(float) if self.wiring.padded[kind] else None
 
     def send(self, state: State, kind: int, nodes: Any, scaled: bool = True) -> Iterator[Sent]:
-        """What nodes of a kind say to their neighbours, link by link."""
+        """The messages of nodes of a kind to their neighbours, link by link."""
         routes, empty = self.wiring.routes(kind, nodes, self._one)
         if not routes:
             return
         rows = self.potentials.nodes[kind].coordinates
         xp = namespace(rows)
-        beta = xp.permute_dims(take(state[kind], nodes), (1, 0, 2))  # a slot's messages together
+        beta = xp.permute_dims(take(state[kind], nodes), (1, 0, 2))  # slots first
         slots, n, r = beta.shape
         V = at_least(xp.reshape(beta, (slots * n, r)) @ rows.T, self._least)
         V = xp.reshape(V, (slots, n, rows.shape[0]))
@@ -131,7 +131,7 @@ class Passing:
 
     @property
     def _least(self) -> float:
-        """The least value of a message; what is divided by is never zero."""
+        """The smallest value of a message; positive if messages are divided by."""
         least = self.potentials.least
         return least if self.power is None else max(least, self.potentials.tiny)
 
@@ -153,7 +153,7 @@ class Passing:
 
     @cached_property
     def _deep(self) -> int:
-        """Products of more factors than this are kept from underflow."""
+        """Products of more factors than this are rescaled, so that they do not underflow."""
         return 40 if self.potentials.tiny < 1e-100 else 5
 
     def blocks(self) -> list[tuple[int, slice]]:
@@ -166,7 +166,7 @@ class Passing:
         return found
 
     def each_block(self, work: Callable[[int, slice], None]) -> None:
-        """Do a thing for all hidden nodes, on all threads where NumPy can."""
+        """Call a function for all blocks of hidden nodes, with NumPy on all threads."""
         blocks = self.blocks()
 
         def share(thread: int, of: int) -> None:
@@ -179,7 +179,7 @@ class Passing:
             share(0, 1)
 
     def all_sent(self, state: State) -> State:
-        """What everybody says at once, as a new state."""
+        """All messages at once, as a new state."""
         fresh = [namespace(beta).zeros_like(beta) for beta in state]
 
         def work(kind: int, nodes: slice) -> None:
@@ -201,12 +201,12 @@ class Passing:
         if isinstance(mean, np.ndarray) and mean.min() > 0:
             beta /= mean[..., None]
             return beta
-        good = mean > 0  # one whose mean is not is noise, and says nothing
+        good = mean > 0  # other messages are noise, and are replaced
         mean = xp.where(good, mean, xp.ones_like(mean))[..., None]
         return xp.where(good[..., None], beta / mean, self._nothing[kind])
 
     def change(self, kind: int, old: Array, new: Array) -> np.ndarray:
-        """How far messages (..., r) to a kind have moved, as functions of its values (L₂)."""
+        """How much messages (..., r) to a kind have changed, as functions of its values (L₂)."""
         if not new.shape[0] or not new.shape[-2]:
             return np.zeros(new.shape[:-1])
         return np.sqrt(np.maximum(to_numpy(self._squares(kind, new - old)), 0.0))
@@ -216,7 +216,7 @@ class Passing:
         return namespace(difference).sum((difference @ covariance) * difference, axis=-1)
 
     def round(self, state: State, damping: float) -> State:
-        """What everybody says at once, mixed with what was said, and how far each kind moved."""
+        """All messages at once, damped, and the largest squared change of each kind."""
         fresh = self.all_sent(state)
         xp = namespace(fresh[0])
         squares = [
@@ -231,10 +231,10 @@ class Passing:
         return [*fresh, moved]
 
     def products(self, state: State) -> tuple[list[Array], list[np.ndarray]]:
-        """log of everything known of each hidden node at its kind's sample, (nodes, m).
+        """Log of the product of all messages to each hidden node at its sample, (nodes, m).
 
-        And how much of it is contradiction, (nodes,): the mean over messages of what each loses of
-        its best where the product is best.
+        And how much they conflict, (nodes,): the mean over messages of the difference between the
+        largest log value of a message and its log value where the product is largest.
         """
         found = [namespace(alone.logs).zeros_like(alone.logs) for alone in self.alone]
         strain = [np.zeros(len(alone.count)) for alone in self.alone]
@@ -253,7 +253,7 @@ class Passing:
 
 
 def damp_messages(old: Array, new: Array, damping: float) -> Array:
-    """What is said now with some of what was said before."""
+    """The new messages, mixed with a share of the old ones."""
     return new if damping == 0 else (1 - damping) * new + damping * old
 
 
@@ -271,7 +271,7 @@ def all_but_one(first: Array, factors: list[Array], deep: bool) -> Iterator[tupl
         if after is not None and slot:
             P *= after
         elif after is not None:
-            P = P * after  # `first` is not ours
+            P = P * after  # `first` must not be overwritten
         yield slot, P
         if slot:
             factor = factors[slot]
@@ -298,7 +298,7 @@ def products_with_powers(
 def products_with_power(
     first: Array, factors: list[Array], power: float, deep: bool
 ) -> Iterator[tuple[int, Array]]:
-    """The same, where all powers are equal: of the product at once, which is sooner."""
+    """The same with equal powers: the power of the product is faster."""
     product = factors[0]
     for factor in factors[1:]:
         product = rescale_rows(product * factor, deep)

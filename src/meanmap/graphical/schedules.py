@@ -21,7 +21,7 @@ SHARE = 64  # the residual schedule sends one message in so many at a time
 
 
 def synchronous(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
-    """Everybody at once."""
+    """All messages at once."""
     once: Callable[[State], State] = partial(passing.round, damping=damping)
     again = once if passing.power is not None else Repeated(once)
     while True:
@@ -30,9 +30,9 @@ def synchronous(passing: Passing, state: State, damping: float) -> Iterator[tupl
 
 
 def sequential(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
-    """From the farthest nodes to the first and back, each with the news: on a tree once is enough.
+    """From the farthest nodes to the first and back: on a tree one iteration is enough.
 
-    Nodes as far from the first as each other speak together.
+    Nodes at the same distance from the first send together.
     """
     field, wiring = passing.potentials.field, passing.wiring
     hidden = np.zeros(len(field.nodes), dtype=bool)
@@ -57,9 +57,9 @@ def sequential(passing: Passing, state: State, damping: float) -> Iterator[tuple
 
 
 def residual(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
-    """Always those messages that would change most; as many as there are make an iteration.
+    """Always the messages that would change most; an iteration sends as many as there are.
 
-    Of few messages one at a time (Elidan, McGraw and Koller 2006), of many a small share.
+    One at a time if there are few (Elidan, McGraw and Koller 2006), else a small share of them.
     """
     messages = passing.wiring.messages
     some = max(1, len(messages) // SHARE)
@@ -104,14 +104,14 @@ SCHEDULES: dict[str, Callable[[Passing, State, float], Iterator[tuple[State, flo
 
 
 class Repeated:
-    """A function of some arrays that is called many times, with other numbers in the same shapes.
+    """A function that is called many times, with arrays of the same shapes.
 
-    On CUDA thousands of small operations take longer to ask for than to do. From the third call on
-    they are recorded as one graph and replayed. The function must then keep to the device: nothing
-    that it does may depend on numbers that are there.
+    On CUDA thousands of small operations take longer to launch than to run. From the third call on
+    they are recorded as one graph and replayed. The function must then stay on the device: its
+    control flow may not depend on values in the arrays.
     """
 
-    PLAIN = 2  # calls before it is recorded, which also warm up what the function calls
+    PLAIN = 2  # calls before recording, which also warm up
 
     def __init__(self, function: Callable[[State], State]) -> None:
         self._function, self._calls = function, 0
