@@ -206,7 +206,7 @@ def test_places_that_are_negative() -> None:
     try:
         picture = found.array()
     except (TypeError, ValueError) as refusal:
-        assert "places" in str(refusal)
+        assert "positions" in str(refusal)
     else:  # not one on top of the other
         assert np.isclose(picture, 0.5).sum() == 1
         assert np.isclose(picture, found.mean[0, 0]).sum() == 1
@@ -535,7 +535,7 @@ def test_questions_that_are_none() -> None:
         found.density("b", np.zeros((3, 2)))
     with pytest.raises(ValueError, match="x.*NaN"):
         found.density("b", [np.nan])
-    with pytest.raises(TypeError, match=r"places.*\.mean"):
+    with pytest.raises(TypeError, match=r"positions.*\.mean"):
         found.array()
     with pytest.raises(ValueError, match="what.*mean.*std.*mode"):
         fitted_grid().run().array("median")
