@@ -210,7 +210,8 @@ def grids() -> list[list[str]]:
     from meanmap import BeliefPropagation
     from meanmap.graphical.evidence import FieldEvidence
     from meanmap.graphical.field import Wiring
-    from meanmap.graphical.passing import Passing, synchronous
+    from meanmap.graphical.passing import Passing
+    from meanmap.graphical.schedules import synchronous
 
     data = fields(31, np.random.default_rng(0))
     rows = []

@@ -1,13 +1,13 @@
 """
-Graphical models
-================
+Query any column given any others
+=================================
 
-*A clinic has a table with gaps. What do two measurements say of a third, and what may stand in the
-gaps?*
+*A clinic has a table with missing values. What do two measurements say about a third, and what are
+the missing values likely to be?*
 
-A regression answers one question: this column from those. A graphical model answers all of them,
-from any columns to any others, with whatever is missing. It is a graph, with a node for each
-column, and for each edge what one end says of the other.
+A regression predicts one column from fixed others. A graphical model predicts any column from any
+others, whichever are missing. It is a graph with a node for each column, and for each edge the
+distribution of one end given the other.
 """
 
 import warnings
@@ -57,10 +57,10 @@ print(f"of all patients {train['progress'].mean():.0f}")
 assert belief.mean()[0] > train["progress"].mean()
 
 # %%
-# Body mass index and blood pressure are the **evidence**. What it says of progress travels along
-# the edges. Any other column could have been asked for, given any others; nothing is fitted again.
-# Labels are nodes as well, whose answer is a probability. (Regularisation takes a little of the
-# total away; ``normalized`` puts it back.)
+# Body mass index and blood pressure are the **evidence**, which reaches progress along the edges.
+# Any other column can be queried, given any others; nothing is fitted again. For labels the answer
+# is a probability. (Regularisation makes the total slightly less than one; ``normalized`` corrects
+# that.)
 
 chance = model.marginal("sex", {"hdl": 80.0}).normalized()(["a", "b"])
 print(f"sex of a patient with much HDL: a {chance[0]:.0%}, b {chance[1]:.0%}")
@@ -70,9 +70,9 @@ assert abs(chance.sum() - 1) < 1e-9
 # What the answer means
 # ---------------------
 #
-# A tree says: two columns that are not neighbours have to do with each other only through those
-# between them. Here it is, with the strength of each edge (normalised HSIC, from 0 to 1), and with
-# what is believed at each node after the evidence.
+# In a tree, two columns that are not neighbours depend on each other only through those between
+# them. Here it is, with the strength of each edge (normalised HSIC, from 0 to 1), and with the
+# belief at each node given the evidence.
 
 tree = model.graph_
 for a, b, strength in sorted(tree.edges.data("weight"), key=lambda edge: -edge[2]):
@@ -83,16 +83,16 @@ model.plot({"bmi": 35.0, "pressure": 110.0}, ax=ax)
 plt.show()
 
 # %%
-# The strongest edges are chemistry: LDL is a part of cholesterol, "ratio" is cholesterol by HDL.
-# The weak ones may be there because a tree must have them. **An edge is no cause.** Arrows that
-# you give are read as an order of factors, never as "makes". The model knows what goes with what
-# among patients who were *seen*, not what would happen if one changed a value.
+# The strongest edges are chemistry: LDL is a part of cholesterol, "ratio" is cholesterol divided by
+# HDL. Weak edges may only be there because a tree must have them. **An edge is not a cause.**
+# Arrows in a given graph are an order of factors, not causal claims. The model describes
+# associations among *observed* patients, not what would happen if someone changed a value.
 #
 # Is the graph any good?
 # ----------------------
 #
-# Compare it with others on patients that it has not seen. ``score`` is the mean log density of
-# rows: higher is better. Rivals are a star around progress, which is what a naive classifier
+# Compare it with others on held-out patients. ``score`` is the mean log density of rows: higher is
+# better. The alternatives are a star around progress, which is what a naive Bayes classifier
 # assumes, and no edges at all.
 
 star = nx.star_graph(["progress", *(name for name in patients if name != "progress")])
@@ -105,13 +105,13 @@ for name, score in scores.items():
 assert scores["learned tree"] > scores["star"] > scores["no edges"]
 
 # %%
-# Gaps
-# ----
+# Missing values
+# --------------
 #
-# A quarter of all cells of the new patients is lost. ``impute`` fills each by its mean given what
-# is left of the row (a label by its mode). Beside it: the column's mean, and a linear regression
-# for each column on all others, scikit-learn's ``IterativeImputer``. One of the new patients has
-# less cholesterol than anybody in the training rows, and a warning says so.
+# A quarter of all cells of the new patients is removed. ``impute`` fills each by its mean given the
+# rest of the row (a label by its mode). For comparison: the column's mean, and a linear regression
+# of each column on all others, scikit-learn's ``IterativeImputer``. One of the new patients has
+# less cholesterol than anyone in the training rows, and a warning says so.
 
 numbers = [name for name in patients if name != "sex"]
 holes = rng.random(test.shape) < 0.25
@@ -156,21 +156,20 @@ ax.legend(frameon=False, loc="lower left")
 plt.show()
 
 # %%
-# On this table the linear rival is ahead: it uses all other columns, and these depend on each
-# other in nearly straight lines; in the tree a column hears of most others only through its
-# neighbours. Where dependence bends, where columns are labels, or where you want the distribution
-# and not only a mean, the tree has what the rival has not. Know what your data are like, and
-# compare.
+# On this table linear regression does better: it uses all other columns, and their dependence is
+# nearly linear; in the tree a column depends on most others only through its neighbours. The tree
+# is useful if dependence is nonlinear, if columns are labels, or if you want the distribution and
+# not only a mean. Compare on your data.
 
-print("in front:", min(overall, key=overall.get))
+print("smallest error:", min(overall, key=overall.get))
 assert overall["linear"] < overall["tree"]
 
 # %%
 # What goes wrong
 # ---------------
 #
-# **A tree is always found,** whether there is one or not. Shuffle the columns, and its edges still
-# have weights, near zero. Look at them before you look at the picture:
+# **A tree is always found,** even if the columns are independent. For shuffled columns the weights
+# of its edges are near zero. Look at the weights before you look at the picture:
 
 noise = train.apply(lambda column: rng.permutation(column.to_numpy()))
 strongest = max(weight for *_, weight in chow_liu_tree(noise).edges.data("weight"))
@@ -178,8 +177,8 @@ print(f"strongest edge among shuffled columns: {strongest:.2f}")
 assert strongest < 0.1
 
 # %%
-# **Evidence outside the data.** Nobody in the table has a body mass index of 80. The answer is
-# then that of all patients, with a warning:
+# **Evidence outside the data.** No one in the table has a body mass index of 80. The answer is
+# then the distribution of all patients, with a warning:
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -189,11 +188,11 @@ for warning in caught:
 assert caught
 
 # %%
-# Evidence on several nodes that is possible one by one and impossible together is noticed where it
-# reaches the node that you ask about from different sides. Ask ``log_density`` of a whole row, if
-# you want to know how usual it is.
+# Evidence on several nodes may be plausible one by one and contradictory together. A warning says
+# so if it reaches the queried node from different sides. ``log_density`` of a whole row says how
+# typical the row is.
 #
-# **A name that is none** is told apart from a missing value:
+# **An unknown name** is an error, not a missing value:
 
 try:
     model.marginal("progress", {"weight": 80.0})
@@ -206,11 +205,11 @@ else:
 # Choices, when they matter
 # -------------------------
 #
-# *The graph*: draw it yourself if you know better; ``nx.Graph([("bmi", "progress"), ...])``.
-# Several parents of a node are allowed (``nx.DiGraph``), loops are not; for graphs with loops,
-# such as the grid of a picture, there is ``BeliefPropagation``. *The kernel*: narrower than the
-# default for sharp dependence and many rows. *λ* is chosen for each edge by leaving rows out.
+# *The graph*: give your own if you know it, ``nx.Graph([("bmi", "progress"), ...])``. A node may
+# have several parents (``nx.DiGraph``), but there must be no loops; for graphs with loops, such as
+# the grid of a picture, use ``BeliefPropagation``. *The kernel*: its scales are learned, edge by
+# edge. *λ* is chosen for each edge by leave-one-out.
 #
-# Read next: what a message is, hidden causes, exact tables and loops, in :doc:`/graphical`; what
-# to do when the patients to come are others than those in the table, in :doc:`the next tutorial
+# Read next: messages, hidden causes, exact tables and loops, in :doc:`/graphical`; what to do if
+# future patients differ from those in the table, in :doc:`the next tutorial
 # </auto_tutorials/plot_7_shift>`.

@@ -151,7 +151,7 @@ def refusals() -> list[tuple[Any, dict[str, Any], str]]:
     _, data = mixture(50, 0)
     return [
         (two, data, "one hidden node"),
-        (leaf, data, "fewer than two"),
+        (leaf, data, "Two are needed"),
         (star(states=1), data, "whole number"),
         (nx.Graph([("h", "a"), ("h", "b")]), data, r"no column for 'h'.*states"),
         (star(states=60), data, "60 states"),

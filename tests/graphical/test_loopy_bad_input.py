@@ -101,8 +101,8 @@ def test_a_template_that_cannot_be_compared(where: str) -> None:
         ({**table(), "b": np.full(60, None)}, ValueError, "b.*missing"),
         ({**table(), "b": np.r_[np.inf, np.zeros(59)]}, ValueError, "b.*infin"),
         ({**table(), "b": pd.date_range("2020", periods=60)}, TypeError, "b.*kernel"),
-        (np.zeros((60, 3)), TypeError, r"places \(i, j\).*node 'a'.*dict"),
-        (np.zeros((60, 3, 3)), TypeError, r"places \(i, j\).*node 'a'.*dict"),
+        (np.zeros((60, 3)), TypeError, r"positions \(i, j\).*node 'a'.*dict"),
+        (np.zeros((60, 3, 3)), TypeError, r"positions \(i, j\).*node 'a'.*dict"),
     ],
     ids=str,
 )
@@ -183,7 +183,7 @@ def test_two_kernels_at_one_end_of_a_template() -> None:
 @pytest.mark.parametrize(
     ("data", "error", "says"),
     [
-        (np.zeros((60, 2, 2)), ValueError, r"node \(0, 2\).*no place.*\(2, 2\)"),
+        (np.zeros((60, 2, 2)), ValueError, r"node \(0, 2\).*not a position.*\(2, 2\)"),
         (np.zeros(60), TypeError, r"\(n, rows, columns\)"),
         (np.zeros((60, 6)), TypeError, r"\(n, rows, columns\)"),
         (np.zeros((0, 2, 3)), ValueError, "row|empty|missing"),
@@ -198,7 +198,7 @@ def test_arrays_that_do_not_fit_a_grid(data: Any, error: Any, says: str) -> None
 
 def test_places_that_are_negative() -> None:
     graph = nx.Graph([((-1, 0), (0, 0))])
-    with pytest.raises(ValueError, match=r"node \(-1, 0\).*no place"):
+    with pytest.raises(ValueError, match=r"node \(-1, 0\).*not a position"):
         BeliefPropagation(graph).fit(np.zeros((60, 2, 3)))
     rng = np.random.default_rng(0)
     data = {(-1, 0): rng.normal(size=40), (0, 0): rng.normal(size=40)}
@@ -206,7 +206,7 @@ def test_places_that_are_negative() -> None:
     try:
         picture = found.array()
     except (TypeError, ValueError) as refusal:
-        assert "places" in str(refusal)
+        assert "positions" in str(refusal)
     else:  # not one on top of the other
         assert np.isclose(picture, 0.5).sum() == 1
         assert np.isclose(picture, found.mean[0, 0]).sum() == 1
@@ -337,7 +337,7 @@ def test_a_failed_fit_leaves_the_old_model() -> None:
         ({"a": []}, ValueError, "'a'"),
         ({"a": np.zeros((2, 2))}, ValueError, "'a'"),
         ({"a": 1j}, (TypeError, ValueError), "'a'"),
-        (np.zeros((2, 3)), TypeError, r"places \(i, j\).*'a'"),
+        (np.zeros((2, 3)), TypeError, r"positions \(i, j\).*'a'"),
     ],
     ids=str,
 )
@@ -436,7 +436,7 @@ def test_the_evidence_that_is_wrong_is_named() -> None:
 @pytest.mark.parametrize(
     ("evidence", "error", "says"),
     [
-        (np.zeros((2, 2)), ValueError, r"evidence.*\(0, 2\).*no place.*\(2, 2\)"),
+        (np.zeros((2, 2)), ValueError, r"evidence.*\(0, 2\).*not a position.*\(2, 2\)"),
         (np.zeros(6), TypeError, r"evidence.*\(rows, columns\)"),
         (np.full((2, 3), "x"), (TypeError, ValueError), r"evidence.*number"),
         (np.full((2, 3), None), None, ""),
@@ -535,7 +535,7 @@ def test_questions_that_are_none() -> None:
         found.density("b", np.zeros((3, 2)))
     with pytest.raises(ValueError, match="x.*NaN"):
         found.density("b", [np.nan])
-    with pytest.raises(TypeError, match=r"places.*\.mean"):
+    with pytest.raises(TypeError, match=r"positions.*\.mean"):
         found.array()
     with pytest.raises(ValueError, match="what.*mean.*std.*mode"):
         fitted_grid().run().array("median")

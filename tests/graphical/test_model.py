@@ -607,7 +607,16 @@ def test_a_message_without_a_positive_mean_says_nothing() -> None:
     model = KernelGraphicalModel(nx.Graph([("a", "b"), ("a", "c")])).fit(data)
     inference, _, _ = model._inference({"b": 0.5})
     noise = -inference.network.nodes["a"].mean[None, :]
-    message = inference._scaled(noise, "b", "a")
+    message = inference.network.scale(noise, ("b", "a"))
     values = message @ inference.network.nodes["a"].coordinates.T
     assert_allclose(np.median(values), 1.0, atol=0.05)  # less at the edge of the data
     assert values.min() > 0.5 and values.max() < 1.1
+
+
+def test_rows_with_words_beside_numbers_have_densities() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=100)
+    data = {"x": x, "sign": np.where(x > 0, "plus", "minus")}
+    model = KernelGraphicalModel(nx.path_graph(["x", "sign"])).fit(data)
+    likely, odd = model.log_density({"x": [1.0, 1.0], "sign": ["plus", "minus"]})
+    assert likely > odd + 1

@@ -257,7 +257,7 @@ def test_evidence_that_is_none(value: Any) -> None:
 
 
 def test_evidence_of_different_lengths() -> None:
-    with pytest.raises(ValueError, match="as many points.*'a': 2.*'c': 3"):
+    with pytest.raises(ValueError, match="same number of points.*'a': 2.*'c': 3"):
         fitted().marginal("b", {"a": [0.0, 1.0], "c": [0.0, 1.0, 2.0]})
 
 

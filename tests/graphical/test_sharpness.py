@@ -11,8 +11,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from meanmap import BeliefPropagation, ConditionalEmbedding, DataWarning, KernelGraphicalModel
-from meanmap.graphical.likelihoods import EdgeLikelihood, speaks
+from meanmap import BeliefPropagation, ConditionalEmbedding, KernelGraphicalModel
+from meanmap.exceptions import DataWarning
+from meanmap.graphical.answers import EdgeLikelihood, has_densities
 from meanmap.graphical.scales import edge_kernel, narrowest_kernel
 from meanmap.graphical.supports import CellSupport, GridSupport
 from meanmap.kernels import Delta, Gaussian
@@ -34,7 +35,6 @@ def family(n: int = 800) -> tuple[KernelGraphicalModel, dict[str, np.ndarray]]:
 # --- parents --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_child_given_both_parents_is_as_wide_as_the_truth() -> None:
     model, tests = family()
     inside = np.hypot(tests["x"], tests["y"]) < 2.5
@@ -84,7 +84,6 @@ def test_parents_that_are_unusual_together_are_said() -> None:
 # --- densities ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_rows_of_a_sharp_chain_have_nearly_their_true_density() -> None:
     rng = np.random.default_rng(0)
 
@@ -111,7 +110,7 @@ def test_densities_of_evidence_are_those_of_the_answers(law: str) -> None:
     spread = 0.2 if law == "even" else 0.05 + 0.4 * abs(x)
     y = np.sin(2 * x) + spread * rng.normal(size=x.shape)
     operator = ConditionalEmbedding().fit(x, y).operator_
-    assert speaks(operator)
+    assert has_densities(operator)
     at, points = np.array([[-0.5], [0.2], [1.5]]), x[:40]
     found = EdgeLikelihood(operator, points)(at)
     answers = operator.given(points)
@@ -124,13 +123,12 @@ def test_densities_of_evidence_are_those_of_the_answers(law: str) -> None:
 def test_vectors_and_labels_speak_through_their_kernels() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(100, 1))
-    assert not speaks(ConditionalEmbedding().fit(x, rng.normal(size=(100, 2))).operator_)
+    assert not has_densities(ConditionalEmbedding().fit(x, rng.normal(size=(100, 2))).operator_)
     labels = np.where(x[:, 0] > 0, "plus", "minus")
-    assert not speaks(ConditionalEmbedding(kernel_y=Delta()).fit(x, labels).operator_)
-    assert not speaks(ConditionalEmbedding().fit(x, np.round(x)).operator_)
+    assert not has_densities(ConditionalEmbedding(kernel_y=Delta()).fit(x, labels).operator_)
+    assert not has_densities(ConditionalEmbedding().fit(x, np.round(x)).operator_)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("slope", [0.8, 0.95])
 def test_a_node_between_two_that_are_known(slope: float) -> None:
     rng = np.random.default_rng(1)

@@ -1,16 +1,16 @@
 """
-A chain, known at its ends
-==========================
+Infer the middle of a chain from its ends
+=========================================
 
-A signal goes through six stages, each of which bends it and adds noise, and is looked at where it
-enters and where it leaves. What went on in between? A graphical model whose edges are conditional
-embeddings answers from recorded runs, without the equations. They are known here, so that a fine
-grid gives the exact answers to compare with.
+A signal passes through six stages, each of which distorts it and adds noise. It is observed only
+where it enters and where it leaves. What happened in between? A graphical model whose edges are
+conditional embeddings learns this from recorded runs, without the equations. The equations are
+known here, so a fine grid gives the exact answers for comparison.
 """
 
 # %%
-# Most stages are :math:`x' = 1.6 \sin x` and noise. The fourth squares, so that the sign is lost:
-# who sees the end cannot tell whether the signal was up or down before.
+# Most stages are :math:`x' = 1.6 \sin x` plus noise. The fourth squares the signal, so its sign is
+# lost: the end does not tell whether the signal was positive or negative before.
 
 import time
 import warnings
@@ -37,9 +37,9 @@ for i, (before, node) in enumerate(zip(NODES, NODES[1:], strict=False), start=1)
     runs[node] = stage(i, runs[before]) + NOISE * rng.normal(size=2000)
 
 # %%
-# The graph is given, the rest is learned. Messages see evidence through the nodes' kernels, as wide
-# as these are. The median distance is about as wide as a node's whole distribution
-# and would leave a blur; a third of it shows details.
+# The graph is given, the rest is learned. Messages smooth evidence by the width of the nodes'
+# kernels. The median distance is about as wide as a node's whole distribution and would blur
+# everything; a third of it resolves details.
 
 chain = nx.DiGraph(zip(NODES, NODES[1:], strict=False))
 start = time.perf_counter()
@@ -47,7 +47,7 @@ model = KernelGraphicalModel(chain, kernel=Gaussian("0.3*median")).fit(runs)
 print(f"fit: {time.perf_counter() - start:.2f} s")
 
 # %%
-# The exact beliefs come by the same messages, written out on a grid of 1,401 values.
+# The exact beliefs are computed with the same messages, on a grid of 1,401 values.
 
 grid = np.linspace(-6, 8, 1401)
 width = grid[1] - grid[0]
@@ -79,10 +79,10 @@ def beliefs(fitted, evidence):
 
 
 # %%
-# Four states of knowledge. With nothing known every node has its marginal. The end alone leaves
-# two possibilities for x3, one up and one down, and all before it stays symmetric. A beginning at
-# zero does not decide between them: the middle has two humps with both ends known. One a little
-# above zero does. The signal was most likely up when it was squared.
+# Four sets of evidence. Without any, every node has its marginal distribution. The end alone leaves
+# two possibilities for x3, one positive and one negative, and the nodes before it stay symmetric. A
+# beginning at zero does not decide between them: with both ends known the middle has two modes. A
+# beginning slightly above zero does: the signal was most likely positive when it was squared.
 
 questions = {
     "nothing is known": {},
@@ -114,8 +114,8 @@ fig.legend(unique.values(), unique, loc="outside lower center", ncols=3, frameon
 plt.show()
 
 # %%
-# Nothing is computed twice: messages are kept. Another node under the same evidence, or other
-# evidence elsewhere, starts from those that have not changed.
+# Nothing is computed twice: messages are kept. A query of another node, or with a change of some
+# evidence, reuses those that have not changed.
 
 for text, node, evidence in (
     ("new evidence at the ends", "x3", {"x0": -0.4, "x6": 0.9}),
@@ -127,9 +127,9 @@ for text, node, evidence in (
     print(f"{text:>25}: {1e3 * (time.perf_counter() - start):.2f} ms")
 
 # %%
-# The wider the kernels, the more of the evidence is smoothed away where messages from both sides
-# meet: here the wide ones leave mass near 0 and −1, where there is next to none. The widest fits
-# with a warning that the kernel may be too wide.
+# The wider the kernels, the more they smooth the evidence where messages from both sides meet: here
+# wide kernels leave mass near 0 and −1, where there should be almost none. Fitting the widest
+# raises a warning that the kernel may be too wide.
 
 fig, ax = plt.subplots(figsize=(6.5, 3.6), layout="constrained")
 evidence = questions["both ends, x0 = 0.3"]

@@ -1,11 +1,11 @@
 """
-Depth from one picture
-======================
+Estimate depth from one picture
+===============================
 
-How far away is what a picture shows? A patch of it says a little: haze, texture, colour. Its
-neighbours say more, for depth changes slowly along a surface and jumps at its edge. A
-random field joins both: one variable a patch, tied to its neighbours and to what the patch looks
-like (Song, Gretton, Bickson, Low and Guestrin 2011, with photographs and a laser).
+How far away are the things in a picture? A patch contains some clues: haze, texture, colour. Its
+neighbours contain more, because depth changes slowly along a surface and jumps at its edge. A
+random field combines both: it has one variable per patch, joined to its neighbours and to the
+features of the patch (Song, Gretton, Bickson, Low and Guestrin 2011, with photographs and a laser).
 """
 
 # %%
@@ -36,10 +36,10 @@ centre, scale = (f(look[train], axis=(0, 2), keepdims=True) for f in (np.mean, n
 look = (look - centre) / np.maximum(scale, 1e-6)  # row by row
 
 # %%
-# **The field.** Sky is above and ground below, so every row has potentials of its own: what a
-# patch says of its right neighbour, of the one below, and what a depth looks like.
-# Edges with the same ``template`` share one. Looks have a linear kernel, and the constant in it is
-# needed: without it a message could say nothing but a contrast.
+# **The field.** Sky is above and ground below, so every row has its own potentials: between a
+# patch and its right neighbour, between a patch and the one below, and between depth and features.
+# Edges with the same ``template`` share one. Features have a linear kernel plus a constant, which
+# is needed to represent a density ratio.
 
 field = nx.grid_2d_graph(rows, columns)
 for a, b in field.edges:
@@ -64,10 +64,10 @@ def random_field(edge, look, reweighting=1.0):
 
 
 # %%
-# Columns of the data are named as the nodes are. Neighbours are very sure of each other, and in a
-# grid news comes back by many ways: ``reweighting="trees"`` counts an edge about every second time.
-# The plain messages of the paper are beside it. They do best with a λ between neighbours ten times
-# as large, which makes them less sure of each other.
+# Columns of the data have the names of nodes. Neighbours are strongly dependent, and in a grid
+# messages come back along many paths: ``reweighting="trees"`` weights an edge by about a half.
+# The plain messages of the paper are shown for comparison. They do best with a λ between neighbours
+# ten times as large, which weakens the dependence.
 
 data = {(i, j): truth[train, i, j] for i, j in places}
 data |= {("look", i, j): look[train, i, j] for i, j in places}
@@ -77,8 +77,8 @@ print(f"fit: {time.perf_counter() - start:.1f} s for {len(templates)} templates"
 plain = random_field(edge=1.0, look=0.02).fit(data)
 
 # %%
-# **A new picture** is evidence at all looks. Ten iterations are as many as in the paper. Messages
-# have not settled then, of which a warning would tell.
+# **A new picture** is evidence on all features. Ten iterations are used, as in the paper. The
+# messages have not converged by then; the warning about it is switched off.
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 
@@ -93,11 +93,11 @@ def believe(model):
 
 start = time.perf_counter()
 beliefs = believe(trees)
-print(f"run: {(time.perf_counter() - start) / len(test):.2f} s a picture")
+print(f"run: {(time.perf_counter() - start) / len(test):.2f} s per picture")
 paper = believe(plain)
 
 # %%
-# Beside them, ridge regression in each row, patch by patch. All had their settings chosen by
+# For comparison, ridge regression in each row, patch by patch. All settings were chosen by
 # three-fold cross-validation on the other 18 pictures, where the errors were 0.47 (trees), 0.48
 # (plain) and 0.56 (ridge); ``trust`` was among them, and 1 was best. The error is in log
 # depth: 0.4 is a factor of 1.5.
@@ -126,14 +126,14 @@ for name, runs in (("trees", beliefs), ("plain", paper)):
     print(f"in the 90% interval, {name}: {np.mean([inside(runs[k], k) for k in test]):.0%}")
 
 # %%
-# Reweighted beliefs are nearer than plain ones on every picture, and nearer than regression
-# on five of six (with the same λ as they, plain ones have 0.40 on average). They are still too
-# sure: 90% intervals hold 60%, plain ones 42%.
+# Reweighted beliefs are more accurate than plain ones on every picture, and than regression on five
+# of six (with the same λ, plain ones have an error of 0.40 on average). They are still
+# overconfident: 90% intervals contain 60% of the patches, plain ones 42%.
 #
-# Three of them: the one that gains most, one in the middle, and the one that loses.
-# Regression speckles, because each patch is judged alone. Beliefs have surfaces, and are unsure
-# where these meet, around trees and along the horizon. In the last picture the ground is believed
-# too near and the trees too far, and of the ground the deviation does not say so.
+# Three pictures: the one that gains most, one in the middle, and the one that gets worse.
+# Regression is speckled, because each patch is estimated alone. Beliefs show surfaces, and are
+# uncertain where these meet, around trees and along the horizon. In the last picture the ground is
+# estimated too near and the trees too far, and for the ground the deviation does not show it.
 
 order = sorted(test, key=lambda k: error[k][1] - error[k][0])
 shown = order[0], order[len(order) // 2], order[-1]
@@ -157,9 +157,8 @@ fig.colorbar(spread, ax=axes[:, 4], shrink=0.5, label="of log depth")
 plt.show()
 
 # %%
-# A belief is more than a number. The patch of the first picture that is believed with least
-# certainty is on the horizon, beside a house: it may be a tree, a house, or the sky behind, which
-# it is.
+# A belief is a whole distribution. The least certain patch of the first picture is on the horizon,
+# beside a house: it could be a tree, a house, or the sky behind, and it is the sky.
 
 k = shown[0]
 spread = beliefs[k].array("std")

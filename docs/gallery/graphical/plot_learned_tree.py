@@ -1,14 +1,14 @@
 """
-A tree learned from a table
-===========================
+Learn a tree from a table
+=========================
 
-Nobody has drawn a graph for most tables. ``KernelGraphicalModel()`` finds the tree whose edges have
-the most dependence, of whatever shape and between columns of whatever kind, and then answers what
-one column says of another, fills gaps, and draws new rows.
+Most tables come without a graph. ``KernelGraphicalModel()`` finds the tree whose edges have the
+strongest dependence, of any shape and between columns of any kind. The model then predicts columns
+from others, fills in missing values, and draws new rows.
 """
 
 # %%
-# 178 Italian wines of three growers: thirteen measurements of chemists, and the grower, a label.
+# 178 Italian wines of three growers: thirteen chemical measurements, and the grower, a label.
 
 import warnings
 
@@ -29,9 +29,9 @@ rows = np.random.default_rng(0).permutation(len(wines))
 train, test = wines.iloc[rows[:120]], wines.iloc[rows[120:]]
 
 # %%
-# Each edge weighs its normalised HSIC, between 0 and 1, and the tree has the largest sum of them.
-# The grower is a column as any other, and a hub: what the growers explain hangs on it, and the
-# phenols are a family of their own.
+# The weight of an edge is its normalised HSIC, between 0 and 1; the tree has the largest total.
+# The grower is a column like any other, and a hub: measurements that differ between growers are
+# joined to it, and the phenols form a branch of their own.
 
 model = KernelGraphicalModel().fit(train)
 tree = model.graph_
@@ -55,16 +55,16 @@ ax.set_axis_off()
 plt.show()
 
 # %%
-# **What if?** Evidence goes in anywhere, and ``plot`` shows what follows from it everywhere. A dark
-# wine with few phenols is very likely grower C's, and so on along the branches.
+# **Evidence** can be given at any node, and ``plot`` shows the beliefs at all others. A dark wine
+# with few phenols is very likely from grower C, and this changes the beliefs along the branches.
 
 fig, ax = plt.subplots(figsize=(10, 7), layout="constrained")
 model.plot({"color intensity": 8.0, "total phenols": 1.5}, ax=ax)
 plt.show()
 
 # %%
-# Many questions go at once. Colour is far from the phenols in the tree, and a label lies between;
-# a message passes through it.
+# Many queries can be answered at once. Colour is far from the phenols in the tree, with a label
+# between them; messages pass through it.
 
 phenols = np.linspace(train["total phenols"].quantile(0.02), train["total phenols"].quantile(0.98))
 given = {"total phenols": phenols}  # fifty questions at once
@@ -90,11 +90,11 @@ axes[2].legend(frameon=False)
 plt.show()
 
 # %%
-# **Gaps.** A third of the cells of wines that the model has not seen are taken away, and filled in
-# again: numbers by their means given all that is left of the row, labels by their modes. Beside it,
-# what one would do without a model, the column's mean or most frequent label. A few of these wines
-# have more magnesium or hue than any that was seen, and of two the measurements point to different
-# growers. There are warnings of both, each printed once here.
+# **Missing values.** A third of the cells of held-out wines is removed and filled in again: numbers
+# by their means given the rest of the row, labels by their modes. For comparison, the column's mean
+# or most frequent label. A few of these wines have more magnesium or hue than any wine in the
+# training set, and for two of them the measurements point to different growers. Both raise
+# warnings, each printed once here.
 
 rng = np.random.default_rng(1)
 broken = test.astype(object).mask(rng.random(test.shape) < 1 / 3)
@@ -131,9 +131,9 @@ ax.legend(frameon=False, loc="lower left")
 plt.show()
 
 # %%
-# **Which tree?** ``score`` is the mean log density of rows that were held out. A star around the
-# grower assumes that all measurements are independent once the grower is known, as a naive Bayes
-# classifier does; no edges at all, that nothing depends on anything.
+# **Which tree?** ``score`` is the mean log density of held-out rows. A star around the grower
+# assumes that all measurements are independent given the grower, as a naive Bayes classifier does;
+# a graph without edges assumes that all columns are independent.
 
 star = nx.star_graph(["grower", *numbers])
 nothing = nx.empty_graph(list(wines))

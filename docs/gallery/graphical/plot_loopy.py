@@ -1,16 +1,16 @@
 """
-A map from a few places
-=======================
+Reconstruct a map from a few measurements
+=========================================
 
-A map of land and water, of which a few places are known. Each place is a variable that depends on
-its four neighbours, so the graph is a grid, full of loops, and messages go round and round:
-:class:`~meanmap.BeliefPropagation` learns what neighbours say of each other from other
-maps, and then what the known places say of all others.
+A map of land and water is known at a few positions only. Each position is a variable that depends
+on its four neighbours, so the graph is a grid, full of loops.
+:class:`~meanmap.BeliefPropagation` learns the dependence between neighbours from other maps, and
+then infers all positions from the known ones.
 """
 
 # %%
-# On each map heights lie around 1.5 or around −1, in patches. One hundred maps are there to learn
-# from.
+# On each map heights are around 1.5 or around −1, in patches. The model learns from one hundred
+# maps.
 
 import time
 import warnings
@@ -40,11 +40,11 @@ def maps(n):
 recorded, new = maps(100), maps(8)
 
 # %%
-# A place says the same of its right neighbour wherever it lies: edges with the same ``template``
-# share a potential, learned from the pairs of all of them. There are two templates, so
-# four small matrices are all that is learned. On loops, what a place says comes back to it by way
-# of others, as if it were news; with ``reweighting="trees"`` an edge counts only as often as it is
-# in a spanning tree of the grid, about every second time.
+# The dependence between neighbours is the same everywhere: edges with the same ``template`` share a
+# potential, learned from the pairs of all of them. There are two templates, so only four small
+# matrices are learned. On loops the message of a node comes back to it and is counted again; with
+# ``reweighting="trees"`` an edge is weighted by how often it is in a spanning tree of the grid,
+# about a half.
 
 grid = nx.grid_2d_graph(SIDE, SIDE)
 for a, b in grid.edges:
@@ -57,8 +57,8 @@ model = BeliefPropagation(
 print(f"fit: {time.perf_counter() - start:.2f} s")
 
 # %%
-# **Evidence.** At some places somebody has measured the height. Others were seen from afar: land or
-# water, and one in ten is wrong. That is a likelihood, and goes in as a function of heights.
+# **Evidence.** At some positions the height was measured. Others were seen from afar as land or
+# water, and one sighting in ten is wrong. That is a likelihood, given as a function of the height.
 
 
 def seen_as(land):
@@ -84,8 +84,8 @@ truth, (kind, land, evidence), found = new[0], known[0], runs[0]
 print(found)
 
 # %%
-# Every place now has a belief, and its deviation says where the shores may be. ``found.plot()``
-# draws the two lower pictures.
+# Every position now has a belief, and the standard deviation shows where the shores may be.
+# ``found.plot()`` draws the two lower pictures.
 
 fig, axes = plt.subplots(2, 2, figsize=(9, 8.2), layout="constrained")
 height = {"cmap": "BrBG_r", "vmin": -2.2, "vmax": 2.7}
@@ -106,8 +106,8 @@ fig.colorbar(drawn, ax=axes[:, 1], shrink=0.6)
 plt.show()
 
 # %%
-# Beside it, on eight maps: messages without reweighting, the nearest measured place, and a Gaussian
-# process, which takes sightings for heights of 1.5 or −1 with the noise that they then have.
+# For comparison, on eight maps: messages without reweighting, the nearest measurement, and a
+# Gaussian process, which treats sightings as heights of 1.5 or −1 with the corresponding noise.
 
 plain = [model.set_params(reweighting=1).run(evidence) for _, _, evidence in known]
 model.set_params(reweighting="trees")
@@ -148,12 +148,12 @@ for name, all_of in scores.items():
     print(f"{name:>20} {error:5.2f} {right:21.0%}", "" if np.isnan(inside) else f"{inside:17.0%}")
 
 # %%
-# Reweighted beliefs err least, and their 90% intervals hold 90%. Plain ones are too sure, and so is
-# the process: theirs hold 80%. On seven maps messages settle; on one a few of them go to and fro,
-# which moves three of its means, by 0.02.
+# Reweighted beliefs have the smallest error, and their 90% intervals contain 90%. Plain ones are
+# overconfident, and so is the process: theirs contain 80%. On seven maps the messages converge; on
+# one a few of them oscillate, which changes three of its means by 0.02.
 #
-# **Two modes.** ``density`` draws the belief of a place. Of the three here one is water, one is
-# land, and one could be either.
+# **Two modes.** ``density`` is the density of the belief at a position. Of the three here one is
+# water, one is land, and one could be either.
 
 spread, mean = found.array("std"), found.array("mean")
 free = np.where(kind == "nothing", spread, np.nan)
@@ -177,11 +177,11 @@ ax.legend(frameon=False, loc="upper center")
 plt.show()
 
 # %%
-# **Schedules.** On a tree, messages are final once they have crossed it; on loops they may settle,
-# or not. All at once (``"synchronous"``) news goes a step an iteration. ``"residual"`` sends what
-# would change most, and needs the fewest. ``"sequential"`` sweeps over the map and back. Here all
-# end alike; with less evidence they may not, for there can be several fixed points. Settings of a
-# run can be changed without another fit.
+# **Schedules.** On a tree, messages are final once they have crossed it; on loops they may converge
+# or not. With ``"synchronous"`` messages advance one step per iteration. ``"residual"`` sends the
+# messages that would change most, and needs the fewest iterations. ``"sequential"`` sweeps over the
+# map and back. Here all reach the same result; with less evidence they may not, because there can
+# be several fixed points. Settings of a run can be changed without another fit.
 
 fig, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
 for schedule, colour in (("synchronous", BLUE), ("sequential", ORANGE), ("residual", GREEN)):

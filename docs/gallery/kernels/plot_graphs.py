@@ -1,6 +1,6 @@
 """
-Graphs: how much chance made this network
-=========================================
+Infer the rewiring rate of a network
+====================================
 
 Points may be networkx graphs. The Weisfeiler–Lehman kernel compares them by the neighbourhoods of
 their nodes. A small-world network is a ring whose edges have been rewired with some probability;
@@ -35,8 +35,9 @@ def networks(probabilities):
 
 
 # %%
-# **Embed and compare.** Samples of networks with the same rewiring are near to each other, and
-# farther the more it differs. Every one of these has 60 nodes and 180 edges.
+# **Embed and compare.** Samples of networks with the same rewiring rate are close to each other;
+# the distance grows with the difference of the rates. Every one of these has 60 nodes and 180
+# edges.
 
 reference = embed(networks(np.full(150, 0.2)), kernel=kernel)
 for p in (0.2, 0.3, 0.6):
@@ -44,8 +45,8 @@ for p in (0.2, 0.3, 0.6):
     print(f"0.2 and {p}: distance {reference.distance(other):.3f}")
 
 # %%
-# **Condition.** What the rewiring probability was, given a network: fitted to simulated pairs.
-# ``given`` answers with a distribution, so there are intervals.
+# **Condition.** The rewiring probability given a network is learned from simulated pairs.
+# ``given`` returns a distribution, which has intervals.
 
 rates = rng.uniform(0, 1, size=(600, 1))
 graphs = networks(rates[:, 0])
@@ -59,8 +60,8 @@ print(f"{inside.mean():.0%} of the 90% intervals hold the truth")
 
 # %%
 # **Bayes.** The other way round, the model :math:`P(\text{network} \mid \text{rate})` is combined
-# with a prior that the simulations did not have: rates near 0.2. One object answers for every
-# network.
+# with a prior that the simulations did not use: rates near 0.2. One object gives the posterior
+# for every network.
 
 model = ConditionalEmbedding(kernel_y=kernel).fit(rates, graphs)
 prior = embed(rng.beta(4, 16, size=(600, 1)), kernel=model.kernel_x_)

@@ -1,7 +1,7 @@
 """Graphical models whose edges are conditional embeddings."""
 
 from meanmap.graphical.beliefs import Beliefs
-from meanmap.graphical.loopy import BeliefPropagation
+from meanmap.graphical.loops import BeliefPropagation
 from meanmap.graphical.model import KernelGraphicalModel
 from meanmap.graphical.structure import chow_liu_tree
 

@@ -1,4 +1,4 @@
-"""What is believed of a random field."""
+"""Beliefs: the result of belief propagation."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from meanmap.frames import in_order
 from meanmap.graphical.evidence import FieldEvidence
 from meanmap.graphical.passing import Passing, State
 
-SHOWN = 40  # nodes that are drawn with words
+SHOWN = 40  # the largest graph that is drawn with labels
 
 
 def describe_belief(name: Any, belief: Embedding, seen: bool) -> str:
-    """A node and what is believed of it: mean and deviation of numbers, else what is likeliest."""
+    """A node's name and belief: mean and deviation of numbers, the mode of other values."""
     if not belief.kernel.on_vectors:
         mode = to_numpy(belief.mode())
         words = f"{np.ravel(mode)[0] if seen else mode}"
@@ -45,17 +45,17 @@ def describe_belief(name: Any, belief: Embedding, seen: bool) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Beliefs:
-    """What is believed of every node.
+    """The beliefs of all nodes.
 
     Attributes
     ----------
     converged : bool
         Whether the messages stopped changing.
     residuals : array (iterations,)
-        The most that a message moved in each iteration, as a share of its size.
+        The largest change of a message in each iteration, as a share of its size.
     iterations : int
     mean, std, mode : dict from node
-        Of numbers (`mode` of anything): what `belief(node)` has, for all nodes at once.
+        Of `belief(node)`, for all nodes at once. Only `mode` includes nodes that are not numbers.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class Beliefs:
         of_points: Callable[[Points], Any],
         labels: bool = False,
     ) -> dict[Any, Any]:
-        """A value for every node (of labels, if they have one): of beliefs, and of what is seen."""
+        """A value for every node, from its belief or its observed point."""
         values: dict[int, Any] = {}
 
         def put(nodes: np.ndarray, found: Any, kind: int) -> None:
@@ -165,7 +165,7 @@ class Beliefs:
         return self._by_node(lambda e: e.mode(), lambda points: points, labels=True)
 
     def interval(self, level: float = 0.9) -> dict[Any, tuple[Any, Any]]:
-        """For each node the ends of the interval that holds so much of its belief."""
+        """For each node the ends of the interval that holds this share of its belief."""
         low = self._by_node(lambda e: e.interval(level)[0], lambda points: points)
         high = self._by_node(lambda e: e.interval(level)[1], lambda points: points)
         return {node: (low[node], high[node]) for node in low}
@@ -210,7 +210,7 @@ class Beliefs:
             whole = weights @ to_numpy(product(learned.points))
             return learned.embedding(learned.weights)(points) * product(points) / whole
         h = self._widths(kind)
-        # the integral by 2d points around each of the sample's, that what is answered sums to one
+        # the integral, from 2d points around each point of the sample, normalises the density
         d = len(h)
         whole = 0.0
         for j, width in enumerate(h):
@@ -228,11 +228,11 @@ class Beliefs:
     def _product(self, v: int, points: Points) -> Array:
         """log of everything known of a hidden node, at any of its values.
 
-        Between and beyond the sample a message is taken to be at most what it is there.
+        Between and beyond the points of the sample, a message is at most its maximum on them.
         """
         kind = int(self._field.kind[v])
         i, node, potentials = self._local(kind, v), self._node(kind), self.known.potentials
-        psi = asarray(node.space.coordinates(points), node.coordinates)
+        psi = node.coordinates_of(points)
         xp = namespace(psi)
         slots = np.flatnonzero(self.passing.wiring.link[kind][i] >= 0)
         beta, power = self.known.heard(v)
@@ -246,7 +246,7 @@ class Beliefs:
         return total + self.known.likelihood(v, points)
 
     def _widths(self, kind: int) -> np.ndarray:
-        """The bandwidths of the marginal's density estimate, chosen once a kind."""
+        """The bandwidths of the marginal's density estimate, chosen once per kind."""
         if kind not in self._chosen_widths:
             node, learned = self._node(kind), self.known.potentials.widths or {}
             found = learned.get(kind)
@@ -261,7 +261,7 @@ class Beliefs:
     # --- for people ---------------------------------------------------------------------------
 
     def array(self, what: str | Mapping[Any, Any] = "mean") -> Array:
-        """`mean`, `std` or `mode` of the nodes that are places (i, j), as an array (rows, columns).
+        """`mean`, `std` or `mode` of nodes that are positions (i, j), as an array (rows, columns).
 
         Or any values by node: `array({node: high - low for node, (low, high) in
         found.interval().items()})`.
@@ -284,7 +284,7 @@ class Beliefs:
         places = [place for place in self._places if place in values]
         if not places:
             raise TypeError(
-                f"array: no nodes with a {what} are places (i, j). Labels have a mode only; for "
+                f"array: no nodes with a {what} are positions (i, j). Labels only have a mode; for "
                 "nodes of other names use the dict .mean, .std or .mode."
             )
         plain = np.array([to_numpy(values[place]) for place in places])
@@ -313,12 +313,12 @@ class Beliefs:
         return self.known.potentials.flat[kind] and self._node(kind).space.kernel_.on_vectors
 
     def plot(self, what: str | None = None, ax: Any = None) -> Any:
-        """Draw the beliefs: of a grid means and deviations as pictures, of others the graph.
+        """Draw the beliefs: a grid as maps of means and deviations, other graphs with labels.
 
         Parameters
         ----------
         what : "mean", "std", "mode", "residuals" or None
-            One picture; None for mean and deviation side by side, of a grid.
+            What to draw; None draws mean and deviation of a grid side by side.
         ax : matplotlib axes, two of them for None
         """
         if what is not None:
@@ -331,8 +331,8 @@ class Beliefs:
         nodes = self._field.nodes
         if len(nodes) > SHOWN:
             raise ValueError(
-                f"plot: a graph of {len(nodes)} nodes is too large to draw; of a grid with nodes "
-                "(i, j) the beliefs are drawn as pictures. Use .mean and .std, or belief(node)."
+                f"plot: a graph of {len(nodes)} nodes is too large to draw; only grids with "
+                "nodes (i, j) are drawn as maps. Use .mean and .std, or belief(node)."
             )
         labels = {
             name: describe_belief(name, self.belief(name), not self.known.hidden[v])

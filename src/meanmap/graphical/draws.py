@@ -1,10 +1,9 @@
-"""Points of a variable drawn given the value of a neighbour.
+"""Draw rows from a tree: each variable given the value of a neighbour.
 
-The weights of a conditional embedding are as wide as its kernel, so that values drawn with them
-depend on each other less than those of the data, and less with every edge. Numbers are drawn from
-the conditional's answers by residuals instead (`meanmap.conditional.shape`), and moved to the
-nearest value that their column has. Labels are drawn with the probabilities that the embedding
-gives to each of them.
+The weights of a conditional embedding are as wide as its kernel: values drawn with them would
+depend on each other less than in the data, and less with every edge. Numbers are drawn from the
+conditional's answers by residuals instead (`meanmap.conditional.shape`), and moved to the nearest
+value in their column. Labels are drawn by the probabilities that the embedding gives them.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ from meanmap.conditional.operator import ConditionalOperator
 from meanmap.conditional.shape import ShapeAt
 from meanmap.embeddings import Embedding, GridEmbedding
 from meanmap.graphical.messages import Inference, warn_of_conflict
-from meanmap.graphical.nodes import as_coordinates
 
-DIGITS = 9  # to which coordinates of equal labels agree
+DIGITS = 9  # coordinates of equal labels agree to so many
 BLOCK = 256  # rows at a time
 
 Weigh = Callable[[Points, np.ndarray], np.ndarray]  # of points, each with the number of its row
@@ -33,10 +31,10 @@ Weigh = Callable[[Points, np.ndarray], np.ndarray]  # of points, each with the n
 def draw_rows(
     inference: Inference, n: int, rng: np.random.Generator, wanted: Sequence[Any]
 ) -> dict[Any, Points]:
-    """n points of each wanted variable given the evidence, one point a node, row by row.
+    """n points of each wanted variable given the evidence, which is one point per node.
 
-    From the evidence outwards, each variable given the neighbour that was drawn before it; without
-    evidence from the first that is wanted.
+    Variables are drawn from the evidence outwards, each given the neighbour drawn before it;
+    without evidence, starting with the first wanted one.
     """
     network, layout = inference.network, inference.network.layout
     speaking = [name for name in inference.evidence if not inference.is_silent(name)]
@@ -71,22 +69,22 @@ def draw_rows(
                     warn_of_conflict(name, ratio[:1])
         drawn[name] = concatenate(parts)
         speaking.append(name)
-        coordinates[name] = as_coordinates(network.nodes[name], drawn[name])
+        coordinates[name] = network.nodes[name].coordinates_of(drawn[name])
         for family, members in layout.families.items():
             if name in members and all(member in drawn for member in members):
                 drawn[family] = tuple(rows_of(drawn[member], np.arange(n)) for member in members)
-                coordinates[family] = as_coordinates(network.nodes[family], drawn[family])
+                coordinates[family] = network.nodes[family].coordinates_of(drawn[family])
                 speaking.append(family)
     return {name: rows_of(drawn[name], np.arange(n)) for name in wanted}
 
 
 def rows_of(points: Points, rows: np.ndarray) -> Points:
-    """Some rows; evidence is a single one for all of them."""
+    """Some rows; evidence has a single one, which is repeated."""
     return take(points, rows if count(points) > 1 else np.zeros_like(rows))
 
 
 def draw_belief(inference: Inference, name: Any, n: int, rng: np.random.Generator) -> Points:
-    """n values of a variable of which no neighbour is known: from its weights' positive part."""
+    """n values of a variable without known neighbours, by its weights' positive part."""
     belief = inference.belief(name)
     p = positive_weights(belief.weights if belief.is_batch else belief.weights[None, :])
     index = decoding.draw(p, n, rng)[0] if len(p) == 1 else decoding.draw(p, 1, rng)[:, 0]
@@ -101,21 +99,22 @@ def draw_given(
     n: int,
     rng: np.random.Generator,
 ) -> tuple[Points, np.ndarray]:
-    """n values of a variable given a neighbour's, and what evidence on other sides says.
+    """n values of a variable given a neighbour's values and evidence on other sides.
 
-    And how likely that evidence is given the neighbour, over how likely it is at all.
+    Also returns how likely that evidence is given the neighbour, relative to how likely it is
+    overall.
     """
     messages = inference.messages(name, near)
 
     def weigh(points: Points, rows: np.ndarray) -> np.ndarray:
-        there = as_coordinates(inference.network.nodes[name], points)
+        there = inference.network.nodes[name].coordinates_of(points)
         return inference.suitability(messages, there, rows)
 
     return conditional.draw(inference.points[near], rng, weigh if messages else None)
 
 
 def positive_weights(weights: Any) -> np.ndarray:
-    """The positive part of weights, normalised row by row; equal where nothing is positive."""
+    """The positive part of weights, normalised row by row; uniform if none is positive."""
     p = np.maximum(to_numpy(weights).astype(np.float64), 0.0)
     total = p.sum(axis=1, keepdims=True)
     return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1 / p.shape[1])
@@ -132,8 +131,8 @@ class DrawnConditional:
     ) -> tuple[Points, np.ndarray]:
         """A point of t for each point of s.
 
-        `weigh` says how well points suit what else is known of t in their rows, on average 1; its
-        mean in each row is returned, too.
+        `weigh` is how well points fit other evidence on t in their rows, 1 on average; its mean in
+        each row is returned, too.
         """
         at = self._shape(points)
         if at is not None and weigh is None:
@@ -150,7 +149,7 @@ class DrawnConditional:
         return candidates(np.arange(len(j)), j), ratio
 
     def _shape(self, points: Points) -> ShapeAt | None:
-        """The distributions of numbers at points of s; None where the weights are all there is."""
+        """The distributions of numbers at points of s; None if there are only weights."""
         operator = self.operator
         if not operator.scatters:
             return None
@@ -161,7 +160,7 @@ class DrawnConditional:
     def _candidates(
         self, points: Points, at: ShapeAt | None
     ) -> tuple[Callable[[Any, Any], Points], np.ndarray]:
-        """What may be drawn in each row, by row and number, and probabilities."""
+        """The candidates in each row, by row and number, and their probabilities."""
         operator = self.operator
         if at is None:
             p = self._probabilities(operator.quiet_features(points))
@@ -174,18 +173,18 @@ class DrawnConditional:
         return lambda i, j: self._nearest(values[i, j]), p
 
     def _nearest(self, values: np.ndarray) -> Points:
-        """Values moved to the nearest that their column has."""
+        """Values moved to the nearest ones in their columns."""
         pairs = zip(self._columns, values.T, strict=True)
         found = np.stack([nearest_values(known, column) for known, column in pairs], axis=1)
         return asarray(found, self.operator.atoms)
 
     @cached_property
     def _columns(self) -> list[np.ndarray]:
-        """The values that each column has."""
+        """The distinct values of each column."""
         return [np.unique(column) for column in to_numpy(self.operator.atoms).T]
 
     def _probabilities(self, features: Any) -> np.ndarray:
-        """The probability of each row's value: weights may cancel among equal ones only."""
+        """The probability of each row's value: only weights of equal values are added up."""
         weights = to_numpy(self.operator.answer(features).weights).astype(np.float64)
         order, starts = self._labels
         p = np.zeros_like(weights)
@@ -195,7 +194,7 @@ class DrawnConditional:
 
     @cached_property
     def _labels(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows sorted by their values, and where each value begins."""
+        """The rows sorted by value, and the start of each value."""
         rows = np.round(to_numpy(self.operator.target_rows).astype(np.float64), DIGITS) + 0.0
         group = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
         order = np.argsort(group, kind="stable")
@@ -203,14 +202,14 @@ class DrawnConditional:
 
 
 def nearest_values(known: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """For each value the nearest of some sorted ones."""
+    """For each value the nearest known one; known values are sorted."""
     above = np.minimum(np.searchsorted(known, values), len(known) - 1)
     low, high = known[np.maximum(above - 1, 0)], known[above]
     return np.where(values - low < high - values, low, high)
 
 
 class PairEmbedding(GridEmbedding):
-    """The joint embedding of two nodes, whose pairs are drawn along the tree between them."""
+    """The joint embedding of two nodes; pairs are drawn along the path between them."""
 
     def __init__(
         self, first: Embedding, answers: Embedding, inference: Inference, nodes: tuple[Any, Any]

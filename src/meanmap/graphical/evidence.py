@@ -1,4 +1,4 @@
-"""What is known of a random field: observed points, likelihoods, and what others believe."""
+"""Evidence: observed points, likelihoods, and beliefs of others, checked and in coordinates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from meanmap import checks, frames
 from meanmap.arrays import (
     Array,
     Points,
@@ -17,6 +18,7 @@ from meanmap.arrays import (
     at_least,
     concatenate,
     count,
+    is_array,
     namespace,
     take,
     to_numpy,
@@ -24,33 +26,139 @@ from meanmap.arrays import (
 from meanmap.conditional.trust import FAR
 from meanmap.embeddings import Embedding
 from meanmap.embeddings.element import function_values
+from meanmap.exceptions import DataWarning, warn
 from meanmap.graphical.field import Wiring
-from meanmap.graphical.nodes import (
-    evidence_coordinates,
-    evidence_points,
-    in_node_order,
-    warn_outside_data,
-)
+from meanmap.graphical.messages import Network
+from meanmap.graphical.nodes import Node
 from meanmap.graphical.passing import Alone
 from meanmap.graphical.potentials import Potentials
 from meanmap.graphical.supports import sum_cells
+from meanmap.kernels import Kernel
+
+SILENT = 1e-4  # evidence with less support than this says nothing
 
 Function = Callable[[Points], Any]
 
 
+# --- points -------------------------------------------------------------------------------------
+
+
+def in_node_order(node: Node, name: Any, value: Any) -> Any:
+    """A frame, or one row of it, with columns in the order of the node's."""
+    names, called = node.space.kernel_.names, f"evidence[{name!r}]"
+    return frames.row_in_order(frames.in_order(value, names, called, "the data"), names, called)
+
+
+def evidence_points(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
+    """One or several points of a node, and whether it was one."""
+    kernel, like = node.space.kernel_, node.space.example_
+    if not np.isscalar(value):
+        value = checks.plain(in_node_order(node, name, value), f"evidence[{name!r}]")
+    if kernel.on_vectors and (np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1):
+        # one number, or a list of numbers for a variable of one
+        try:
+            plain = to_numpy(value) if is_array(value) else value
+            flat_value = np.asarray(plain, dtype=float).reshape(-1, 1)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"evidence[{name!r}]: expected a number, got {value!r:.40} ({error})."
+            ) from error
+        points = kernel.check(flat_value, f"evidence[{name!r}]", like)
+        return points, np.ndim(value) == 0 or len(flat_value) == 1
+    return kernel.rows(value, like, f"evidence[{name!r}]")
+
+
+def evidence_coordinates(
+    node: Node, names: list[str], points: Points, regularization: float
+) -> Array:
+    """Evidence in coordinates, with a warning if it lies outside the data (none without names).
+
+    λ is that of regressions on the node. Far outside, where its coordinates are rounding errors,
+    evidence says nothing: the node's own distribution takes its place.
+    """
+    kernel, psi = node.space.kernel_, node.coordinates_of(points)
+    xp = namespace(psi)
+    share = xp.sum(psi * psi, axis=1) / kernel.squared_norms(points)
+    projects = node.space.map_.projects
+    far = to_numpy(share) < FAR if projects else np.zeros(count(points), dtype=bool)
+    if not names:
+        far = far & False
+    elif regularization > 0 and has_numbers(kernel, points):
+        far = far | node.reach(regularization).outside(points, psi)
+    if far.any():
+        warn_outside_data(names[int(far.argmax()) if len(names) > 1 else 0])
+    return xp.where((share < SILENT)[:, None], node.mean, psi) if projects else psi
+
+
+def has_numbers(kernel: Kernel, points: Points) -> bool:
+    """Whether points are numbers, or tuples with numbers among them."""
+    if isinstance(points, tuple):
+        return any(part.ndim == 2 for part in points)
+    return kernel.on_vectors
+
+
+def warn_outside_data(name: str) -> None:
+    """Warn that the evidence on a node lies outside the data."""
+    warn(
+        f"evidence on {name} lies outside the data: conclusions from it are extrapolated, and far "
+        "outside it has no effect. Check the value, or fit on data that cover it.",
+        DataWarning,
+    )
+
+
+def tree_points(
+    network: Network, evidence: Mapping[Any, Any]
+) -> tuple[dict[Any, Points], int | None]:
+    """The points observed at nodes of a tree, and how many queries they are; None for one.
+
+    Parents that are all observed are a point of their family, too.
+    """
+    found, sizes = {}, {}
+    for name, value in evidence.items():
+        found[name], single = evidence_points(network.nodes[name], name, value)
+        if not single:
+            sizes[name] = count(found[name])
+    if len(set(sizes.values())) > 1:
+        raise ValueError(
+            f"evidence: expected the same number of points for each node, got {sizes}."
+        )
+    for family, members in network.layout.families.items():
+        if all(name in found for name in members):
+            counts = [count(found[name]) for name in members]
+            rows = [np.resize(np.arange(size), max(counts)) for size in counts]
+            found[family] = tuple(take(found[u], at) for u, at in zip(members, rows, strict=True))
+    return found, next(iter(sizes.values()), None)
+
+
+def tree_coordinates(
+    network: Network, points: Mapping[Any, Points], quiet: bool
+) -> dict[Any, Array]:
+    """Observed points of a tree in coordinates; `quiet` about those outside the data."""
+    found = {}
+    for name, at in points.items():
+        members = network.layout.families.get(name, ())
+        called = [] if quiet else [" and ".join(map(repr, members)) or repr(name)]
+        lam = network.usual_regularization(name)
+        found[name] = evidence_coordinates(network.nodes[name], called, at, lam)
+    return found
+
+
+# --- fields -------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class FieldEvidence:
-    """Evidence, checked: observed points, likelihood functions, and beliefs of others."""
+    """Checked evidence on a field: observed points, likelihood functions, given beliefs."""
 
     potentials: Potentials
     observed: dict[int, tuple[np.ndarray, Points, Array]]  # of a kind: nodes, points, coordinates
-    trust: float  # the power of what observed nodes say
+    trust: float  # the power of messages of observed nodes
     functions: dict[int, Function]  # by node
-    beliefs: dict[int, Array]  # by node: the message that a given belief amounts to
+    beliefs: dict[int, Array]  # by node: the message equivalent to a given belief
 
     @classmethod
     def of(cls, potentials: Potentials, evidence: Mapping[Any, Any], trust: float) -> FieldEvidence:
-        """From a dict by node that has passed the gate."""
+        """From a dict by node whose names were checked."""
         field = potentials.field
         points: dict[int, list[tuple[int, Any]]] = {}
         functions: dict[int, Function] = {}
@@ -80,9 +188,9 @@ class FieldEvidence:
 
     @cached_property
     def messages(self) -> dict[int, tuple[np.ndarray, Array, np.ndarray]]:
-        """Messages that do not change: for each kind the hidden nodes, what they hear, its power.
+        """Messages that do not change: for each kind hidden nodes, their messages and powers.
 
-        From observed neighbours, and from those who believe something of a node.
+        They come from observed neighbours and from given beliefs.
         """
         field = self.potentials.field
         parts: dict[int, list[tuple[np.ndarray, Array, np.ndarray]]] = {}
@@ -94,7 +202,7 @@ class FieldEvidence:
             message = np.flatnonzero(goes & (field.links == link))
             t, s = field.ends(int(link))
             psi = take(self.observed[t][2], row[field.sources[message]])
-            beta = self.potentials.scaled(psi @ self.potentials.links[link].direct, int(link))
+            beta = self.potentials.observe(int(link), psi)
             power = np.full(len(message), self.trust)
             parts.setdefault(s, []).append((field.targets[message], beta, power))
         for v, beta in self.beliefs.items():
@@ -108,7 +216,7 @@ class FieldEvidence:
         return found
 
     def alone(self, wiring: Wiring) -> list[Alone]:
-        """For each kind what is known of every hidden node by itself."""
+        """For each kind the product of evidence on every hidden node."""
         field, found = self.potentials.field, []
         local = np.zeros(len(field.nodes), dtype=int)
         for nodes in wiring.hidden:
@@ -136,7 +244,7 @@ class FieldEvidence:
         return found
 
     def likelihood(self, v: int, points: Points) -> Array:
-        """log of a node's likelihood at points, over its mean at the sample; 0 without one."""
+        """Log of a node's likelihood at points, divided by its mean on the sample; 0 if none."""
         field = self.potentials.field
         node, name = self.potentials.nodes[int(field.kind[v])], field.nodes[v]
         if v not in self.functions:
@@ -169,7 +277,7 @@ def observed_points(
     if kernel.on_vectors and all(is_row_of_numbers(value, like.shape[1]) for value in values):
         stacked = np.array([np.ravel(to_numpy(value)) for value in values])
         points = kernel.check(stacked, f"evidence[{names[0]!r}]", like)
-    else:  # one by one, so that an error names the node
+    else:  # one by one, so that errors name the node
         each = []
         for name, value in zip(names, values, strict=True):
             found, single = evidence_points(node, name, value)
@@ -177,13 +285,12 @@ def observed_points(
                 raise ValueError(f"evidence[{name!r}]: expected one point, got {count(found)}.")
             each.append(found)
         points = concatenate(each)
-    psi = asarray(node.space.coordinates(points), node.coordinates)
     lam, called = potentials.usual_regularizations[kind], [repr(name) for name in names]
-    return nodes, points, evidence_coordinates(node, called, points, psi, lam)
+    return nodes, points, evidence_coordinates(node, called, points, lam)
 
 
 def is_row_of_numbers(value: Any, size: int) -> bool:
-    """Whether a value is so many finite numbers."""
+    """Whether a value is `size` finite numbers."""
     if np.size(value) != size:
         return False
     plain = np.asarray(to_numpy(value))
@@ -207,14 +314,14 @@ def likelihood_values(function: Function, points: Points, name: Any) -> Array:
     if plain.max() == 0:
         raise ValueError(
             f"{what} positive somewhere, got 0 at all {len(plain)} values of the data. It may be "
-            "so narrow that it falls between them, or so small that it underflows: only its shape "
-            "counts, so subtract the largest logarithm before exp."
+            "too narrow and fall between them, or too small and underflow. Only its shape matters: "
+            "subtract the largest logarithm before exp."
         )
     return values
 
 
 def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embedding) -> Array:
-    """What another's belief q says: `(C + λI)⁻¹ m_q`, its density over that of the data."""
+    """The message of a belief q: `(C + λI)⁻¹ m_q`, its density over that of the data."""
     if belief.is_batch:
         raise ValueError(f"evidence[{name!r}]: expected one embedding, got {len(belief)}.")
     node = potentials.nodes[kind]
@@ -225,13 +332,11 @@ def belief_message(potentials: Potentials, kind: int, name: Any, belief: Embeddi
         whole = weights @ node.space.kernel_.gram_times(atoms, atoms, weights)
         if float(m @ m) < FAR * float(whole):
             warn_outside_data(repr(name))
-    lam = potentials.usual_regularizations[kind]
-    spectrum = node.spectrum
-    beta = spectrum.ridge(lam) @ m
+    beta = node.inverse(potentials.usual_regularizations[kind]) @ m
     mean = float(beta @ node.mean)
     if mean <= 0:
         raise ValueError(
-            f"evidence[{name!r}]: the belief lies where the data have nothing. Give a likelihood "
-            "as a function, or data that reach so far."
+            f"evidence[{name!r}]: the belief lies outside the data. Give a likelihood as a "
+            "function, or fit on data that cover it."
         )
     return beta / mean

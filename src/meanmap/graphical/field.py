@@ -1,9 +1,9 @@
-"""A random field on a graph with loops: which nodes are alike, and which edges share a potential.
+"""A random field on a graph with loops: kinds of nodes, and templates of edges.
 
-Edges with equal `template` attributes have one potential, so that their first ends are of one kind,
-with one distribution, and their second ends too. What is learned is learned once for a kind or a
-template, and all their messages move together. The wiring says who sends to whom: slots of nodes,
-and the routes between them.
+Edges with equal `template` attributes share a potential. Their first ends are then of one kind,
+with one distribution, and so are their second ends. Each kind and each template is learned once,
+and its messages are sent together. A wiring says which node sends to which: slots of nodes, and
+routes between them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from meanmap import checks
+from meanmap.arrays import Array, device, namespace
+from meanmap.graphical.layout import check_graph
 
 Name = Hashable
-NONE = -1  # where a node has fewer neighbours than others of its kind
+NONE = -1  # marks an empty slot: a node with fewer neighbours than others of its kind
 
 
 @dataclass(frozen=True, eq=False)
 class RandomField:
-    """Nodes by kind, and each edge twice, as the links that messages travel along.
+    """Nodes by kind, and each edge twice, once for each direction of messages.
 
-    A link is a template in one direction; link 2e + 1 is link 2e the other way.
+    A link is a template in one direction; link 2e + 1 is the reverse of link 2e.
     """
 
     nodes: tuple[Name, ...]
@@ -44,7 +45,7 @@ class RandomField:
 
     @cached_property
     def names(self) -> list[str]:
-        """The templates in words."""
+        """The templates as text."""
         return [f"{word} {' – '.join(map(repr, which))}" for word, which in self.keys]
 
     @cached_property
@@ -55,7 +56,7 @@ class RandomField:
 
     @cached_property
     def local(self) -> np.ndarray:
-        """The place of each node among those of its kind."""
+        """The position of each node among those of its kind."""
         found = np.empty(len(self.nodes), dtype=int)
         for members in self.members:
             found[members] = np.arange(len(members))
@@ -63,7 +64,7 @@ class RandomField:
 
     @cached_property
     def sources(self) -> np.ndarray:
-        """Of every message, an edge's two one after the other."""
+        """The sender of every message; the two messages of an edge are neighbours."""
         return self.edges.ravel()
 
     @cached_property
@@ -87,7 +88,7 @@ class RandomField:
         return np.unique(self.template, return_index=True)[1]
 
     def wiring(self, hidden: np.ndarray) -> Wiring:
-        """The wiring when the other nodes are observed; the last is kept, as many have one."""
+        """The wiring among hidden nodes; the last one is kept for repeated runs."""
         key = hidden.tobytes()
         if key not in self._wirings:
             self._wirings.clear()
@@ -99,51 +100,34 @@ class RandomField:
         return {}
 
     def called(self, kind: int) -> str:
-        """A kind in words: the name of its first node."""
+        """A kind as text: the name of its first node."""
         members = self.members[kind]
         name = repr(self.nodes[members[0]])
         return name if len(members) == 1 else f"{name} and the {len(members) - 1} nodes like it"
 
     def levels(self, hidden: np.ndarray) -> list[np.ndarray]:
         """The hidden nodes by their distance from the first of their component."""
-        among = hidden[self.edges].all(axis=1)
-        neighbours: list[list[int]] = [[] for _ in self.nodes]
-        for a, b in self.edges[among]:
-            neighbours[a].append(int(b))
-            neighbours[b].append(int(a))
-        depth = np.full(len(self.nodes), NONE)
-        for root in np.flatnonzero(hidden):
-            if depth[root] != NONE:
-                continue
-            level, d = [int(root)], 0
-            while level:
-                depth[level] = d
-                level = list({b for a in level for b in neighbours[a] if depth[b] == NONE})
-                d += 1
-        return [np.flatnonzero(depth == d) for d in range(depth.max() + 1)]
+        graph = nx.Graph()
+        graph.add_nodes_from(np.flatnonzero(hidden).tolist())
+        graph.add_edges_from(self.edges[hidden[self.edges].all(axis=1)].tolist())
+        first = [min(part) for part in nx.connected_components(graph)]
+        return [np.sort(level) for level in nx.bfs_layers(graph, first)]
 
 
 def field_of(graph: Any) -> RandomField:
-    """The field of a networkx Graph, or of a DiGraph whose edges read as they point."""
-    if not isinstance(graph, nx.Graph) or graph.is_multigraph():
-        raise TypeError(
-            f"graph: expected a networkx Graph or DiGraph, got {checks.describe(graph)}. Edges go "
-            "as nx.Graph([('a', 'b'), ...]), those of a grid as nx.grid_2d_graph(rows, columns)."
-        )
-    if not graph.number_of_nodes():
-        raise ValueError("graph has no nodes.")
+    """The field of a networkx Graph or DiGraph."""
+    simple = isinstance(graph, nx.Graph) and not graph.is_multigraph()
+    check_graph(graph, simple, "a grid is nx.grid_2d_graph(rows, columns).")
     nodes = tuple(graph.nodes)
     place = {name: i for i, name in enumerate(nodes)}
     pairs, templates = [], []
     for a, b, template in graph.edges(data="template"):
-        if a == b:
-            raise ValueError(f"graph: node {a!r} is joined to itself. Remove the loop.")
         if graph.is_directed() and graph.has_edge(b, a):
             raise ValueError(f"graph: {a!r} and {b!r} are joined twice. Remove one of the edges.")
         hashable(template, f"edge {a!r} – {b!r}")
         ends = place[a], place[b]
         pairs.append(ends if graph.is_directed() else (min(ends), max(ends)))
-        # an edge without a template is one of its own
+        # an edge without a template has one of its own
         alone = "edge", (a, b)
         templates.append(alone if template is None else ("template", (template,)))
     known = {key: i for i, key in enumerate(dict.fromkeys(templates))}
@@ -153,7 +137,7 @@ def field_of(graph: Any) -> RandomField:
 
 
 def kinds(graph: Any, nodes: tuple[Name, ...], edges: np.ndarray, template: np.ndarray) -> Any:
-    """Which nodes are alike: those at the same end of a template, or with one themselves."""
+    """The kind of each node: shared by nodes at the same end of a template, or of one template."""
     N = len(nodes)
     given = [graph.nodes[name].get("template") for name in nodes]
     for name, one in zip(nodes, given, strict=True):
@@ -161,14 +145,14 @@ def kinds(graph: Any, nodes: tuple[Name, ...], edges: np.ndarray, template: np.n
     groups: dict[Any, int] = {name: i for i, name in enumerate(dict.fromkeys(given))}
     own = np.array([groups[name] for name in given])
     has = np.array([name is not None for name in given])
-    # nodes are joined with a hub for each of what makes them alike
+    # every template is a hub, to which the nodes that it makes alike are joined
     hubs = [2 * template, 2 * template + 1, 2 * (template.max(initial=-1) + 1) + own[has]]
     ends = [edges[:, 0], edges[:, 1], np.flatnonzero(has)]
     left, right = np.concatenate(ends), N + np.concatenate(hubs)
     size = N + int(max(right.max(initial=N - 1) - N + 1, 0))
     joined = coo_array((np.ones(len(left)), (left, right)), shape=(size, size))
     found = connected_components(joined, directed=False)[1][:N]
-    # numbered as they first appear
+    # numbered in the order of their first nodes
     first, inverse = np.unique(found, return_index=True, return_inverse=True)[1:]
     rank = np.empty(len(first), dtype=int)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -176,36 +160,36 @@ def kinds(graph: Any, nodes: tuple[Name, ...], edges: np.ndarray, template: np.n
 
 
 def hashable(template: Any, where: str) -> None:
-    """Refuse a template that cannot be told from others."""
+    """Refuse a template that is not hashable."""
     try:
         hash(template)
     except TypeError as error:
         raise TypeError(
-            f"graph: {where} has the template {template!r:.40}; expected a name that can be "
-            "looked up, such as text, a number or a tuple of them."
+            f"graph: {where} has the template {template!r:.40}; expected a hashable "
+            "name, such as text, a number or a tuple of them."
         ) from error
 
 
-# --- who sends to whom --------------------------------------------------------------------------
+# --- which node sends to which ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Route:
-    """Some nodes of a kind that speak along one link, and where what they say comes in."""
+    """Some nodes of a kind that send along one link, and the slots that receive it."""
 
     link: int
     nodes: Any  # a slice or an array
-    kind: int  # they speak to nodes of this
-    at: tuple[Any, Any]  # and these, in these slots
+    kind: int  # of the receiving nodes
+    at: tuple[Any, Any]  # the receiving nodes and their slots
 
 
 @dataclass(frozen=True, eq=False)
 class Wiring:
-    """Who sends to whom, among the hidden nodes: for each kind tables (nodes, slots)."""
+    """Which hidden node sends to which: for each kind tables (nodes, slots)."""
 
     hidden: list[np.ndarray]  # the nodes of each kind, as numbers of the field
-    link: list[np.ndarray]  # what goes out goes along this link; NONE where there is no neighbour
-    to: list[np.ndarray]  # (nodes, slots, 3): to this kind, this node of it, this slot
+    link: list[np.ndarray]  # of the message that a slot sends; NONE if there is no neighbour
+    to: list[np.ndarray]  # (nodes, slots, 3): the receiving kind, node of it, and slot
     edge: list[np.ndarray]  # the edge of the field that a slot is
 
     @classmethod
@@ -242,12 +226,18 @@ class Wiring:
         """Whether some nodes of a kind have fewer neighbours than others."""
         return [bool((link == NONE).any()) for link in self.link]
 
-    def routes(self, kind: int, nodes: Any) -> tuple[list[list[Route]], Any]:
-        """For every slot of some nodes of a kind where it leads; and which slots lead nowhere."""
-        known = (kind, nodes.start, nodes.stop) if isinstance(nodes, slice) else None
-        if known is not None and known in self._routes:
-            return self._routes[known]
+    def routes(self, kind: int, nodes: Any, like: Array) -> tuple[list[list[Route]], Any]:
+        """For every slot of some nodes of a kind where it leads; and which slots lead nowhere.
+
+        For a slice of nodes, which is kept, indices are arrays on the device of `like`.
+        """
+        key = None
+        if isinstance(nodes, slice):
+            key = kind, nodes.start, nodes.stop, type(like), device(like)
+        if key in self._routes:
+            return self._routes[key]
         links, to = self.link[kind][nodes], self.to[kind][nodes]
+        like = links if key is None else like
         found: list[list[Route]] = []
         for slot in range(links.shape[1]):
             column = links[:, slot]
@@ -257,11 +247,12 @@ class Wiring:
                 s, node, there = to[at, slot].T
                 one = (there == there[0]).all()
                 into = (span(node), int(there[0])) if one else (node, there)
-                found[-1].append(Route(int(link), span(at), int(s[0]), into))
+                placed = index_beside((span(at), into), like)
+                found[-1].append(Route(int(link), placed[0], int(s[0]), placed[1]))
         empty = np.nonzero(links.T == NONE)
-        answer = found, (empty if len(empty[0]) else None)
-        if known is not None:
-            self._routes[known] = answer
+        answer = found, (index_beside(empty, like) if len(empty[0]) else None)
+        if key is not None:
+            self._routes[key] = answer
         return answer
 
     @cached_property
@@ -271,8 +262,8 @@ class Wiring:
     def appearances(self, field: RandomField) -> list[np.ndarray]:
         """How often an edge between hidden nodes is in a spanning tree, as tables like `link`.
 
-        On average over the edges of a part without bridges and joints: 1 for a bridge, about a
-        half in a grid.
+        The average over the edges of a biconnected component: 1 for a bridge, about a half in a
+        grid.
         """
         if self._appearances:
             return self._appearances
@@ -293,7 +284,7 @@ class Wiring:
 
     @cached_property
     def messages(self) -> np.ndarray:
-        """Every message as (kind, node, slot) of where it comes in."""
+        """Every message as (kind, node, slot) of its receiver."""
         parts = [
             np.column_stack([np.full(len(i), kind), i, j])
             for kind, (i, j) in enumerate(np.nonzero(link != NONE) for link in self.link)
@@ -304,13 +295,13 @@ class Wiring:
 def slots_of(targets: np.ndarray, links: np.ndarray) -> np.ndarray:
     """A slot for each message to nodes of a kind, no two of a node in one.
 
-    All of a slot answer along one link, where that does not leave most slots empty.
+    All messages of a slot use one link, unless that would leave most slots empty.
     """
     if not len(targets):
         return targets
 
     def rank(*keys: np.ndarray) -> np.ndarray:
-        """The place of each among those with equal keys."""
+        """The position of each among those with equal keys."""
         order = np.lexsort(keys[::-1])
         same = np.ones(len(order), dtype=bool)
         same[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
@@ -328,7 +319,16 @@ def slots_of(targets: np.ndarray, links: np.ndarray) -> np.ndarray:
     return (np.cumsum(most) - most)[which] + among
 
 
+def index_beside(index: Any, like: Array) -> Any:
+    """An index whose arrays are on the device of another array."""
+    if isinstance(index, tuple):
+        return tuple(index_beside(part, like) for part in index)
+    if not isinstance(index, np.ndarray) or isinstance(like, np.ndarray):
+        return index
+    return namespace(like).asarray(index, device=device(like))
+
+
 def span(at: np.ndarray) -> Any:
-    """Numbers as a slice, where they follow each other: no copy is made then."""
+    """Consecutive numbers as a slice, which makes no copy; others unchanged."""
     whole = bool((np.diff(at) == 1).all())
     return slice(int(at[0]), int(at[-1]) + 1) if whole else at

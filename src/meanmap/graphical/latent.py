@@ -1,11 +1,11 @@
-"""A variable that nobody recorded, learned from those around it.
+"""A hidden variable, learned from its neighbours.
 
-What the variables on different sides of a hidden node have in common is what it tells of them: the
-operators between them have its rank (Song, Parikh and Xing 2011). The rows' coordinates in the
-leading singular subspaces of these operators are sorted into as many groups as there are states;
-the groups are then improved as a mixture whose components are products of density estimates
-(Benaglia, Chauveau and Hunter 2009). Rows are handed on once for every state, weighted by its
-probability.
+Neighbours of a hidden node depend on each other only through it, so the operators between them have
+the rank of its number of states (Song, Parikh and Xing 2011). The rows' coordinates in the leading
+singular subspaces of these operators are clustered into as many groups as there are states. The
+groups are then improved as a mixture whose components are products of density estimates (Benaglia,
+Chauveau and Hunter 2009). The model is learned from every row once per state, weighted by the
+probability of the state.
 """
 
 from __future__ import annotations
@@ -24,34 +24,40 @@ from meanmap.graphical.tables import Variable, in_one_library, read_variable
 from meanmap.spaces import PivotedCholesky
 from meanmap.spaces.space import fit_space
 
-STATES = "states"  # the attribute that marks a node as hidden, and says how many states it has
+STATES = "states"  # the attribute of a hidden node: its number of states
 ITERATIONS, STEADY = 100, 1e-4
-RIDGE = 1e-2  # of the trace, that whitening adds
+RIDGE = 1e-2  # share of the trace that whitening adds
 SMALL = 1e-300
 
 
 def hidden_node(graph: nx.Graph, table: Mapping[Any, Any]) -> tuple[Any, int] | None:
-    """The node that is to be learned, and its number of states; None if there is none."""
+    """The hidden node and its number of states, or None; all others need a column."""
     hidden = [v for v, about in graph.nodes(data=True) if STATES in about and v not in table]
-    if not hidden:
-        return None
     if len(hidden) > 1:
         raise ValueError(
             f"graph: expected one hidden node at most, got {', '.join(map(repr, hidden))}. Give "
             "the others a column."
         )
-    name = hidden[0]
-    remedy = "It is the number of states of the hidden node."
+    absent = [name for name in graph.nodes if name not in table and name not in hidden]
+    if absent:
+        raise ValueError(
+            f"data: there is no column for {', '.join(map(repr, absent))}; its columns are "
+            f"{', '.join(map(repr, table))}. A hidden node needs its number of states: "
+            f"graph.nodes[{absent[0]!r}]['states'] = 3."
+        )
+    if not hidden:
+        return None
+    name, remedy = hidden[0], "It is the number of states of the hidden node."
     return name, checks.whole(graph.nodes[name][STATES], f"{name!r}: {STATES}", 2, remedy)
 
 
 def views_of(graph: nx.Graph, hidden: Any) -> list[Any]:
-    """The neighbours of a hidden node, each on a side of its own."""
+    """The neighbours of a hidden node."""
     views = list(nx.Graph(graph).neighbors(hidden))
     if len(views) < 2:
         raise ValueError(
-            f"{hidden!r} is hidden and has {len(views)} neighbours; from fewer than two nothing is "
-            "learned (and from two its states are not determined, only what follows from them)."
+            f"{hidden!r} is hidden and has {len(views)} neighbours. Two are needed to learn it, "
+            "three to identify its states."
         )
     return views
 
@@ -67,7 +73,7 @@ def responsibilities(
     found = {name: read_variable(table[name], kernels.get(name), str(name)) for name in views}
     n = len(weights)
     if n < states:
-        raise ValueError(f"data: {states} states need as many rows at least, got {n}.")
+        raise ValueError(f"data: {states} states need at least {states} rows, got {n}.")
     R = initial_states(found, weights, states)
     alike = {name: labels_of(one) for name, one in found.items() if not one.kernel.on_vectors}
     for _ in range(ITERATIONS):
@@ -83,12 +89,12 @@ def responsibilities(
         R = new
         if change < STEADY:
             break
-    # states in the order of how often they are: the same answer whatever the groups' numbers were
+    # the most frequent state first, whatever the numbers of the groups
     return R[:, np.argsort(-(weights @ R), kind="stable")]
 
 
 def initial_states(found: Mapping[Any, Variable], weights: np.ndarray, states: int) -> np.ndarray:
-    """Rows sorted by what the views have in common, each in one state."""
+    """Rows clustered by what the views have in common, each in one state."""
     n = len(weights)
     centred = {name: view_rows(one, n) for name, one in found.items()}
     parts = []
@@ -120,14 +126,16 @@ def whitening(rows: np.ndarray) -> np.ndarray:
 
 
 def labels_of(one: Variable) -> np.ndarray:
-    """Coordinates of values that are no numbers: those of labels are equal or orthogonal."""
+    """Coordinates of values other than numbers; those of labels are equal or orthogonal."""
     kernel = one.kernel.resolve(one.points)
     return to_numpy(fit_space(kernel, None, one.points)[1])
 
 
 def components(one: Variable, R: np.ndarray, psi: np.ndarray | None) -> np.ndarray:
-    """The density of each row's number in each state, without the row itself; of labels, given
-    their coordinates, the probability."""
+    """The density of each row's number in each state, leaving out the row itself.
+
+    For labels, given by their coordinates, the probability.
+    """
     columns = []
     for weights in R.T:
         total = max(float(weights.sum()), SMALL)
@@ -157,7 +165,7 @@ def fill_in_states(
 
 
 def take_cells(values: Any, rows: np.ndarray) -> Any:
-    """Some cells of a column, whatever holds it."""
+    """Some cells of a column of any kind."""
     if hasattr(values, "iloc"):
         return values.iloc[rows]
     return take(values, rows) if is_array(values) else np.asarray(values)[rows]

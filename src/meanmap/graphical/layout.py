@@ -1,8 +1,8 @@
-"""The tree that messages run on.
+"""The tree along which messages are sent.
 
-An undirected tree, and a directed one whose nodes have one parent each, is its own. A node with
-several parents meets them in a node for the parents together, with the product of their kernels: a
-polytree becomes a tree of variables and of such families.
+An undirected tree, and a directed tree whose nodes have one parent each, is used as it is. If a
+node has several parents, a family is put between them: a node for all parents together, with the
+product of their kernels. A polytree becomes a tree of variables and families.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Name = Hashable
 
 
 def family_of(child: Name) -> tuple[str, Name]:
-    """The name of the node for several parents together."""
+    """The name of the family of a node's parents."""
     return "parents of", child
 
 
 @dataclass(frozen=True, eq=False)
 class TreeLayout:
-    """Nodes, whom each is joined to, and a parent (or family) for each but the roots."""
+    """Nodes, their neighbours, and a parent (or family) for each node but the roots."""
 
     variables: tuple[Name, ...]
     families: dict[Any, tuple[Name, ...]]  # the members of each
     neighbours: dict[Any, tuple[Any, ...]]
-    given: dict[Name, Any]  # what a variable is drawn given: a variable, a family or None
+    given: dict[Name, Any]  # the parent of a variable: a variable, a family or None
 
     @property
     def edges(self) -> list[tuple[Any, Any]]:
@@ -43,7 +43,7 @@ class TreeLayout:
         return found
 
     def order(self) -> list[Name]:
-        """The variables, each after what it is given."""
+        """The variables, each after its parents."""
         done: dict[Name, None] = {}
         waiting = deque(self.variables)
         while waiting:
@@ -55,7 +55,7 @@ class TreeLayout:
         return list(done)
 
     def parents(self, node: Name) -> tuple[Name, ...]:
-        """The variables that a variable is given."""
+        """The parents of a variable."""
         before = self.given[node]
         return self.families.get(before, (() if before is None else (before,)))
 
@@ -64,17 +64,19 @@ class TreeLayout:
         return a in self.families.get(b, ()) or b in self.families.get(a, ())
 
     def relatives(self, node: Any) -> tuple[Any, ...]:
-        """Whom the scales of a node's kernel are learned from: its neighbours; of a family the
-        child, and so of its members, each together with the others."""
+        """The nodes that the scales of a node's kernel are learned from.
+
+        Its neighbours; for a family and its members, the child.
+        """
         if node in self.families:
             return (node[1],)
         return tuple(other for other in self.neighbours[node] if not self.is_nested(node, other))
 
     def outwards(self, first: Iterable[Name]) -> dict[Name, tuple[Name, ...]]:
-        """The variables in an order to draw them, each with those that it is drawn given.
+        """The variables in the order of drawing, each with those that it is drawn given.
 
-        From the first ones to their neighbours, and so on; from parents to children where a node
-        has several.
+        From the first ones to their neighbours, and so on; if a node has several parents, from
+        parents to children.
         """
         if self.families:
             return {name: self.parents(name) for name in self.order()}
@@ -98,19 +100,23 @@ class TreeLayout:
         return found[::-1]
 
 
-def layout_of(graph: Any) -> TreeLayout:
-    """The layout of a networkx Graph or DiGraph without cycles."""
-    if not isinstance(graph, nx.Graph):
+def check_graph(graph: Any, accepted: bool, remedy: str) -> None:
+    """Refuse other objects than graphs, graphs without nodes, and self-loops."""
+    if not accepted:
         raise TypeError(
-            f"graph: expected a networkx Graph or DiGraph, got {checks.describe(graph)}. Edges go "
-            "as nx.Graph([('a', 'b'), ...]); None learns a tree from the data."
+            f"graph: expected a networkx Graph or DiGraph, got {checks.describe(graph)}. Write "
+            f"edges as nx.Graph([('a', 'b'), ...]); {remedy}"
         )
     if not graph.number_of_nodes():
         raise ValueError("graph has no nodes.")
+    for a, _ in nx.selfloop_edges(graph):
+        raise ValueError(f"graph: node {a!r} is joined to itself. Remove the loop.")
+
+
+def layout_of(graph: Any) -> TreeLayout:
+    """The layout of a networkx Graph or DiGraph without cycles."""
+    check_graph(graph, isinstance(graph, nx.Graph), "None learns a tree from the data.")
     plain = nx.Graph(graph.to_undirected() if graph.is_directed() else graph)
-    loops = list(nx.selfloop_edges(plain))
-    if loops:
-        raise ValueError(f"graph: node {loops[0][0]!r} is joined to itself. Remove the loop.")
     if graph.is_directed() and not nx.is_directed_acyclic_graph(graph):
         a, b, *_ = nx.find_cycle(graph)[0]
         raise ValueError(
@@ -129,19 +135,12 @@ def layout_of(graph: Any) -> TreeLayout:
 
 
 def undirected_layout(variables: tuple[Name, ...], graph: Any) -> TreeLayout:
-    """Each node given its neighbour on the way to the first of its component."""
+    """The parent of a node is its neighbour towards the first node of its component."""
     given: dict[Name, Any] = {}
     for node in variables:
-        if node in given:
-            continue
-        given[node] = None
-        queue = deque([node])
-        while queue:
-            here = queue.popleft()
-            for other in graph.neighbors(here):
-                if other not in given:
-                    given[other] = here
-                    queue.append(other)
+        if node not in given:
+            given[node] = None
+            given.update(nx.bfs_predecessors(graph, node))
     neighbours = {node: tuple(graph.neighbors(node)) for node in variables}
     return TreeLayout(variables, {}, neighbours, given)
 
@@ -149,7 +148,7 @@ def undirected_layout(variables: tuple[Name, ...], graph: Any) -> TreeLayout:
 def directed_layout(
     variables: tuple[Name, ...], parents: dict[Name, tuple[Name, ...]]
 ) -> TreeLayout:
-    """Each node given its parents, together where there are several."""
+    """The parent of a node with several parents is their family."""
     given: dict[Name, Any] = {}
     families: dict[Any, tuple[Name, ...]] = {}
     joined: dict[Any, list[Any]] = {node: [] for node in variables}

@@ -1,4 +1,4 @@
-"""Graphical models over any variables that have kernels: chains, trees, polytrees."""
+"""Graphical models over variables of any kind: chains, trees and polytrees."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, JointEmbedding, embed
 from meanmap.frames import in_order
 from meanmap.graphical import latent
+from meanmap.graphical.answers import NodeBelief
 from meanmap.graphical.beliefs import describe_belief
 from meanmap.graphical.draws import PairEmbedding, draw_rows, positive_weights
-from meanmap.graphical.fitting import Learner, hidden_among
+from meanmap.graphical.edges import LEAST, TreeLearner
+from meanmap.graphical.evidence import tree_coordinates, tree_points
 from meanmap.graphical.layout import layout_of
-from meanmap.graphical.messages import Inference, Network, NodeBelief
-from meanmap.graphical.nodes import as_coordinates, evidence_coordinates, evidence_points
+from meanmap.graphical.messages import Inference, Network
 from meanmap.graphical.structure import chow_liu_tree
 from meanmap.graphical.tables import (
     is_missing,
@@ -42,48 +43,48 @@ from meanmap.graphical.tables import (
 )
 from meanmap.kernels import Delta, Kernel
 
-KEPT = 4096  # messages that are kept between queries
-LEAST = 1e-12  # a probability that a logarithm is taken of, at least
+KEPT = 4096  # messages kept between queries
+SMALLEST = 1e-12  # probability that a logarithm is taken of
 BLOCK = 256  # queries at a time
 
 
 class KernelGraphicalModel(BaseEstimator):
-    """A tree of variables, every edge a conditional embedding.
+    """A tree of variables in which every edge is a conditional embedding.
 
     The conditional tables of a graphical model become operators, and inference by message passing
-    multiplies them (Song, Fukumizu and Gretton 2013, section 5.1): for variables of any kind and
-    dependence of any shape, without a parametric family. A query costs a few products of small
-    matrices an edge.
+    multiplies them (Song, Fukumizu and Gretton 2013, section 5.1). Variables may be of any kind and
+    depend on each other in any way; no parametric family is assumed. A query costs a few products
+    of small matrices per edge.
 
     Parameters
     ----------
     graph : networkx.Graph, networkx.DiGraph or None
         Nodes are the columns of the data. A tree or forest; in a DiGraph nodes may have several
-        parents (a polytree), whose conditional then has a product of kernels. None learns a tree
+        parents (a polytree); their conditional then uses a product of kernels. None learns a tree
         (`chow_liu_tree`).
     kernel : Kernel, dict from node to Kernel, or None
-        None chooses by column: for numbers a Gaussian whose scales are learned edge by edge, and
-        answers by residuals, as `ConditionalEmbedding` gives them; a delta kernel for labels. With
-        a kernel by name a node's messages and answers are those of the papers.
+        None chooses by column: for numbers a Gaussian whose scales are learned edge by edge, with
+        answers by residuals as in `ConditionalEmbedding`; for labels a delta kernel. With a named
+        kernel, the messages and answers of a node are those of the papers.
     regularization : float or "auto"
-        λ of every edge's conditional; "auto" by leave-one-out, edge by edge. 0 is the
-        pseudo-inverse: with delta kernels inference is then exact, for the tables of frequencies.
+        λ of every edge's conditional; "auto" chooses it by leave-one-out, edge by edge. 0 is the
+        pseudo-inverse: with delta kernels, inference on the tables of frequencies is then exact.
     basis : a basis or None
         How the nodes' spaces get their coordinates.
 
     Notes
     -----
-    One node may be hidden: without a column, and with its number of states as an attribute,
-    `graph.nodes["type"]["states"] = 3`. It is learned from the nodes around it; with three of them
-    or more its states are determined, up to their order, which is by how often they are.
+    One node may be hidden: it has no column, and its number of states is an attribute of the node,
+    `graph.nodes["type"]["states"] = 3`. It is learned from its neighbours; with three or more of
+    them its states are identified up to their order. The most frequent state comes first.
 
     Attributes
     ----------
     graph_ : the graph, as given or as learned
-    states_ : the probabilities (n, k) of a hidden node's states in the rows, or None
+    states_ : the probabilities (n, k) of a hidden node's states in each row, or None
     nodes_ : the variables, in order
     edges_ : dict from (t, s) to the fitted ConditionalEmbedding P(t | s)
-        Several parents of a node together are ("parents of", node).
+        The parents of a node together are named ("parents of", node).
 
     Examples
     --------
@@ -125,7 +126,7 @@ class KernelGraphicalModel(BaseEstimator):
         Parameters
         ----------
         data : DataFrame, dict of arrays, or array with named fields
-            A column a node. NaN and None are missing values.
+            One column per node. NaN and None are missing values.
         sample_weight : array (n,) or None
             How much each row counts.
         """
@@ -135,7 +136,7 @@ class KernelGraphicalModel(BaseEstimator):
         if graph is None:
             graph = chow_liu_tree(table, self.kernel, weights)
         layout = layout_of(graph)
-        hidden, states = hidden_among(graph, table), None
+        hidden, states = latent.hidden_node(graph, table), None
         kernels = kernels_of(self.kernel, layout.variables)
         if hidden is not None:
             name, k = hidden
@@ -143,8 +144,9 @@ class KernelGraphicalModel(BaseEstimator):
             states = latent.responsibilities(table, kernels, views, k, weights)
             table, weights = latent.fill_in_states(table, name, states, weights)
             kernels[name] = Delta()
-        learner = Learner(layout, check_regularization(self.regularization), self.basis)
-        network, edges = learner.learn(table, kernels, weights)
+        lam = check_regularization(self.regularization)
+        learner = TreeLearner(lam, self.basis, LEAST if lam else 0.0, weights, layout)
+        network, edges = learner.learn(table, kernels)
         # nothing is set before everything has worked
         self.graph_, self.nodes_, self.edges_ = graph, layout.variables, edges
         self.states_ = states
@@ -162,12 +164,12 @@ class KernelGraphicalModel(BaseEstimator):
         ----------
         node : a node of the graph
         evidence : dict from node to a point
-            Or to as many points for each node: then the answer is a batch.
+            Several points per node, the same number for each, give a batch of answers.
 
         Returns
         -------
         Embedding
-            Its mean, quantiles, mode, samples, expectations of functions.
+            With its mean, quantiles, mode, samples and expectations of functions.
 
         Examples
         --------
@@ -188,7 +190,7 @@ class KernelGraphicalModel(BaseEstimator):
     def _marginal(
         self, node: Any, evidence: Mapping[Any, Any] | None, quiet: bool = False
     ) -> Embedding:
-        """The same; `quiet` about evidence that is the data's own."""
+        """The same; `quiet` switches off warnings about evidence outside the data."""
         self._known_node(node)
         inference, b, single = self._inference(evidence, quiet)
         if node in inference.evidence:
@@ -204,8 +206,8 @@ class KernelGraphicalModel(BaseEstimator):
     def joint(self, a: Any, b: Any, evidence: Mapping[Any, Any] | None = None) -> JointEmbedding:
         """The joint distribution of two nodes, adjacent or not, given points at others.
 
-        `C_AD = C_AA C_B|Aᵀ C_C|Bᵀ C_D|Cᵀ` for a chain: each atom of the first with the distribution
-        of the second given it. Called at pairs of points it is `φ_aᵀ C_AD φ_d`.
+        For a chain, `C_AD = C_AA C_B|Aᵀ C_C|Bᵀ C_D|Cᵀ`: each atom of the first node is paired with
+        the distribution of the second given it. Its value at a pair of points is `φ_aᵀ C_AD φ_d`.
 
         Examples
         --------
@@ -232,7 +234,7 @@ class KernelGraphicalModel(BaseEstimator):
             )
         first = self.marginal(a, given)
         if first.is_batch:
-            raise ValueError("joint: expected one point a node as evidence, got several.")
+            raise ValueError("joint: expected one point per node as evidence, got several.")
         answers = self._marginal(b, {**given, a: first.atoms}, quiet=True)
         return PairEmbedding(first, answers, inference, (a, b))
 
@@ -242,7 +244,7 @@ class KernelGraphicalModel(BaseEstimator):
         node: Any,
         evidence: Mapping[Any, Any] | None = None,
     ) -> Array:
-        """`E[f(X) | evidence]`, f of all the node's atoms at once."""
+        """`E[f(X) | evidence]`; f is called with all atoms of the node at once."""
         found = self.marginal(node, evidence)
         return (found if isinstance(found, NodeBelief) else found.normalized()).expect(f)
 
@@ -251,10 +253,10 @@ class KernelGraphicalModel(BaseEstimator):
         return self.marginal(node, evidence).mode()
 
     def sample(self, n: int, rng: Any = None, evidence: Mapping[Any, Any] | None = None) -> Any:
-        """n rows drawn from the model, a dict of arrays; evidence stays as it is.
+        """n rows drawn from the model, a dict of arrays; observed nodes keep their value.
 
-        Each variable is drawn given its neighbour: a number from the conditional's answer by
-        residuals, moved to the nearest value that its column has; a label with its probability.
+        Each variable is drawn given its neighbour. A number is drawn from the conditional's answer
+        by residuals and moved to the nearest value in its column; a label by its probability.
 
         Examples
         --------
@@ -273,12 +275,12 @@ class KernelGraphicalModel(BaseEstimator):
         n, random = checks.whole(n), checks.random_generator(rng)
         inference, _, single = self._inference(evidence)
         if not single:
-            raise ValueError("sample: expected one point a node as evidence, got several.")
+            raise ValueError("sample: expected one point per node as evidence, got several.")
         drawn = draw_rows(inference, n, random, self.nodes_)
         return {name: flatten_column(values) for name, values in drawn.items()}
 
     def impute(self, data: Any) -> dict[Any, Array]:
-        """The columns with what is missing filled in: means of numbers, modes of labels.
+        """The columns with missing values filled in: numbers by means, labels by modes.
 
         Examples
         --------
@@ -330,14 +332,14 @@ class KernelGraphicalModel(BaseEstimator):
         }
 
     def plot(self, evidence: Mapping[Any, Any] | None = None, ax: Any = None) -> Any:
-        """Draw the tree, every node with what is believed of it given the evidence.
+        """Draw the tree, with the belief at every node given the evidence.
 
-        Numbers have a mean and a standard deviation, others their most probable value.
+        Numbers are shown by mean and standard deviation, others by their most probable value.
         """
         check_is_fitted(self, "network_")
         inference, _, single = self._inference(evidence)
         if not single:
-            raise ValueError("plot: expected one point a node as evidence, got several.")
+            raise ValueError("plot: expected one point per node as evidence, got several.")
         labels = {
             name: describe_belief(name, self.marginal(name, evidence), name in inference.evidence)
             for name in self.nodes_
@@ -349,10 +351,10 @@ class KernelGraphicalModel(BaseEstimator):
     def log_density(self, data: Any) -> Array:
         """The log density of rows without missing values, factor by factor.
 
-        `Σ log p(x | parents)`, each factor the density of the conditional's answer by residuals; of
-        a node whose parents' kernels were named, a density estimate on the conditional's positive
-        weights; for labels their probability. It does not suffer from the number of variables, as a
-        density estimate of all of them does: each factor has a few.
+        `Σ log p(x | parents)`, where each factor is the density of the conditional's answer by
+        residuals; if the parents' kernels were named, a density estimate with the conditional's
+        positive weights; for labels a probability. Unlike a density estimate of whole rows it does
+        not suffer from the number of variables, as each factor has only a few.
 
         Examples
         --------
@@ -373,7 +375,7 @@ class KernelGraphicalModel(BaseEstimator):
         )
 
     def _logs(self, table: dict[Any, Any]) -> np.ndarray:
-        """The log density of rows, on the host."""
+        """The log density of rows, as a NumPy array."""
         if self._states is not None and self._states[0] not in table:
             name, k = self._states
             n = table_length(table)
@@ -401,15 +403,15 @@ class KernelGraphicalModel(BaseEstimator):
             answer = self.network_.answer(name, before) or self.network_.operators[name, before]
             at = given if len(given) > 1 else given[0]
             found = answer.answer_at(at, answer.quiet_features(at))
-            learned = self.network_.answer(name, before) is not None and columns_vary(atoms).all()
-            if learned and isinstance(found, Predictive):
+            learned = self.network_.answer(name, before) is not None
+            if learned and isinstance(found, Predictive) and columns_vary(atoms).all():
                 logs = found.shape.log_densities(to_numpy(values).astype(np.float64))
-                return np.maximum(np.exp(logs), LEAST)
+                return np.maximum(np.exp(logs), SMALLEST)
             weights, atoms = to_numpy(found.weights), answer.atoms
         return row_likelihoods(node.space.kernel_, atoms, positive_weights(weights), values)
 
     def score(self, data: Any) -> float:
-        """The mean log density of rows: what models of the same data are compared by."""
+        """The mean log density of rows, for comparing models on the same data."""
         check_is_fitted(self, "network_")
         return float(self._logs(read_columns(data)).mean())
 
@@ -435,49 +437,22 @@ class KernelGraphicalModel(BaseEstimator):
     def _inference(
         self, evidence: Mapping[Any, Any] | None, quiet: bool = False
     ) -> tuple[Inference, int, bool]:
-        """Evidence checked and in coordinates, how many queries it is, and whether it is one."""
+        """Inference under checked evidence, the number of queries, and whether it is one."""
         check_is_fitted(self, "network_")
         if evidence is not None and not isinstance(evidence, Mapping):
             raise TypeError(
                 f"evidence: expected a dict from node to a point, got {checks.describe(evidence)}."
             )
-        points: dict[Any, Points] = {}
-        single: dict[Any, bool] = {}
-        for name, value in (evidence or {}).items():
+        for name in evidence or {}:
             self._known_node(name)
-            node = self.network_.nodes[name]
-            points[name], single[name] = evidence_points(node, name, value)
-        several = [name for name in points if not single[name]]
-        sizes = {name: count(points[name]) for name in several}
-        if len(set(sizes.values())) > 1:
-            raise ValueError(f"evidence: expected as many points for each node, got {sizes}.")
-        coordinates = self._coordinates(points, quiet)
+        points, several = tree_points(self.network_, evidence or {})
+        coordinates = tree_coordinates(self.network_, points, quiet)
         marks = {name: to_numpy(rows).tobytes() for name, rows in coordinates.items()}
         if len(self._known) > KEPT:
             self._known.clear()
-        known = {} if several else self._known
+        known = self._known if several is None else {}
         inference = Inference(self.network_, coordinates, marks, known, points)
-        return inference, next(iter(sizes.values()), 1), not several
-
-    def _coordinates(self, points: dict[Any, Points], quiet: bool) -> dict[Any, Array]:
-        """Evidence in coordinates; parents that are all known become one point of their family."""
-        network, found = self.network_, {}
-        for family, members in network.layout.families.items():
-            if all(name in points for name in members):
-                sizes = [count(points[name]) for name in members]
-                rows = [np.resize(np.arange(size), max(sizes)) for size in sizes]
-                pairs = zip(members, rows, strict=True)
-                points[family] = tuple(take(points[name], at) for name, at in pairs)
-        for name, where in points.items():
-            node, psi = network.nodes[name], as_coordinates(network.nodes[name], where)
-            members = network.layout.families.get(name, ())
-            edges = [
-                self.edges_[t, name] for t in network.layout.neighbours[name] if t not in members
-            ]
-            lam = float(np.median([edge.regularization_ for edge in edges])) if edges else 0.0
-            called = " and ".join(map(repr, members)) or repr(name)
-            found[name] = evidence_coordinates(node, [] if quiet else [called], where, psi, lam)
-        return found
+        return inference, several or 1, several is None
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "network_")
@@ -490,12 +465,12 @@ def row_likelihoods(kernel: Kernel, atoms: Points, p: np.ndarray, points: Points
         kept = columns_vary(atoms)
         same = (to_numpy(points) == to_numpy(atoms)[0])[:, ~kept].all(axis=1)
         if not kept.any():
-            return np.maximum(same.astype(float), LEAST)
+            return np.maximum(same.astype(float), SMALLEST)
         if not kept.all():
             atoms, points = atoms[:, kept], points[:, kept]
         each = (density(atoms, row, take(points, slice(i, i + 1))) for i, row in enumerate(p))
-        return np.maximum(same * np.array([float(value[0]) for value in each]), LEAST)
-    return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), LEAST)
+        return np.maximum(same * np.array([float(value[0]) for value in each]), SMALLEST)
+    return np.maximum((p * to_numpy(kernel(points, atoms))).sum(axis=1), SMALLEST)
 
 
 def columns_vary(points: Points) -> np.ndarray:
@@ -522,7 +497,7 @@ def present_cells(values: np.ndarray) -> np.ndarray:
 
 
 def as_column(values: np.ndarray) -> np.ndarray:
-    """Cells as points: numbers one a row, labels as they are."""
+    """Cells as points: one number per row, labels unchanged."""
     if values.dtype == object:
         return np.array(values.tolist())
     return values[:, None] if values.ndim == 1 else values

@@ -1,19 +1,18 @@
-"""Messages on a graph with loops, all of a kind at once.
+"""Messages on a graph with loops, those of all nodes of a kind at once.
 
-Every hidden node has a slot for each hidden neighbour: what comes in there, and what goes out to
-the same neighbour, which is the product of all that came in elsewhere (Song, Fukumizu and Gretton
-2013, eq. 27 and 30). Where neighbours are many, products are scaled as they grow, so that none
-underflows.
+Every hidden node has a slot for each hidden neighbour, which holds the neighbour's message to it.
+The message back to that neighbour is made of the product of all other slots (Song, Fukumizu and
+Gretton 2013, eq. 27 and 30). If there are many neighbours, products are rescaled as they grow, so
+that they do not underflow. The order of sending is in `meanmap.graphical.schedules`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import array_api_compat
 import numpy as np
 
 from meanmap.arrays import (
@@ -21,34 +20,32 @@ from meanmap.arrays import (
     asarray,
     assign,
     at_least,
-    device,
     for_each_thread,
     namespace,
     take,
     to_numpy,
 )
-from meanmap.graphical.field import NONE, Route, Wiring
+from meanmap.graphical.field import NONE, Wiring, index_beside
 from meanmap.graphical.potentials import Potentials
 
-SHARE = 64  # of the messages, the part that the residual schedule sends at a time
-BLOCK = 1 << 17  # values of messages that are in memory at a time
+BLOCK = 1 << 17  # values of messages in memory at a time
 
-State = list[Array]  # for each kind the messages that came in, (nodes, slots, r)
+State = list[Array]  # for each kind the messages to its nodes, (nodes, slots, r)
 
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """What is known of the hidden nodes of a kind, each alone: the product of what says it."""
+    """Evidence on the hidden nodes of a kind: the product of all factors that do not change."""
 
-    logs: Array  # of the product at the sample, (nodes, m)
-    factor: Array  # the product, at its best 1
-    peak: np.ndarray  # the best values of the factors, multiplied, (nodes,)
+    logs: Array  # logarithm of the product at the sample, (nodes, m)
+    factor: Array  # the product, scaled to a maximum of 1
+    peak: np.ndarray  # the sum of the factors' largest logarithms, (nodes,)
     count: np.ndarray  # the number of factors, (nodes,)
 
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """Messages along one link: where they go, and what they are."""
+    """Messages along one link, and the slots that they go to."""
 
     kind: int
     at: tuple[Any, Any]  # nodes and slots
@@ -57,15 +54,15 @@ class Sent:
 
 @dataclass(frozen=True, eq=False)
 class Passing:
-    """The rule of Algorithm VI on a wiring, with what is known of single nodes."""
+    """Algorithm VI on a wiring, with the evidence on single nodes."""
 
     potentials: Potentials
     wiring: Wiring
-    alone: list[Alone]  # for each kind what is known of single nodes
-    power: list[np.ndarray] | None = None  # of the messages, (nodes, slots), where it is not 1
+    alone: list[Alone]  # for each kind the evidence on its nodes
+    power: list[np.ndarray] | None = None  # of the messages, (nodes, slots); None if all are 1
 
     def start(self) -> State:
-        """Messages that say nothing."""
+        """The first messages, which carry no evidence."""
         state = []
         for kind, link in enumerate(self.wiring.link):
             node = self.potentials.nodes[kind]
@@ -80,7 +77,7 @@ class Passing:
         return state
 
     def come_in(self, state: State, kind: int, nodes: Any) -> tuple[Array, Array]:
-        """log of what messages say to nodes of a kind, (n, slots, m), and of all that is known."""
+        """Log of the messages to nodes of a kind, (n, slots, m), and of the whole product."""
         L = self.potentials.logarithms(
             take(state[kind], nodes), self.potentials.nodes[kind].coordinates
         )
@@ -98,13 +95,13 @@ class Passing:
         return here.astype(float) if self.wiring.padded[kind] else None
 
     def send(self, state: State, kind: int, nodes: Any, scaled: bool = True) -> Iterator[Sent]:
-        """What nodes of a kind say to their neighbours, link by link."""
-        routes, empty = self._routes(kind, nodes)
+        """The messages of nodes of a kind to their neighbours, link by link."""
+        routes, empty = self.wiring.routes(kind, nodes, self._one)
         if not routes:
             return
         rows = self.potentials.nodes[kind].coordinates
         xp = namespace(rows)
-        beta = xp.permute_dims(take(state[kind], nodes), (1, 0, 2))  # a slot's messages together
+        beta = xp.permute_dims(take(state[kind], nodes), (1, 0, 2))  # slots first
         slots, n, r = beta.shape
         V = at_least(xp.reshape(beta, (slots * n, r)) @ rows.T, self._least)
         V = xp.reshape(V, (slots, n, rows.shape[0]))
@@ -123,39 +120,10 @@ class Passing:
                 products = products_with_power(first, factors, even, deep)
         for slot, P in products:
             for route in routes[slot]:
-                new = take(P, route.nodes) @ self.potentials.links[route.link].spread
+                new = self.potentials.links[route.link].of_product(take(P, route.nodes))
                 if scaled:
-                    new = self.potentials.scaled(new, route.link)
+                    new = self.potentials.scale(new, route.link)
                 yield Sent(route.kind, route.at, new)
-
-    def _routes(self, kind: int, nodes: Any) -> tuple[list[list[Route]], Any]:
-        """The wiring's, with numbers of nodes and slots where the messages are."""
-        known = (kind, nodes.start, nodes.stop) if isinstance(nodes, slice) else None
-        if isinstance(self._one, np.ndarray) or known is None:
-            return self.wiring.routes(kind, nodes)
-        if known not in self._placed:
-            routes, empty = self.wiring.routes(kind, nodes)
-            placed = [
-                [
-                    replace(route, nodes=self._there(route.nodes), at=self._there(route.at))
-                    for route in slot
-                ]
-                for slot in routes
-            ]
-            self._placed[known] = placed, self._there(empty)
-        return self._placed[known]
-
-    def _there(self, index: Any) -> Any:
-        """An index with its arrays beside the messages."""
-        if isinstance(index, tuple):
-            return tuple(self._there(part) for part in index)
-        if not isinstance(index, np.ndarray):
-            return index
-        return namespace(self._one).asarray(index, device=device(self._one))
-
-    @cached_property
-    def _placed(self) -> dict[Any, tuple[list[list[Route]], Any]]:
-        return {}
 
     @cached_property
     def _one(self) -> Array:
@@ -163,7 +131,7 @@ class Passing:
 
     @property
     def _least(self) -> float:
-        """The least value of a message; what is divided by is never zero."""
+        """The smallest value of a message; positive if messages are divided by."""
         least = self.potentials.least
         return least if self.power is None else max(least, self.potentials.tiny)
 
@@ -181,11 +149,11 @@ class Passing:
     @cached_property
     def _nowhere(self) -> list[Any]:
         """For each kind the slots that lead nowhere."""
-        return [self._there(np.nonzero(link == NONE)) for link in self.wiring.link]
+        return [index_beside(np.nonzero(link == NONE), self._one) for link in self.wiring.link]
 
     @cached_property
     def _deep(self) -> int:
-        """Products of more factors than this are kept from underflow."""
+        """Products of more factors than this are rescaled, so that they do not underflow."""
         return 40 if self.potentials.tiny < 1e-100 else 5
 
     def blocks(self) -> list[tuple[int, slice]]:
@@ -198,7 +166,7 @@ class Passing:
         return found
 
     def each_block(self, work: Callable[[int, slice], None]) -> None:
-        """Do a thing for all hidden nodes, on all threads where NumPy can."""
+        """Call a function for all blocks of hidden nodes, with NumPy on all threads."""
         blocks = self.blocks()
 
         def share(thread: int, of: int) -> None:
@@ -211,7 +179,7 @@ class Passing:
             share(0, 1)
 
     def all_sent(self, state: State) -> State:
-        """What everybody says at once, as a new state."""
+        """All messages at once, as a new state."""
         fresh = [namespace(beta).zeros_like(beta) for beta in state]
 
         def work(kind: int, nodes: slice) -> None:
@@ -222,7 +190,7 @@ class Passing:
         return [self._of_mean_one(kind, beta) for kind, beta in enumerate(fresh)]
 
     def _of_mean_one(self, kind: int, beta: Array) -> Array:
-        """All messages to a kind scaled at once; as `Potentials.scaled` does along one link."""
+        """All messages to a kind scaled at once; as `MessageRules.scale` does along one link."""
         links = self.wiring.link[kind]
         if not links.size:
             return beta
@@ -233,12 +201,12 @@ class Passing:
         if isinstance(mean, np.ndarray) and mean.min() > 0:
             beta /= mean[..., None]
             return beta
-        good = mean > 0  # one whose mean is not is noise, and says nothing
+        good = mean > 0  # other messages are noise, and are replaced
         mean = xp.where(good, mean, xp.ones_like(mean))[..., None]
         return xp.where(good[..., None], beta / mean, self._nothing[kind])
 
     def change(self, kind: int, old: Array, new: Array) -> np.ndarray:
-        """How far messages (..., r) to a kind have moved, as functions of its values (L₂)."""
+        """How much messages (..., r) to a kind have changed, as functions of its values (L₂)."""
         if not new.shape[0] or not new.shape[-2]:
             return np.zeros(new.shape[:-1])
         return np.sqrt(np.maximum(to_numpy(self._squares(kind, new - old)), 0.0))
@@ -248,7 +216,7 @@ class Passing:
         return namespace(difference).sum((difference @ covariance) * difference, axis=-1)
 
     def round(self, state: State, damping: float) -> State:
-        """What everybody says at once, mixed with what was said, and how far each kind moved."""
+        """All messages at once, damped, and the largest squared change of each kind."""
         fresh = self.all_sent(state)
         xp = namespace(fresh[0])
         squares = [
@@ -263,10 +231,10 @@ class Passing:
         return [*fresh, moved]
 
     def products(self, state: State) -> tuple[list[Array], list[np.ndarray]]:
-        """log of everything known of each hidden node at its kind's sample, (nodes, m).
+        """Log of the product of all messages to each hidden node at its sample, (nodes, m).
 
-        And how much of it is contradiction, (nodes,): the mean over messages of what each loses of
-        its best where the product is best.
+        And how much they conflict, (nodes,): the mean over messages of the difference between the
+        largest log value of a message and its log value where the product is largest.
         """
         found = [namespace(alone.logs).zeros_like(alone.logs) for alone in self.alone]
         strain = [np.zeros(len(alone.count)) for alone in self.alone]
@@ -285,7 +253,7 @@ class Passing:
 
 
 def damp_messages(old: Array, new: Array, damping: float) -> Array:
-    """What is said now with some of what was said before."""
+    """The new messages, mixed with a share of the old ones."""
     return new if damping == 0 else (1 - damping) * new + damping * old
 
 
@@ -303,7 +271,7 @@ def all_but_one(first: Array, factors: list[Array], deep: bool) -> Iterator[tupl
         if after is not None and slot:
             P *= after
         elif after is not None:
-            P = P * after  # `first` is not ours
+            P = P * after  # `first` must not be overwritten
         yield slot, P
         if slot:
             factor = factors[slot]
@@ -330,7 +298,7 @@ def products_with_powers(
 def products_with_power(
     first: Array, factors: list[Array], power: float, deep: bool
 ) -> Iterator[tuple[int, Array]]:
-    """The same, where all powers are equal: of the product at once, which is sooner."""
+    """The same with equal powers: the power of the product is faster."""
     product = factors[0]
     for factor in factors[1:]:
         product = rescale_rows(product * factor, deep)
@@ -346,124 +314,3 @@ def rescale_rows(values: Array, needed: bool) -> Array:
     xp = namespace(values)
     top = xp.max(values, axis=1, keepdims=True)
     return values / xp.where(top > 0, top, xp.ones_like(top))
-
-
-# --- in what order messages are sent ------------------------------------------------------------
-# generators of states, and of the most that a message moved
-
-
-def synchronous(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
-    """Everybody at once."""
-    once: Callable[[State], State] = partial(passing.round, damping=damping)
-    again = once if passing.power is not None else Repeated(once)
-    while True:
-        *state, squares = again(state)
-        yield state, float(max(to_numpy(squares).max(), 0.0)) ** 0.5
-
-
-def sequential(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
-    """From the farthest nodes to the first and back, each with the news: on a tree once is enough.
-
-    Nodes as far from the first as each other speak together.
-    """
-    field, wiring = passing.potentials.field, passing.wiring
-    hidden = np.zeros(len(field.nodes), dtype=bool)
-    local = np.full(len(field.nodes), NONE)
-    for nodes in wiring.hidden:
-        hidden[nodes] = True
-        local[nodes] = np.arange(len(nodes))
-    levels = [
-        [(int(k), local[nodes[field.kind[nodes] == k]]) for k in np.unique(field.kind[nodes])]
-        for nodes in field.levels(hidden)
-    ]
-    while True:
-        most = 0.0
-        for level in (*levels[::-1], *levels[1:]):
-            for kind, nodes in level:
-                for sent in passing.send(state, kind, nodes):
-                    old = state[sent.kind][sent.at]
-                    most = max(most, passing.change(sent.kind, old, sent.beta).max())
-                    new = damp_messages(old, sent.beta, damping)
-                    state[sent.kind] = assign(state[sent.kind], sent.at, new)
-        yield state, float(most)
-
-
-def residual(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
-    """Always those messages that would change most; as many as there are make an iteration.
-
-    Of few messages one at a time (Elidan, McGraw and Koller 2006), of many a small share.
-    """
-    messages = passing.wiring.messages
-    some = max(1, len(messages) // SHARE)
-    number = [np.full(link.shape, NONE) for link in passing.wiring.link]
-    for kind, table in enumerate(number):
-        mine = np.flatnonzero(messages[:, 0] == kind)
-        table[messages[mine, 1], messages[mine, 2]] = mine
-    waiting = passing.all_sent(state)
-    moves = np.zeros(len(messages))
-    for kind, table in enumerate(number):
-        mine = table[table != NONE]
-        moves[mine] = passing.change(kind, state[kind], waiting[kind])[table != NONE]
-    while True:
-        sent_now = 0
-        while sent_now < len(messages) and moves.max() > 0:
-            chosen = np.argpartition(moves, -some)[-some:]
-            for kind in np.unique(messages[chosen, 0]):
-                mine = chosen[messages[chosen, 0] == kind]
-                at = messages[mine, 1], messages[mine, 2]
-                new = damp_messages(state[kind][at], waiting[kind][at], damping)
-                moves[mine] = passing.change(kind, new, waiting[kind][at])
-                state[kind] = assign(state[kind], at, new)
-            for kind in np.unique(messages[chosen, 0]):
-                told = np.unique(messages[chosen[messages[chosen, 0] == kind], 1])
-                for sent in passing.send(state, int(kind), told):
-                    waiting[sent.kind] = assign(waiting[sent.kind], sent.at, sent.beta)
-                    moves[number[sent.kind][sent.at]] = passing.change(
-                        sent.kind, state[sent.kind][sent.at], sent.beta
-                    )
-            sent_now += len(chosen)
-        yield state, float(moves.max(initial=0.0))
-
-
-SCHEDULES: dict[str, Callable[[Passing, State, float], Iterator[tuple[State, float]]]] = {
-    "synchronous": synchronous,
-    "sequential": sequential,
-    "residual": residual,
-}
-
-
-# --- on CUDA ------------------------------------------------------------------------------------
-
-
-class Repeated:
-    """A function of some arrays that is called many times, with other numbers in the same shapes.
-
-    On CUDA thousands of small operations take longer to ask for than to do. From the third call on
-    they are recorded as one graph and replayed. The function must then keep to the device: nothing
-    that it does may depend on numbers that are there.
-    """
-
-    PLAIN = 2  # calls before it is recorded, which also warm up what the function calls
-
-    def __init__(self, function: Callable[[State], State]) -> None:
-        self._function, self._calls = function, 0
-        self._graph: Any = None
-        self._given: State = []
-        self._found: State = []
-
-    def __call__(self, state: State) -> State:
-        self._calls += 1
-        recordable = array_api_compat.is_torch_array(state[0]) and state[0].device.type == "cuda"
-        if self._calls <= self.PLAIN or not recordable:
-            return self._function(state)
-        import torch
-
-        if self._graph is None:
-            self._given = [part.clone() for part in state]
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.device(state[0].device), torch.cuda.graph(self._graph):
-                self._found = self._function(self._given)
-        for mine, part in zip(self._given, state, strict=True):
-            mine.copy_(part)
-        self._graph.replay()
-        return [part.clone() for part in self._found]

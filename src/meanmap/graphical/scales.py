@@ -1,9 +1,9 @@
-"""Kernels of variables for which none is named: scales are learned edge by edge.
+"""Learned scales: the default kernel of a variable is chosen by its edges.
 
-A message about a variable s is a function of x_s, the density of something beyond a neighbour t
-given x_s. How fast it changes depends on the edge: scales are those under which rows that are left
-out have the least error in a fine kernel on t (`meanmap.conditional.learning`), the least of all
-edges where a variable has several.
+A message to a variable s is a function of x_s, the density of something beyond a neighbour t given
+x_s. How fast it varies depends on the edge. Scales minimise the leave-one-out error in a fine
+kernel on t (`meanmap.conditional.learning`); a variable with several edges has the smallest scale
+of all of them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from meanmap.kernels.bandwidths import LEARNED, median_distance
 from meanmap.spaces import PivotedCholesky
 from meanmap.spaces.space import fit_space_quietly
 
-FINE = 0.25  # of the median distance: the detail of a neighbour that scales are learned for
+FINE = 0.25  # of the median distance: bandwidth on the neighbour when learning scales
 COARSE = PivotedCholesky(1e-3, 60)  # coordinates of targets
 
 
 def fine_targets(t: Variable, points: Points, weights: np.ndarray) -> np.ndarray:
-    """Coordinates (n, q) of a neighbour's points about their mean: what scales are learned from."""
+    """Centred coordinates (n, q) of a neighbour's points, from which scales are learned."""
     v = asarray(weights, float_like(points))
     kernel = t.kernel if t.open is None else t.kernel.rescaled(FINE)
     _, psi = fit_space_quietly(kernel, COARSE, points, v)
@@ -36,7 +36,7 @@ def fine_targets(t: Variable, points: Points, weights: np.ndarray) -> np.ndarray
 
 
 def narrowest_kernel(kernels: list[Any]) -> Kernel:
-    """Of radial kernels on the same columns the one with the least bandwidth of each."""
+    """The radial kernel with the smallest bandwidth of each column."""
     found: Kernel = kernels[0]
     if len(kernels) == 1:
         return found
@@ -50,7 +50,7 @@ def narrowest_kernel(kernels: list[Any]) -> Kernel:
 def edge_kernel(
     kernel: Kernel, points: Points, targets: np.ndarray, weights: np.ndarray
 ) -> Kernel | None:
-    """The kernel with the scales that one edge asks for; None where rows are few."""
+    """The kernel with the best scales for one edge; None if there are few rows."""
     if len(weights) < FEWEST:
         return None
     scales = kernel.open_scales(points, asarray(weights, float_like(points)))
@@ -68,7 +68,7 @@ def edge_kernel(
 
 
 def family_kernel(parts: list[Variable]) -> Kernel | None:
-    """The product of parents' kernels with scales to be learned together, unless one was named."""
+    """The product of parents' kernels with scales to be learned; None if one was named."""
     if all(part.open is None for part in parts):
         return None
     if any(part.open is None and not part.kernel.discrete for part in parts):

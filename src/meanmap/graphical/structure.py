@@ -1,4 +1,4 @@
-"""A tree for variables that nobody has a graph of."""
+"""Learning a tree from data."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from meanmap.graphical.tables import (
 )
 from meanmap.spaces.space import fit_space
 
-ROUNDING = 1e-12  # a constant's coordinates differ by less than this
+ROUNDING = 1e-12  # coordinates of a constant column differ by less than this
 
 
 def chow_liu_tree(data: Any, kernel: Any = None, sample_weight: Any = None) -> nx.Graph:
     """The tree whose edges have the most dependence, by normalised HSIC.
 
     Chow and Liu's (1968) maximum spanning tree with the normalised Hilbert-Schmidt criterion
-    `‖C_XY‖² / (‖C_XX‖ ‖C_YY‖)` of centred operators in the place of mutual information: for
-    variables of any kind. Missing values leave a row out of the pairs that it is missing from.
-    Unlike mutual information the criterion may be larger for two effects of one cause, where both
-    effects are alike and the cause is not.
+    `‖C_XY‖² / (‖C_XX‖ ‖C_YY‖)` of centred operators in place of mutual information, for variables
+    of any kind. A row is left out of the pairs in which it has a missing value. Unlike mutual
+    information, the criterion can be larger between two effects of a cause than between cause and
+    effect.
 
     Parameters
     ----------

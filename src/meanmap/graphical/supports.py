@@ -1,9 +1,9 @@
-"""The values that stand for a variable of a random field, and how all its values are put on them.
+"""The values that represent a variable of a random field.
 
-Products of messages are known at these values. Single numbers whose kernel was not named have a
-grid: as many values as the kernel resolves, between quantiles of the data and evenly over their
-range, with straight lines between them, so that every row of the data counts. Other variables have
-a random part of their own values.
+Products of messages are computed at these values. Single numbers without a named kernel have a
+grid, as fine as the kernel resolves: half of it at quantiles of the data, half evenly spaced.
+Between its values messages are interpolated linearly, so that every row of the data is used. Other
+variables are represented by a random sample of their values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from meanmap.arrays import Array, Points, asarray, assign, namespace, take, to_numpy
 
 FINE = 4  # values of a grid for each coordinate of the kernel
-FEWEST = 50  # values of a grid, at least
+FEWEST = 50  # the smallest grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class CellSupport:
     cells: np.ndarray  # their numbers, in order
 
     def points(self, values: Points) -> Points:
-        """The values that stand for all."""
+        """The values that represent all."""
         return take(values, self.cells)
 
     def weights(self, weights: np.ndarray) -> np.ndarray:
@@ -36,11 +36,11 @@ class CellSupport:
         return np.asarray(chosen / chosen.sum())
 
     def rows_of(self, at: np.ndarray) -> np.ndarray:
-        """Which pairs are among them, given the numbers of the pairs' values."""
+        """The pairs whose value is one of them, given the numbers of the pairs' values."""
         return np.flatnonzero(self.cells[self._place(at)] == at)
 
     def gather(self, parts: Array, at: np.ndarray) -> Array:
-        """Rows that belong to values added up, for each of these."""
+        """The sum of the rows that belong to each value."""
         return sum_cells(parts, self._place(at), len(self.cells))
 
     def _place(self, at: np.ndarray) -> np.ndarray:
@@ -49,15 +49,15 @@ class CellSupport:
 
 @dataclass(frozen=True, eq=False)
 class GridSupport:
-    """A grid of numbers, with straight lines between them."""
+    """A grid of numbers, with linear interpolation between them."""
 
     grid: np.ndarray  # (m,)
-    left: np.ndarray  # (n,), the number of the value of the grid before each value
-    share: np.ndarray  # (n,), of the way to the next
+    left: np.ndarray  # (n,), the grid point before each value
+    share: np.ndarray  # (n,), how far it is towards the next, from 0 to 1
 
     @classmethod
     def of(cls, values: Points, weights: np.ndarray, size: int) -> GridSupport:
-        """A grid of about so many values, the least and the largest among them."""
+        """A grid of about `size` values, from the smallest value to the largest."""
         x = to_numpy(values).astype(np.float64)[:, 0]
         order = np.argsort(x, kind="stable")
         F = np.cumsum(weights[order])
@@ -70,7 +70,7 @@ class GridSupport:
         return cls(grid, left, (x - grid[left]) / step)
 
     def points(self, values: Points) -> Points:
-        """The values that stand for all."""
+        """The values that represent all."""
         return asarray(self.grid[:, None], values)
 
     def weights(self, weights: np.ndarray) -> np.ndarray:
@@ -83,11 +83,11 @@ class GridSupport:
         return np.arange(len(at))
 
     def gather(self, parts: Array, at: np.ndarray) -> Array:
-        """Rows that belong to values shared out between their neighbours on the grid."""
+        """The sum of the rows, each shared between the neighbours of its value on the grid."""
         return asarray(self._lines(at) @ to_numpy(parts), parts)
 
     def _lines(self, at: np.ndarray) -> Any:
-        """What each value of the grid has of the values with these numbers, (m, len(at))."""
+        """The share of each value of the grid in the values with these numbers, (m, len(at))."""
         left, share, columns = self.left[at], self.share[at], np.arange(len(at))
         right = np.minimum(left + 1, len(self.grid) - 1)
         rows = np.concatenate([left, right])
@@ -96,7 +96,7 @@ class GridSupport:
 
 
 def sum_cells(parts: Array, at: np.ndarray, m: int) -> Array:
-    """Rows that belong to one cell added up: several neighbours may share it, or none have it."""
+    """The sum of the rows that belong to each cell, zero if there are none."""
     if len(at) == m and (at == np.arange(m)).all():
         return parts
     if not len(at):

@@ -1,4 +1,4 @@
-"""Tables on their way into a graphical model: a column a variable, with what is missing."""
+"""Reading tables: one column per variable, with missing values."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ Name = Hashable
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A variable's kernel, its values where there are any, and the rows they are in."""
+    """A variable's kernel, its values, and the rows that have one."""
 
     kernel: Kernel
     points: Points
-    rows: np.ndarray  # the numbers of the rows, in order
+    rows: np.ndarray  # the row numbers, in order
     open: Kernel | None = None  # the kernel with scales to be learned, unless it was named
+    flat: bool = False  # whether the values came as a flat column
 
     def at(self, rows: np.ndarray) -> Points:
-        """Its values in rows that have one."""
+        """Its values in some of its rows."""
         return take(self.points, np.searchsorted(self.rows, rows))
 
 
@@ -77,28 +78,33 @@ def read_columns(data: Any) -> dict[Name, Any]:
 
 
 def in_one_library(table: dict[Name, Any]) -> dict[Name, Any]:
-    """The columns; where one is an array of another library than NumPy, all numbers like it.
+    """The columns in one array library: if one is not a NumPy array, all numbers become like it.
 
-    In one precision, too: libraries do not mix them as NumPy does.
+    In one precision, too: other libraries do not mix precisions as NumPy does.
     """
     like = next((v for v in table.values() if is_array(v) and not isinstance(v, np.ndarray)), None)
     if like is None:
         return table
     arrays = {name: in_kind(v, like) for name, v in table.items() if is_array(v)}
-    # labels are compared in double precision, and so is what is compared with them
+    # labels are compared in double precision, and so are numbers
     wide = min((float_like(v) for v in arrays.values()), key=epsilon)
     same = {name: asarray(v, wide) if is_floating(v) else v for name, v in arrays.items()}
     return {**table, **same}
 
 
+def column_values(values: Any) -> Any:
+    """The array, or list, in a column of a data frame."""
+    return values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
+
+
 def read_variable(values: Any, kernel: Kernel | None, name: str) -> Variable:
-    """A column as points of its kernel, NaN and None left out."""
+    """A column as points of its kernel, without NaN and None."""
     named = kernel is not None
     if kernel is None:
         kernel = default_for(values, name)
         kernel = Gaussian(SCALED) if kernel.radial else kernel
     kernel = kernel.bind(values, name)
-    plain = values.to_numpy() if hasattr(values, "to_numpy") and not is_array(values) else values
+    plain = column_values(values)
     if kernel.on_vectors:
         plain = number_column(plain, name)
         here = ~np.isnan(to_numpy(plain).reshape(len(plain), -1)).any(axis=1)
@@ -116,7 +122,7 @@ def read_variable(values: Any, kernel: Kernel | None, name: str) -> Variable:
         points = np.array(points.tolist())
     learns = not named and kernel.radial
     opened = kernel.replace(bandwidth=LEARNED) if learns else None
-    return Variable(kernel, kernel.check(points, name), rows, opened)
+    return Variable(kernel, kernel.check(points, name), rows, opened, np.ndim(values) == 1)
 
 
 def number_column(values: Any, name: str) -> Any:
@@ -129,14 +135,14 @@ def number_column(values: Any, name: str) -> Any:
             array = array.astype(np.float64)
         except (TypeError, ValueError, OverflowError) as error:
             raise TypeError(
-                f"{name}: expected numbers for a kernel on vectors ({error}). Labels go with "
-                "kernels.Delta()."
+                f"{name}: expected numbers for a kernel on vectors ({error}). Use "
+                "kernels.Delta() for labels."
             ) from error
     return array[:, None] if array.ndim == 1 else array
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell is empty: None, NaN, or a data frame's own mark."""
+    """Whether a cell is empty: None, NaN, or a data frame's own missing value."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float) and value != value
@@ -153,7 +159,7 @@ def table_length(table: Mapping[Any, Any]) -> int:
 
 
 def row_weights(given: Any, table: Mapping[Any, Any]) -> np.ndarray:
-    """How much each row counts, of sum one."""
+    """The weight of each row; they sum to one."""
     every = np.zeros((table_length(table), 1))
     return to_numpy(checks.sample_weights(given, every, every))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -15,67 +15,68 @@ from meanmap.arrays import is_array, one_blas_thread, to_numpy
 from meanmap.conditional.fitting import check_regularization
 from meanmap.exceptions import DataWarning, warn
 from meanmap.graphical.beliefs import Beliefs
+from meanmap.graphical.edges import LEAST, FieldLearner
 from meanmap.graphical.evidence import FieldEvidence
 from meanmap.graphical.field import RandomField, Wiring, field_of
-from meanmap.graphical.nodes import LEAST
-from meanmap.graphical.passing import SCHEDULES, Passing
-from meanmap.graphical.potentials import FieldLearner, Potentials
+from meanmap.graphical.passing import Passing
+from meanmap.graphical.potentials import Potentials
+from meanmap.graphical.schedules import SCHEDULES
 from meanmap.graphical.tables import is_missing, kernels_of, read_columns, row_weights
 from meanmap.progress import progress_bar
 
-CONFLICT = 3.0  # of its best logarithm each message loses so much where their product is best
+CONFLICT = 3.0  # mean loss of a message in log value where the product is largest
 
 
 class BeliefPropagation(BaseEstimator):
-    """Beliefs on any graph of variables: a pairwise Markov random field learned from a sample.
+    """Belief propagation on any graph: a pairwise Markov random field learned from a sample.
 
-    Messages are functions of a node's value, the product of several is taken at its sample, and
-    passing one on is a conditional embedding (Song, Fukumizu and Gretton 2013, Algorithm VI). On a
-    tree the beliefs are those of `KernelGraphicalModel`; on a graph with loops they are those of
-    loopy belief propagation, whose potentials are what the data have on an edge,
-    `p(x_s, x_t) / (p(x_s) p(x_t))`, and on a node, `p(x_s)`.
+    Messages are functions of a node's value. They are multiplied at the node's sample and passed on
+    by a conditional embedding (Song, Fukumizu and Gretton 2013, Algorithm VI). On a tree the
+    beliefs are those of `KernelGraphicalModel` with named kernels. On a graph with loops they are
+    those of loopy belief propagation, with the data's potentials: `p(x_s)` on a node, and
+    `p(x_s, x_t) / (p(x_s) p(x_t))` on an edge.
 
     Parameters
     ----------
     graph : networkx.Graph or networkx.DiGraph
         Nodes are variables. Edges with equal `template` attributes share a potential, learned from
-        the rows of all of them. An edge reads from the earlier of its nodes in the graph to the
-        later, in a DiGraph as it points. Nodes at the same end of a template are alike, and so are
-        nodes with equal `template` attributes of their own.
+        the rows of all of them. In a Graph an edge goes from the node that was added first to the
+        other, in a DiGraph as it points. Nodes at the same end of a template share a distribution,
+        and so do nodes with equal `template` attributes.
     kernel : Kernel, dict from node (or a node's template) to Kernel, or None
-        None chooses by column: a Gaussian at the median distance for numbers, at half of it from
-        500 values on, and a delta kernel for labels.
+        None chooses by column: for numbers a Gaussian whose bandwidth is the median distance, or
+        half of it from 500 values on; for labels a delta kernel.
     regularization : float, "auto", or a dict from template to one of them
-        λ of the conditionals; "auto" by leave-one-out, template by template. 0 is the
+        λ of the conditionals; "auto" chooses it by leave-one-out, template by template. 0 is the
         pseudo-inverse: with delta kernels this is belief propagation on the tables of frequencies.
-        A larger λ makes neighbours less sure of each other.
+        A larger λ weakens the influence of neighbours on each other.
     basis : a basis or None
         How the spaces get their coordinates.
     schedule : "synchronous", "sequential" or "residual"
-        All messages at once; node after node, from the ends of the graph and back; or always those
-        that would change most.
+        All messages at once; node after node, from the ends of the graph and back; or always the
+        messages that would change most.
     damping : float in [0, 1)
-        How much of a message stays when it is sent anew. 0.5 helps where messages oscillate.
+        The share of the old message that is kept in an update. 0.5 helps if messages oscillate.
     trust : float in (0, 1]
-        The power to which what observed nodes say is raised. 1 is right where observations are
-        independent given the variables they hang on; where they overlap, as those of neighbouring
-        patches of a picture do, they count several times, and less is better.
+        The power to which messages of observed nodes are raised. 1 is right if observations are
+        independent given their neighbours. If they overlap, as neighbouring patches of a picture
+        do, the same information is counted several times, and a smaller power is better.
     reweighting : float in (0, 1], "halfway" or "trees"
-        How much an edge counts. 1 is belief propagation as in the paper, which on strongly coupled
-        loops is too sure: news comes back around them as if it were new. "trees" counts an edge as
-        often as it is in a spanning tree, about a half in a grid and 1 in a tree (tree-reweighted
-        belief propagation; Wainwright, Jaakkola and Willsky 2005), which is not sure enough.
-        "halfway" is the mean of both. A number is taken for all edges.
+        How much an edge counts. 1 is belief propagation as in the paper, which is overconfident on
+        strongly coupled loops, where a message comes back to its sender and is counted again.
+        "trees" weights an edge by how often it is in a spanning tree, about a half in a grid and 1
+        in a tree (tree-reweighted belief propagation; Wainwright, Jaakkola and Willsky 2005); it is
+        underconfident. "halfway" is the mean of both. A number is used for all edges.
     tolerance : float
-        Converged when no message moves by more, as a share of its size.
+        Messages have converged when none changes by more than this share of its size.
     max_samples : int
-        The most values that stand for a variable: single numbers without a kernel of their own have
-        a grid of as many as the kernel resolves, others rows drawn at random where there are more.
-        An iteration costs as much for each message.
+        The largest number of values that represent a variable. Single numbers without a named
+        kernel are represented by a grid as fine as the kernel resolves, other variables by a random
+        sample of their values. The cost of an iteration is proportional to it.
     random_state : int, Generator or None
-        For that draw.
+        Seed of that sample.
     progress : bool or None
-        Show a progress bar; None on a terminal, for work longer than two seconds.
+        Show a progress bar; None shows it on a terminal, for work longer than two seconds.
 
     Attributes
     ----------
@@ -134,41 +135,42 @@ class BeliefPropagation(BaseEstimator):
         Parameters
         ----------
         data : DataFrame, dict of arrays, array with named fields, or array (n, rows, columns)
-            A column a node; the last for graphs whose nodes are places (i, j). NaN and None are
-            missing values. Nodes without a column have to be like others that have one.
+            One column per node; the last form is for graphs whose nodes are positions (i, j). NaN
+            and None are missing values. A node without a column must share a template with one
+            that has a column.
         sample_weight : array (n,) or None
             How much each row counts.
         """
         self._settings()
         field = field_of(self.graph)
         table = self._table(data, field)
-        weights = row_weights(sample_weight, table)
         learner = FieldLearner(
-            field,
             self._regularization(field),
             self.basis,
-            checks.whole(self.max_samples, "max_samples", 2, "A few hundred are enough."),
             0.0 if self.regularization == 0 else LEAST,
+            row_weights(sample_weight, table),
+            field,
+            checks.whole(self.max_samples, "max_samples", 2, "A few hundred is enough."),
             checks.random_generator(self.random_state, "random_state"),
         )
         with one_blas_thread():
-            potentials = learner.learn(table, self._kernels(field), weights)
+            potentials = learner.learn(table, self._kernels(field))
         # nothing is set before everything has worked
         self.nodes_ = field.nodes
         self.potentials_ = potentials
         return self
 
     def run(self, evidence: Any = None, max_iterations: int = 50) -> Beliefs:
-        """Beliefs given evidence.
+        """The beliefs of all nodes given evidence.
 
         Parameters
         ----------
-        evidence : dict from node to what is known of it, or array (rows, columns)
-            A point: the node is observed. A function of points (m, d) that returns m values: a
-            likelihood, up to a factor. An Embedding: what somebody else believes of the node. In an
-            array, for graphs whose nodes are places (i, j), NaN is not observed.
+        evidence : dict from node to evidence on it, or array (rows, columns)
+            A point means that the node is observed. A function of points (m, d) that returns m
+            values is a likelihood, up to a factor. An Embedding is a belief from elsewhere. In an
+            array, for graphs whose nodes are positions (i, j), NaN marks unobserved nodes.
         max_iterations : int
-            Where messages still change after so many, a warning says by how much.
+            If messages still change after that many, a warning says by how much.
 
         Returns
         -------
@@ -192,7 +194,7 @@ class BeliefPropagation(BaseEstimator):
         """
         check_is_fitted(self, "potentials_")
         damping, tolerance = self._settings()
-        most = checks.whole(max_iterations, "max_iterations", 1, "50 are often enough.")
+        most = checks.whole(max_iterations, "max_iterations", 1, "50 is often enough.")
         potentials, field = self.potentials_, self.potentials_.field
         known = FieldEvidence.of(potentials, self._evidence(evidence, field), self.trust)
         wiring = field.wiring(known.hidden)
@@ -217,8 +219,8 @@ class BeliefPropagation(BaseEstimator):
             }
             warn(
                 f"belief propagation has not converged: after {most} iterations a message still "
-                f"moves by {moved[-1]:.2g} of its size (tolerance {tolerance:g}). The beliefs are "
-                "those of the last iteration. Try "
+                f"changes by {moved[-1]:.2g} of its size (tolerance {tolerance:g}). The beliefs "
+                "are those of the last iteration. Try "
                 f"{', or '.join(what for what, new in remedies.items() if new)}.",
                 ConvergenceWarning,
             )
@@ -232,7 +234,7 @@ class BeliefPropagation(BaseEstimator):
         damping = checks.not_negative(self.damping, "damping", "It is a share in [0, 1).")
         if damping >= 1:
             raise ValueError(
-                f"damping must be in [0, 1), got {self.damping!r}: with 1 no message ever changes."
+                f"damping must be in [0, 1), got {self.damping!r}: with 1 messages never change."
             )
         remedy = "It is a share in (0, 1]."
         if checks.positive(self.trust, "trust", remedy) > 1:
@@ -244,15 +246,14 @@ class BeliefPropagation(BaseEstimator):
                 'reweighting must be "halfway", "trees" or a share in (0, 1], got '
                 f"{self.reweighting!r}."
             )
-        remedy = "It is the change of a message that counts as none, like 1e-3."
+        remedy = "It is the largest change of a message that counts as converged, such as 1e-3."
         return damping, checks.positive(self.tolerance, "tolerance", remedy)
 
-    def _regularization(self, field: RandomField) -> Callable[[int], float | str]:
-        """λ of a template."""
+    def _regularization(self, field: RandomField) -> Any:
+        """λ, one for all or a dict from template."""
         given = self.regularization
         if not isinstance(given, Mapping):
-            whole = check_regularization(given)
-            return lambda template: whole
+            return check_regularization(given)
         named = [which[0] if word == "template" else which for word, which in field.keys]
         unknown = [key for key in given if key not in named]
         if unknown:
@@ -261,7 +262,7 @@ class BeliefPropagation(BaseEstimator):
                 f"{first_names(named)}."
             )
         checked = {key: check_regularization(value) for key, value in given.items()}
-        return lambda template: checked.get(named[template], "auto")
+        return {template: checked.get(key, "auto") for template, key in enumerate(named)}
 
     def _powers(self, wiring: Wiring, field: RandomField) -> list[np.ndarray] | None:
         """The powers of messages, None where all are 1."""
@@ -282,12 +283,12 @@ class BeliefPropagation(BaseEstimator):
         others = sum(int((one > CONFLICT).sum()) for one in strain) - 1
         more = f" (and around {others} other nodes)" if others else ""
         warn(
-            f"the evidence around {name!r}{more} conflicts: no value in the data suits all of it.",
+            f"the evidence around {name!r}{more} conflicts: no value in the data fits all of it.",
             DataWarning,
         )
 
     def _table(self, data: Any, field: RandomField) -> dict[Any, Any]:
-        """A column a node."""
+        """One column per node."""
         if is_array(data) and not getattr(getattr(data, "dtype", None), "names", None):
             require_places(field, data.shape[1:], "data", "(n, rows, columns)")
             if not data.shape[0]:
@@ -319,7 +320,7 @@ class BeliefPropagation(BaseEstimator):
         return kernels_of(named, field.nodes)
 
     def _evidence(self, evidence: Any, field: RandomField) -> dict[Any, Any]:
-        """What is known, by node."""
+        """Evidence by node."""
         if evidence is None:
             return {}
         if is_array(evidence):
@@ -328,7 +329,7 @@ class BeliefPropagation(BaseEstimator):
             return {name: cells[name] for name in field.nodes if has_value(cells[name])}
         if not isinstance(evidence, Mapping):
             raise TypeError(
-                f"evidence: expected a dict from node to what is known of it, got "
+                f"evidence: expected a dict from node to evidence on it, got "
                 f"{checks.describe(evidence)}."
             )
         unknown = [name for name in evidence if name not in field.place]
@@ -339,7 +340,7 @@ class BeliefPropagation(BaseEstimator):
             )
         empty = [name for name, value in evidence.items() if is_missing(value)]
         if empty:
-            raise ValueError(f"evidence[{empty[0]!r}] is missing. Leave out what is not known.")
+            raise ValueError(f"evidence[{empty[0]!r}] is missing. Leave out unobserved nodes.")
         return dict(evidence)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -353,19 +354,19 @@ def has_value(cell: Any) -> bool:
 
 
 def require_places(field: RandomField, shape: tuple[int, ...], what: str, form: str) -> None:
-    """Refuse an array for a graph whose nodes are not places in it."""
+    """Refuse an array for a graph whose nodes are not positions in it."""
     name: Any
     for name in field.nodes:
         fits = isinstance(name, tuple) and all(isinstance(i, int | np.integer) for i in name)
         if not fits or len(name) > len(shape):
             raise TypeError(
-                f"{what}: an array {form} is for graphs whose nodes are places (i, j), as those of "
+                f"{what}: an array {form} is for graphs whose nodes are positions (i, j), as in "
                 f"nx.grid_2d_graph; this one has the node {name!r}. Use a dict by node."
             )
         if any(not 0 <= i < size for i, size in zip(name, shape, strict=False)):
             raise ValueError(
-                f"{what}: the graph has the node {name!r}, which is no place in an array of shape "
-                f"{tuple(shape)} {form}."
+                f"{what}: the graph has the node {name!r}, which is not a position in an "
+                f"array of shape {tuple(shape)} {form}."
             )
 
 
