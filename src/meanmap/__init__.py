@@ -3,17 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meanmap import kernels, spaces
-from meanmap.arrays import MemoryWarning, PrecisionWarning
-from meanmap.conditional import ConditionalEmbedding
-from meanmap.conditional.calculus import bayes_rule, chain_rule, sum_rule
-from meanmap.conditional.operator import ConditionalOperator
-from meanmap.embeddings import Embedding, JointEmbedding, embed
-from meanmap.linalg import ConflictWarning, RegularizationWarning
-from meanmap.persistence import load, save
-from meanmap.spaces import ApproximationWarning
-
 if TYPE_CHECKING:
+    from meanmap import kernels, spaces
     from meanmap.adaptation import (
         InvariantComponents,
         KernelMeanMatching,
@@ -22,6 +13,7 @@ if TYPE_CHECKING:
         TargetShift,
         distributional_variance,
     )
+    from meanmap.arrays import MemoryWarning, PrecisionWarning
     from meanmap.comparison import (
         CounterfactualEffect,
         PowerAnalysis,
@@ -35,6 +27,9 @@ if TYPE_CHECKING:
         power_analysis,
         two_sample_test,
     )
+    from meanmap.conditional import ConditionalEmbedding
+    from meanmap.conditional.calculus import bayes_rule, chain_rule, sum_rule
+    from meanmap.conditional.operator import ConditionalOperator
     from meanmap.density import EmbeddingDensity
     from meanmap.dynamics import (
         AdditiveFilter,
@@ -44,6 +39,7 @@ if TYPE_CHECKING:
         Track,
         Validation,
     )
+    from meanmap.embeddings import Embedding, JointEmbedding, embed
     from meanmap.graphical import BeliefPropagation, Beliefs, KernelGraphicalModel, chow_liu_tree
     from meanmap.learning import (
         ColoredUnfolding,
@@ -65,7 +61,10 @@ if TYPE_CHECKING:
         SimulationWarning,
         bayes_update,
     )
+    from meanmap.linalg import ConflictWarning, RegularizationWarning
+    from meanmap.persistence import load, save
     from meanmap.report import ShiftReport, shift_report
+    from meanmap.spaces import ApproximationWarning
     from meanmap.statistics import (
         Compression,
         compress,
@@ -79,9 +78,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-#: What stands on the core, by package; imported when it is first asked for, as it takes as long as
-#: the core does.
-_LATER = {
+#: The public names by module. Nothing is imported before it is asked for: the command line answers
+#: Ctrl-C from its first moment on.
+_LATER: dict[str, tuple[str, ...]] = {
+    "arrays": ("MemoryWarning", "PrecisionWarning"),
+    "conditional": ("ConditionalEmbedding",),
+    "conditional.calculus": ("bayes_rule", "chain_rule", "sum_rule"),
+    "conditional.operator": ("ConditionalOperator",),
+    "embeddings": ("Embedding", "JointEmbedding", "embed"),
+    "kernels": (),
+    "linalg": ("ConflictWarning", "RegularizationWarning"),
+    "persistence": ("load", "save"),
+    "spaces": ("ApproximationWarning",),
     "adaptation": (
         "InvariantComponents",
         "KernelMeanMatching",
@@ -223,7 +231,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The parts that stand on the core, once they are asked for."""
+    """Import a name when it is first asked for."""
     if name in _LATER:
         return import_module(f"meanmap.{name}")
     if name not in _PACKAGE:
@@ -233,4 +241,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_LATER})
+    return sorted({*globals(), *__all__, *(name for name in _LATER if "." not in name)})

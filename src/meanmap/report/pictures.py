@@ -1,8 +1,7 @@
-"""Pictures of reports; they draw what they are given."""
+"""Pictures of reports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ SHOWN = 20
 
 
 def draw_shift(columns: tuple[ColumnShift, ...], level: float, axes: Any = None) -> Any:
-    """Columns by effect, and the leading one's samples with the witness."""
+    """Columns by effect, and the column with the largest effect in both samples."""
     places = plots.panels(axes, 2)
     effects(columns[:SHOWN], len(columns), level, places[0])
     if len(places) > 1:
@@ -26,11 +25,11 @@ def draw_shift(columns: tuple[ColumnShift, ...], level: float, axes: Any = None)
 
 
 def effects(columns: tuple[ColumnShift, ...], total: int, level: float, ax: Any) -> None:
-    """A bar a column, the largest above; those that differ in another colour."""
+    """One bar per column, the largest first; columns that differ have another colour."""
     at = np.arange(len(columns))
     for differ, colour, name in (
-        (True, plots.ORANGE, f"differs at level {level:.0%}"),
-        (False, plots.GREY, "no difference seen"),
+        (True, plots.ORANGE, f"differs at the {level:g} level"),
+        (False, plots.GREY, "no significant difference"),
     ):
         chosen = [i for i, c in enumerate(columns) if (c.adjusted <= level) == differ]
         if chosen:
@@ -38,13 +37,13 @@ def effects(columns: tuple[ColumnShift, ...], total: int, level: float, ax: Any)
     ax.set_yticks(at, [shorten(str(column.name)) for column in columns])
     ax.set_ylim(len(columns) - 0.4, -0.6)
     few = "" if total == len(columns) else f" (the {len(columns)} largest of {total} columns)"
-    ax.set(xlabel="effect: 0 alike, 1 nothing in common" + few, xlim=(0, None))
+    ax.set(xlabel="effect: 0 equal, 1 nothing in common" + few, xlim=(0, None))
     above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "borderaxespad": 0.2}
     ax.legend(frameon=False, fontsize="small", **above)
 
 
 def draw_column(column: ColumnShift, ax: Any) -> None:
-    """A column in both samples, and where the test sample has more."""
+    """A column in both samples, with the witness function."""
     at, witness = column.witness
     train, test = column.samples
     if not len(at):
@@ -75,31 +74,20 @@ def draw_column(column: ColumnShift, ax: Any) -> None:
     for part, colour, name in ((train, plots.BLUE, "train"), (test, plots.ORANGE, "test")):
         behind.hist(part[:, 0], edges, density=True, color=colour, alpha=0.35, label=name)
     behind.set(yticks=[], ylabel="density")
-    behind.yaxis.label.set_visible(False)  # not to be read off, but said where pages are pointed at
+    behind.yaxis.label.set_visible(False)  # pages name it in their tooltips
     behind.set_ylim(0, 1.3 * behind.get_ylim()[1])
     behind.legend(loc="upper right", frameon=False)
     ax.plot(at, witness, color="black", linewidth=1.5)
     ax.axhline(0, color=plots.GREY, linewidth=1)
-    ax.set(xlabel=shorten(str(column.name)), ylabel="witness: above 0 more of test")
+    ax.set(xlabel=shorten(str(column.name)), ylabel="witness: above 0, more of test")
     ax.set_zorder(behind.get_zorder() + 1)
     ax.patch.set_visible(False)
 
 
 def shorten(text: str, most: int = 28) -> str:
-    """A name that fits beside a bar; a dollar sign is no mathematics."""
+    """A name that fits next to a bar, with dollar signs escaped for matplotlib."""
     text = text if len(text) <= most else text[: most - 1] + "…"
     return text.replace("$", r"\$")
-
-
-def draw_panels(plot: Callable[[Any], Any]) -> Any:
-    """A figure with two panels drawn without a window, or None without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    plot(list(plots.sheets(figure, 1, 2)))
-    return figure
 
 
 def draw_picture(picture: Picture) -> Any:
@@ -116,7 +104,7 @@ def draw_picture(picture: Picture) -> Any:
 
 
 def figure_in_words(drawn: Any) -> str:
-    """What a figure shows, by the words on it."""
+    """What a figure shows, from its titles and axes."""
     said = []
     for ax in drawn.axes:
         if ax.get_label() == "<colorbar>" or not (ax.get_xlabel() or ax.get_ylabel()):

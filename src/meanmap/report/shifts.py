@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from meanmap.comparison.results import TestResult, probability, show_pvalue
 from meanmap.frames import list_names
 from meanmap.progress import progress_bar
 from meanmap.report import findings, html, pictures
+from meanmap.report.answers import Answer, AnswerTable, Picture
 from meanmap.report.explanations import Explanation, explanations, measure, share_outside
 from meanmap.report.findings import ColumnShift, DependenceShift, Finding
+from meanmap.report.pages import answer_parts, answers_page
 from meanmap.report.samples import (
     Samples,
     Targets,
@@ -184,38 +187,37 @@ class ShiftReport:
             return self.rows.plot(ax)
         return pictures.draw_shift(self.columns, self.level, ax)
 
-    def to_html(self, path: Any = None) -> str:
-        """One self-contained page, with a picture if matplotlib is there; written to a path."""
-        parts = self._parts()
-        drawn = pictures.draw_panels(self.plot)
-        if drawn is not None:
-            words = "Columns by effect, and where the leading one differs"
-            parts.insert(
-                2, html.html_figure(drawn, words if self.columns else "The test of the rows")
-            )
-        text = html.html_page(self.title, parts)
-        if path is not None:
-            html.write(text, path)
-        return text
-
-    def _parts(self) -> list[str]:
-        parts = [html.paragraph(self.verdict, lead=True), html.paragraph(self.remedy, lead=True)]
+    def answer(self) -> Answer:
+        """The report as pages and the command line show it."""
         header, rows, marked = self.tests_table()
-        caption = f"Tests; bold and *: significant at level {self.level:.0%} for all together"
-        parts += [
-            html.heading("Tests"),
-            html.html_table(header, rows, caption, (1, 2, 3, 4), marked),
-        ]
+        caption = f"Bold and *: significant at the {self.level:g} level for all tests together"
+        tables = [as_answer_table(header, rows, "Tests", caption, marked)]
         header, rows, marked = self._explanations()
         if rows:
-            caption = "Each fitted on one half of the rows and judged on the other; bold: it holds"
-            table = html.html_table(header, rows, caption, (1, 2), marked)
-            parts += [html.heading("What would explain it"), table]
-        remarks = [html.paragraph(text) for text in self.remarks()]
-        return [*parts, html.heading("Notes"), *remarks] if remarks else parts
+            caption = "Each fitted on one half of the rows and tested on the other; bold: it holds"
+            title = "What would explain the shift"
+            tables.append(as_answer_table(header, rows, title, caption, marked))
+        words = "Columns by effect, and the one with the largest effect in both samples."
+        return Answer(
+            self.title,
+            f"{self.verdict} {self.remedy}",
+            report_values(self),
+            tuple(tables),
+            (Picture(self.plot, words if self.columns else "The test of whole rows.", 2),),
+            settings={"level": f"{self.level:g} for all tests together"},
+            notes=tuple(self.remarks()),
+        )
+
+    def to_html(self, path: Any = None) -> str:
+        """One self-contained page, with a picture if matplotlib is installed; written to a path."""
+        text = answers_page([self.answer()], self.title)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
     def _repr_html_(self) -> str:
-        return "\n".join([html.heading(self.title), *self._parts()])
+        answer = replace(self.answer(), pictures=(), values={})
+        return "\n".join([html.heading(self.title), *answer_parts(answer, 1, 3)])
 
     def to_frame(self) -> Any:
         """The columns' figures as a pandas DataFrame."""
@@ -223,9 +225,44 @@ class ShiftReport:
             import pandas as pd
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas") from error
-        names = ["name", "pvalue", "adjusted", "effect", "difference", "spread", "where"]
-        rows = [[getattr(column, name) for name in names] for column in self.columns]
-        return pd.DataFrame(rows, columns=names).set_index("name")
+        rows = [figures_of(column, COLUMN) for column in self.columns]
+        return pd.DataFrame(rows, columns=list(COLUMN)).set_index("name")
+
+
+#: Figures for programs.
+COLUMN = ("name", "pvalue", "adjusted", "effect", "difference", "spread", "where")
+FINDING = ("name", "pvalue", "adjusted")
+EXPLANATION = ("name", "explained", "pvalue", "effective_size", "found")
+
+
+def figures_of(one: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
+
+
+def report_values(found: ShiftReport) -> dict[str, Any]:
+    """The figures of a report, for programs."""
+    return {
+        **figures_of(found, ("kind", "candidates", "verdict", "remedy")),
+        "statistic": found.rows.statistic,
+        "pvalue": found.overall.pvalue,
+        "adjusted": found.overall.adjusted,
+        "rejected": found.kind != "no shift",
+        "alpha": found.level,
+        **figures_of(found, ("effect", "sizes", "used")),
+        "columns": [figures_of(one, COLUMN) for one in found.columns],
+        "targets": [figures_of(one, FINDING) for one in found.targets],
+        "explanations": [
+            {**figures_of(one, EXPLANATION), "holds": one.holds(found.level)}
+            for one in found.explanations
+        ],
+        "outside": None if math.isnan(found.outside) else found.outside,
+    }
+
+
+def as_answer_table(
+    header: list[str], rows: list[list[str]], title: str, caption: str, marked: list[int]
+) -> AnswerTable:
+    return AnswerTable(tuple(header), tuple(map(tuple, rows)), title, caption, tuple(marked))
 
 
 def shift_report(
