@@ -237,7 +237,8 @@ def test_ctrl_c_during_imports(module: str, here: Path) -> None:
 
 
 def test_an_ignored_interrupt_stays_ignored(here: Path) -> None:
-    code = INTERRUPTED.format(module="numpy").replace("signal.default_int_handler", "signal.SIG_IGN")
+    code = INTERRUPTED.format(module="numpy")
+    code = code.replace("signal.default_int_handler", "signal.SIG_IGN")
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

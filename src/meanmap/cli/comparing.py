@@ -83,7 +83,7 @@ def independence(
     options: TestOptions,
     files: FileOptions,
 ) -> Findings:
-    """Test whether columns depend on each other, given others or not.
+    """Test whether columns are (conditionally) independent.
 
     \b
     For example:

@@ -2,9 +2,9 @@
 
 # Without `from __future__ import annotations`: typer reads annotations.
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -132,7 +132,7 @@ def queries(at: Sequence[str], known: list[str], rows: TableRows, header: bool |
     labels = [column for column in known if rows.kinds[column] == "label"]
     parts = []
     for words in at:
-        there = words == "-" or Path(words).is_file()
+        there = words == "-" or os.path.isfile(words)
         if there and words.partition("=")[0].strip() in known and "=" in words:
             raise ValueError(
                 f"--at: {words!r} is a file and a point. Write ./{words} for the file."

@@ -280,6 +280,10 @@ def separator_of(name: str, line: str) -> str:
     """What separates the fields of a line."""
     if name.endswith((".tsv", ".tab")):
         return "\t"
+    for one in "\t;|":  # numbers with decimal commas
+        cells = next(csv.reader([line], delimiter=one))
+        if len(cells) > 1 and all(is_number(cell.replace(",", ".")) for cell in cells):
+            return one
     counts = {one: len(next(csv.reader([line], delimiter=one))) for one in SEPARATORS}
     return max(counts, key=lambda one: counts[one])
 

@@ -96,16 +96,17 @@ def convert_column(name: str, values: Any, kind: str, column: str, start: int) -
     if not wrong.any():
         return out
     row = int(wrong.to_numpy().argmax())
-    what, where = str(values[row]), f"{name}: column {column!r} holds"
+    what = str(values[row])
     if np.isnan(out[row]):
-        problem = f"{where} {what!r:.60} in row {start + row + 1}, which is not a number"
-    elif "inf" in what.lower():
-        problem = f"{where} an infinite number in row {start + row + 1}"
+        problem = f"{what!r:.60} in row {start + row + 1}, which is not a number"
     else:
         short = what if len(what) <= 20 else f"{what[:10]}… ({len(what)} characters)"
-        problem = f"{where} {short} in row {start + row + 1}, too large to compute with; the "
-        problem += f"limit is {LARGEST:g}"
-    raise ValueError(f"{problem}. Fix it, or leave the field empty.")
+        short = "an infinite number" if "inf" in what.lower() else short
+        problem = f"{short} in row {start + row + 1}, too large to compute with; the limit is "
+        problem += f"{LARGEST:g}"
+    raise ValueError(
+        f"{name}: column {column!r} holds {problem}. Fix it, or leave the field empty."
+    )
 
 
 def as_label(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import io
 import json
@@ -118,7 +119,11 @@ def table_bytes(columns: Mapping[str, Any], path: Path) -> bytes:
         text = frame.select_dtypes(exclude=["number", "bool"])
         frame = frame.assign(**{name: text[name].map(as_text_cell) for name in text})
         frame = frame.rename(columns=as_text_cell)
-        frame.to_csv(buffer, sep="\t" if kind == ".tsv" else ",", index=False)
+        # pandas does not quote a carriage return by itself, and it would start a new row
+        plain = not text.map(lambda value: "\r" in str(value)).to_numpy().any()
+        quoting = csv.QUOTE_MINIMAL if plain else csv.QUOTE_NONNUMERIC
+        separator = "\t" if kind == ".tsv" else ","
+        frame.to_csv(buffer, sep=separator, index=False, quoting=quoting)
     elif kind == ".parquet":
         frame.to_parquet(buffer, index=False)
     elif kind == ".npz":

@@ -113,7 +113,7 @@ def bench_answer(found: dict[str, Any]) -> Answer:
 
 
 def demo(files: PictureOptions) -> Findings:
-    """Show what meanmap does, next to the truth; takes ten seconds.
+    """Show what meanmap does, next to the truth, in ten seconds.
 
     \b
     For example:
