@@ -274,7 +274,7 @@ def test_strings_are_compared_as_a_whole() -> None:
     assert report.extremes[0].count("a") > report.extremes[1].count("a")
     assert report.extremes[0] in str(report)
     assert len(report.to_frame()) == 0
-    assert "data:image/png" in report.to_html()
+    assert '<figure class="chart"' in report.to_html()
 
 
 def test_labels_alone_and_dicts() -> None:
@@ -418,9 +418,12 @@ def test_the_page_stands_alone(tmp_path, covariate: ShiftReport) -> None:
     text = covariate.to_html(tmp_path / "shift.html")
     assert (tmp_path / "shift.html").read_text(encoding="utf-8") == text
     page = parsed(text)
-    assert "http:" not in text and "https:" not in text and "<script" not in text
-    outside = [source for source in page.sources if not source.startswith("#")]
-    assert outside and all(source.startswith("data:image/png") for source in outside)
+    assert "http:" not in text and "https:" not in text
+    assert text.count("<script") == 2  # that of the page, which its policy names, and the values
+    assert page.sources and all(
+        source.startswith(("#", "data:image/png")) for source in page.sources
+    )
+    assert '<figure class="chart"' in text
     words = " ".join(page.words)
     assert covariate.verdict in words and covariate.remedy in words and "x1" in words
     assert "prefers-color-scheme: dark" in text
@@ -433,7 +436,8 @@ def test_names_are_escaped() -> None:
     frames = [pd.DataFrame(part, columns=names) for part in (train, test + [2, 0])]
     text = shift_report(*frames, rng=0).to_html()
     parsed(text)
-    assert "<script" not in text and "&lt;script&gt;" in text and "a &amp; $b$" in text
+    assert "<script>alert" not in text and text.count("<script") == 2
+    assert "&lt;script&gt;" in text and "a &amp; $b$" in text
 
 
 def test_parts_of_a_page() -> None:
@@ -501,11 +505,11 @@ def test_the_best_explanation_gives_the_name_and_ties_are_called_ties() -> None:
         return verdict(Figures(0.05, loud, (), explanations=explanations, outside=0.01))
 
     one = found(replace(rows, behind=3.0), targets, replace(moved, behind=5.0))
-    assert one.kind == "target shift" and "sick 20% → 60%" in one.words and one.candidates == ()
+    assert one.kind == "target shift" and "sick 20% → 60%" in one.verdict and one.candidates == ()
     two = found(replace(rows, behind=1.0), targets, replace(moved, behind=5.0))
     assert two.kind == "cannot tell"
     assert two.candidates == ("target shift", "covariate shift")  # the best first
-    assert two.words.startswith("Cannot tell which shift: target shift or covariate shift would")
+    assert two.verdict.startswith("Cannot tell which shift: target shift or covariate shift would")
     edge = found(rows, replace(targets, at_edge=True, behind=1.0), replace(moved, behind=5.0))
     assert edge.kind == "covariate shift"
     poor = found(replace(rows, explained=0.3), replace(moved, explained=0.2, behind=1.0))

@@ -161,7 +161,9 @@ def test_text_where_numbers_are_needed(run: Caller) -> None:
     lines = [f"person {i},{i}" for i in range(40)]
     Path("names.csv").write_text("name,n\n" + "\n".join(lines) + "\n")
     done = run("independence", "names.csv", "--x", "name", "--y", "n")
-    done.failed("column 'name' looks like an ID or free text, such as 'person 0' in row 1", "--labels")
+    done.failed(
+        "column 'name' looks like an ID or free text, such as 'person 0' in row 1", "--labels"
+    )
     assert run("independence", "names.csv", "--x", "name", "--y", "n", "--labels", "name").code == 0
 
 

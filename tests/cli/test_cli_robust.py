@@ -299,5 +299,3 @@ def test_the_list_of_commands_is_not_cut_off(start: Caller) -> None:
     out, _ = process.communicate(timeout=120)
     assert "..." not in out.partition("Commands:")[2]
     assert max(map(len, out.splitlines())) <= 79
-
-

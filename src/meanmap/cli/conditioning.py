@@ -331,14 +331,15 @@ class Conditional:
         return Picture(self._draw_points, f"{words} at each query point.")
 
     def _draw_curve(self, ax: Any, rows: TableRows, answers: Answers) -> None:
+        from meanmap import plots
+
         target, known = self.asked[0], self.known[0]
-        x, some = rows.frame[known].to_numpy(dtype=float), slice(0, 2000)
-        ax.plot(x[some], rows.frame[target].to_numpy()[some], ".", color="#8a8a8a", markersize=3)
+        low, high = min(self.levels), max(self.levels)
+        x, y = (rows.frame[column].to_numpy(dtype=float) for column in (known, target))
         grid = np.linspace(float(np.quantile(x, 0.005)), float(np.quantile(x, 0.995)), 80)
         found = answers(grid[:, None])
-        ends = [found[f"{target} {q:g}"] for q in (min(self.levels), max(self.levels))]
-        ax.fill_between(grid, *ends, color="#0072b2", alpha=0.2, linewidth=0)
-        ax.plot(grid, found[f"{target} mean"], color="#0072b2", label="mean")
+        ends = found[f"{target} {low:g}"], found[f"{target} {high:g}"]
+        plots.band(grid, found[f"{target} mean"], ends, (x, y), high - low, ax)
         self._draw_bars(ax, self.columns[known])
         ax.set(xlabel=known, ylabel=target)
         ax.legend(fontsize="small")

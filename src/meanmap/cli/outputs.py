@@ -80,23 +80,12 @@ def write_all(contents: Mapping[Path, bytes], force: bool) -> None:
 
 def picture_bytes(answers: Sequence[Answer], path: Path) -> bytes:
     """All pictures of the answers, stacked."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from meanmap.report.pictures import draw_pictures
 
-    drawn = [picture for answer in answers for picture in answer.pictures]
-    if not drawn:
+    pictures = [picture for answer in answers for picture in answer.pictures]
+    if not pictures:
         raise ValueError(f"there is nothing to draw for {path}. Leave out --plot.")
-    rows = [(one, at) for one in drawn for at in range(0, one.panels, 3)]
-    figure = Figure(figsize=(9, 3.6 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)  # needs no window
-    pieces = np.ravel(figure.subfigures(len(rows), 1, squeeze=False))
-    places: dict[int, list[Any]] = {}
-    for piece, (one, at) in zip(pieces, rows, strict=True):
-        across = min(3, one.panels - at)
-        places.setdefault(id(one), []).extend(np.ravel(piece.subplots(1, across)))
-    for one in drawn:
-        one.draw(places[id(one)])
-    return figure_bytes(figure, path)
+    return figure_bytes(draw_pictures(pictures), path)
 
 
 def figure_bytes(figure: Any, path: Path) -> bytes:
@@ -127,7 +116,8 @@ def table_bytes(columns: Mapping[str, Any], path: Path) -> bytes:
     elif kind == ".parquet":
         frame.to_parquet(buffer, index=False)
     elif kind == ".npz":
-        np.savez(buffer, **{name: npz_array(frame[name]) for name in frame})
+        arrays: dict[str, Any] = {name: npz_array(frame[name]) for name in frame}
+        np.savez(buffer, **arrays)
     else:
         frame.to_feather(buffer)
     return buffer.getvalue()

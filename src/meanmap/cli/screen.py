@@ -121,7 +121,7 @@ def screen_table(table: AnswerTable) -> Any:
     )
     for i, name in enumerate(table.header):
         side = "right" if i in numbers else "left"
-        drawn.add_column(Text(name.translate(ESCAPED)), justify=side, overflow="fold")  # type: ignore[arg-type]
+        drawn.add_column(Text(name.translate(ESCAPED)), justify=side, overflow="fold")
     for row in table.rows[:ROWS]:
         drawn.add_row(*(Text(cell.translate(ESCAPED)) for cell in row))
     return drawn

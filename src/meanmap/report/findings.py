@@ -229,6 +229,6 @@ def extremes(kernel: Kernel, train: Points, test: Points) -> tuple[str, str]:
     for i in (int(np.argmax(witness)), int(np.argmin(witness))):
         row = take(both, slice(i, i + 1))
         value = tuple(part[0] for part in row) if isinstance(row, tuple) else row[0]
-        text = repr(value) if isinstance(value, str) else str(value)
+        text = repr(str(value)) if isinstance(value, str) else str(value)
         found.append(text if len(text) <= 60 else text[:57] + "…")
     return found[0], found[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from html import escape
 
 import meanmap
@@ -42,11 +43,10 @@ def answer_parts(answer: Answer, number: int, level: int) -> list[str]:
     """Everything about an answer, under headings of a level."""
     parts = [html.paragraph(answer.headline, lead=True)]
     for i, picture in enumerate(answer.pictures, start=1):
-        drawn = pictures.draw_picture(picture)
-        if drawn is not None:
-            parts.append(
-                interactive.interactive_figure(drawn, picture.description, f"a{number}-{i}")
-            )
+        with suppress(ImportError):  # without matplotlib the page has no pictures
+            drawn = pictures.draw_pictures([picture])
+            name = f"a{number}-{i}"
+            parts.append(interactive.interactive_figure(drawn, picture.description, name))
     for table in answer.tables:
         parts += [html.heading(table.title, level), answer_table_part(table)]
         left = len(table.rows) - MOST_ROWS

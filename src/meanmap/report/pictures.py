@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from meanmap.report.answers import Picture
     from meanmap.report.findings import ColumnShift
 
-SHOWN = 20
+SHOWN = 20  # columns in a picture
+ACROSS = 3  # panels side by side
 
 
 def draw_shift(columns: tuple[ColumnShift, ...], level: float, axes: Any = None) -> Any:
@@ -50,8 +52,7 @@ def draw_column(column: ColumnShift, ax: Any) -> None:
         ax.set_axis_off()
         return
     ax.set_title(f"{shorten(str(column.name))}: where the test sample has more", fontsize="medium")
-    few = train.ndim == 1 or len(at) <= 10
-    if few:
+    if train.ndim == 1 or len(at) <= 10:
         both = [part.reshape(len(part)) for part in (train, test)]
         shares = [np.array([np.mean(part == value) for value in at]) for part in both]
         order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:12]
@@ -69,19 +70,10 @@ def draw_column(column: ColumnShift, ax: Any) -> None:
         ax.set(ylabel="share")
         ax.legend(frameon=False)
         return
-    behind = ax.twinx()
-    edges = np.linspace(at[0], at[-1], 41)
-    for part, colour, name in ((train, plots.BLUE, "train"), (test, plots.ORANGE, "test")):
-        behind.hist(part[:, 0], edges, density=True, color=colour, alpha=0.35, label=name)
-    behind.set(yticks=[], ylabel="density")
-    behind.yaxis.label.set_visible(False)  # pages name it in their tooltips
-    behind.set_ylim(0, 1.3 * behind.get_ylim()[1])
-    behind.legend(loc="upper right", frameon=False)
-    ax.plot(at, witness, color="black", linewidth=1.5)
-    ax.axhline(0, color=plots.GREY, linewidth=1)
+    # numbers far from all others are left out of the grid, and of the histograms
+    first, second = (part[(part >= at[0]) & (part <= at[-1])] for part in (train, test))
+    plots.witness_curve(at, witness, first, second, ax, names=("train", "test"))
     ax.set(xlabel=shorten(str(column.name)), ylabel="witness: above 0, more of test")
-    ax.set_zorder(behind.get_zorder() + 1)
-    ax.patch.set_visible(False)
 
 
 def shorten(text: str, most: int = 28) -> str:
@@ -90,16 +82,20 @@ def shorten(text: str, most: int = 28) -> str:
     return text.replace("$", r"\$")
 
 
-def draw_picture(picture: Picture) -> Any:
-    """A picture of an answer, drawn without a window, or None without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    n = picture.panels
-    size = (5.8, 3.9) if n == 1 else (4.6 * n, 3.9)
+def draw_pictures(pictures: Sequence[Picture]) -> Any:
+    """Pictures in one figure without a window, at most three panels side by side."""
+    from matplotlib.figure import Figure
+
+    rows = [(one, at) for one in pictures for at in range(0, one.panels, ACROSS)]
+    wide = max(min(one.panels, ACROSS) for one in pictures)
+    size = (5.8 if wide == 1 else 4.6 * wide, 3.9 * len(rows))
     drawn = Figure(figsize=size, layout="constrained")
-    picture.draw(list(np.ravel(plots.sheets(drawn, 1, n))))
+    places: dict[int, list[Any]] = {}
+    for piece, (one, at) in zip(drawn.subfigures(len(rows), 1, squeeze=False), rows, strict=True):
+        made = plots.sheets(piece[0], 1, min(ACROSS, one.panels - at))
+        places.setdefault(id(one), []).extend(np.ravel(made))
+    for one in pictures:
+        one.draw(places[id(one)])
     return drawn
 
 

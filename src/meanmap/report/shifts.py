@@ -17,8 +17,8 @@ from meanmap.frames import list_names
 from meanmap.progress import progress_bar
 from meanmap.report import findings, html, pictures
 from meanmap.report.answers import Answer, AnswerTable, Picture
-from meanmap.report.explanations import Explanation, explanations, measure, share_outside
-from meanmap.report.findings import ColumnShift, DependenceShift, Finding
+from meanmap.report.explanations import explanations, measure, share_outside
+from meanmap.report.findings import ColumnShift, Finding
 from meanmap.report.pages import answer_parts, answers_page
 from meanmap.report.samples import (
     Samples,
@@ -35,8 +35,8 @@ LABELLED = 10  # labelled test rows without which targets are not compared
 MOST_DRAWS = 20_000
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ShiftReport:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ShiftReport(Figures):
     """What `shift_report` found; `print` it, `.plot()` it, or write it with `.to_html(path)`.
 
     Attributes
@@ -74,34 +74,25 @@ class ShiftReport:
     kind: str
     verdict: str
     remedy: str
-    level: float
+    candidates: tuple[str, ...]
     sizes: tuple[int, int]
     used: tuple[int, int]
     rows: TestResult
-    overall: Finding
     effect: float
-    columns: tuple[ColumnShift, ...]
-    targets: tuple[Finding, ...]
-    given_targets: Finding | None
-    dependence: DependenceShift | None
-    explanations: tuple[Explanation, ...]
-    outside: float
     extremes: tuple[str, str]
     notes: tuple[str, ...]
-    candidates: tuple[str, ...] = ()
 
     # --- words --------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         lines = [self.title, "", self.verdict, self.remedy, ""]
-        header, rows, _ = self.tests_table()
-        shown = len(rows) - max(len(self.columns) - SHOWN, 0)
-        lines += align_columns([header, *rows[:shown]])
-        if shown < len(rows):
-            lines.append(f"… and {len(rows) - shown} more columns with smaller effects")
-        header, rows, _ = self._explanations()
-        if rows:
-            lines += ["", *align_columns([header, *rows])]
+        tests, tried = self.tests_table(), self.explanations_table()
+        shown = len(tests.rows) - max(len(self.columns) - SHOWN, 0)
+        lines += align_columns([tests.header, *tests.rows[:shown]])
+        if shown < len(tests.rows):
+            lines.append(f"… and {len(tests.rows) - shown} more columns with smaller effects")
+        if tried.rows:
+            lines += ["", *align_columns([tried.header, *tried.rows])]
         remarks = self.remarks()
         return "\n".join([*lines, "", *remarks] if remarks else lines)
 
@@ -113,45 +104,47 @@ class ShiftReport:
         columns = f", {len(self.columns)} columns" if len(self.columns) > 1 else ""
         return f"Shift of {n:,} training rows to {m:,} test rows{used}{columns}: {self.kind}"
 
-    def tests_table(self) -> tuple[list[str], list[list[str]], list[int]]:
-        """The table of tests: header, rows, and which rows are significant."""
-        header = ["", "p (Holm)", "effect", "mean, in sd", "sd ratio", "in the test sample"]
-        rows = [["rows", show_pvalue(self.overall.adjusted), number_text(self.effect), "", "", ""]]
-        adjusted = [self.overall.adjusted]
-        for one in self.targets:
-            rows.append([one.name, show_pvalue(one.adjusted), "", "", "", ""])
-            adjusted.append(one.adjusted)
+    def tests_table(self) -> AnswerTable:
+        """The tests, with those that are significant marked."""
+        found: list[tuple[Any, list[str]]] = []
+        found.append((self.overall, [number_text(self.effect), "", "", ""]))
+        found += [(one, [""] * 4) for one in self.targets]
         for column in self.columns:
-            rows.append(
-                [
-                    str(column.name),
-                    show_pvalue(column.adjusted),
-                    number_text(column.effect),
-                    number_text(column.difference, "+.2f"),
-                    number_text(column.spread),
-                    column.where if column.adjusted <= self.level else "",
-                ]
-            )
-            adjusted.append(column.adjusted)
-        marked = [i for i, p in enumerate(adjusted) if p <= self.level]
-        for i in marked:
-            rows[i][1] += " *"
-        return header, rows, marked
+            where = column.where if column.adjusted <= self.level else ""
+            figures = number_text(column.difference, "+.2f"), number_text(column.spread)
+            found.append((column, [number_text(column.effect), *figures, where]))
+        rows = []
+        for one, cells in found:
+            star = " *" if one.adjusted <= self.level else ""
+            rows.append((str(one.name), show_pvalue(one.adjusted) + star, *cells))
+        return AnswerTable(
+            ("", "p (Holm)", "effect", "mean, in sd", "sd ratio", "in the test sample"),
+            tuple(rows),
+            "Tests",
+            f"Bold and *: significant at the {self.level:g} level for all tests together",
+            tuple(i for i, (one, _) in enumerate(found) if one.adjusted <= self.level),
+        )
 
-    def _explanations(self) -> tuple[list[str], list[list[str]], list[int]]:
-        header = ["explained by", "share", "what is left: p", "rests on", "found"]
+    def explanations_table(self) -> AnswerTable:
+        """What would explain the shift, with the explanations that hold marked."""
+        holds = [one.holds(self.level) for one in self.explanations]
         rows = [
-            [
+            (
                 one.name,
                 number_text(max(one.explained, 0.0), ".0%"),
                 "" if math.isnan(one.pvalue) else show_pvalue(one.pvalue),
                 f"{one.effective_size:.0f} of {one.size}",
-                one.found if one.holds(self.level) else "",
-            ]
-            for one in self.explanations
+                one.found if true else "",
+            )
+            for one, true in zip(self.explanations, holds, strict=True)
         ]
-        marked = [i for i, one in enumerate(self.explanations) if one.holds(self.level)]
-        return header, rows, marked
+        return AnswerTable(
+            ("explained by", "share", "p of the rest", "effective rows", "found"),
+            tuple(rows),
+            "What would explain the shift",
+            "Each fitted on one half of the rows and tested on the other; bold: it holds",
+            tuple(np.flatnonzero(holds).tolist()),
+        )
 
     def remarks(self) -> list[str]:
         """Sentences beside the verdict: rows unlike all others, dependence, notes."""
@@ -189,20 +182,12 @@ class ShiftReport:
 
     def answer(self) -> Answer:
         """The report as pages and the command line show it."""
-        header, rows, marked = self.tests_table()
-        caption = f"Bold and *: significant at the {self.level:g} level for all tests together"
-        tables = [as_answer_table(header, rows, "Tests", caption, marked)]
-        header, rows, marked = self._explanations()
-        if rows:
-            caption = "Each fitted on one half of the rows and tested on the other; bold: it holds"
-            title = "What would explain the shift"
-            tables.append(as_answer_table(header, rows, title, caption, marked))
         words = "Columns by effect, and the one with the largest effect in both samples."
         return Answer(
             self.title,
             f"{self.verdict} {self.remedy}",
             report_values(self),
-            tuple(tables),
+            tuple(table for table in (self.tests_table(), self.explanations_table()) if table.rows),
             (Picture(self.plot, words if self.columns else "The test of whole rows.", 2),),
             settings={"level": f"{self.level:g} for all tests together"},
             notes=tuple(self.remarks()),
@@ -257,12 +242,6 @@ def report_values(found: ShiftReport) -> dict[str, Any]:
         ],
         "outside": None if math.isnan(found.outside) else found.outside,
     }
-
-
-def as_answer_table(
-    header: list[str], rows: list[list[str]], title: str, caption: str, marked: list[int]
-) -> AnswerTable:
-    return AnswerTable(tuple(header), tuple(map(tuple, rows)), title, caption, tuple(marked))
 
 
 def shift_report(
@@ -345,33 +324,23 @@ def shift_report(
         if figures.any_shift:
             figures = with_explanations(figures, rows, samples, targets, draws, rng)
         done(3)
-    return make_report(figures, rows, samples, level, reader_notes(samples, targets, compared))
+    return make_report(figures, rows, samples, reader_notes(samples, targets, compared))
 
 
 def make_report(
-    figures: Figures, rows: TestResult, samples: Samples, level: float, notes: tuple[str, ...]
+    figures: Figures, rows: TestResult, samples: Samples, notes: tuple[str, ...]
 ) -> ShiftReport:
     """The report of what was found."""
-    kernel, found = measure(samples), verdict(figures)
+    kernel, pair = measure(samples), (samples.train, samples.test)
     return ShiftReport(
-        found.kind,
-        found.words,
-        found.remedy,
-        level,
-        samples.whole,
-        samples.used,
-        rows,
-        figures.rows,
-        findings.relative_distance(kernel, samples.train, samples.test),
-        figures.columns,
-        figures.targets,
-        figures.given_targets,
-        figures.dependence,
-        figures.explanations,
-        figures.outside,
-        findings.extremes(kernel, samples.train, samples.test),
-        notes,
-        found.candidates,
+        **vars(figures),
+        **vars(verdict(figures)),
+        sizes=samples.whole,
+        used=samples.used,
+        rows=rows,
+        effect=findings.relative_distance(kernel, *pair),
+        extremes=findings.extremes(kernel, *pair),
+        notes=notes,
     )
 
 
@@ -483,7 +452,7 @@ def number_text(value: float, form: str = ".2f") -> str:
     return "" if math.isnan(value) else format(value, form)
 
 
-def align_columns(rows: list[list[str]]) -> list[str]:
+def align_columns(rows: list[tuple[str, ...]]) -> list[str]:
     """Rows of words as lines whose columns stand below each other."""
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     return [

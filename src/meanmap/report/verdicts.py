@@ -19,12 +19,12 @@ LOCATION = "LocationScaleShift, which learns the change of location and scale"
 LABELS = "collect labels of test rows"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Figures:
     """All that a verdict rests on."""
 
     level: float
-    rows: Finding
+    overall: Finding  # the test of whole rows
     columns: tuple[ColumnShift, ...]
     targets: tuple[Finding, ...] = ()  # tests that need targets of test rows
     given_targets: Finding | None = None  # P(x|y), tested where P(y|x) differs
@@ -49,10 +49,10 @@ class Figures:
         return found is not None and found.holds(self.level)
 
     @property
-    def candidates(self) -> list[Explanation]:
+    def tied(self) -> list[Explanation]:
         """Explanations that cannot be told apart, the best first; none if even that fails."""
-        tied = sorted((one for one in self.explanations if one.is_tied), key=lambda e: e.behind)
-        return tied if tied and tied[0].holds(self.level) else []
+        best = sorted((one for one in self.explanations if one.is_tied), key=lambda e: e.behind)
+        return best if best and best[0].holds(self.level) else []
 
     @property
     def differing(self) -> list[ColumnShift]:
@@ -70,7 +70,7 @@ class Figures:
     @property
     def any_shift(self) -> bool:
         return bool(
-            self.rows.adjusted <= self.level
+            self.overall.adjusted <= self.level
             or self.differing
             or any(one.adjusted <= self.level for one in self.targets)
         )
@@ -78,8 +78,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Verdict:
+    """A kind of shift, in words, and what to try."""
+
     kind: str
-    words: str
+    verdict: str
     remedy: str
     candidates: tuple[str, ...] = ()
 
@@ -100,10 +102,10 @@ def verdict(f: Figures) -> Verdict:
         return dependence_shift(f)
     if f.labelled and f.explains("weights on rows"):  # and P(y|x) is the same
         return covariate_shift(f)
-    if len(f.candidates) > 1:
+    if len(f.tied) > 1:
         return tie(f)
-    if f.candidates:
-        return KINDS[f.candidates[0].name][1](f)
+    if f.tied:
+        return KINDS[f.tied[0].name][1](f)
     tried = f.explanation("weights on rows")
     if tried is None or math.isnan(tried.explained):
         return slight(f)
@@ -111,7 +113,7 @@ def verdict(f: Figures) -> Verdict:
 
 
 def x_differs(f: Figures) -> bool:
-    return f.rows.adjusted <= f.level or bool(f.differing)
+    return f.overall.adjusted <= f.level or bool(f.differing)
 
 
 # --- the kinds ------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ def x_differs(f: Figures) -> bool:
 
 def none(f: Figures) -> Verdict:
     tests = 1 + len(f.columns) + len(f.targets) - (len(f.columns) == 1)
-    words = f"No shift is seen: the rows as a whole have p = {finding_pvalue(f.rows)}"
+    words = f"No shift is seen: the rows as a whole have p = {finding_pvalue(f.overall)}"
     if len(f.columns) > 1:
         words += f", and none of {len(f.columns)} columns differs"
     words += f" ({tests} test{'s' if tests > 1 else ''}, level {f.level:.0%} for all together). "
@@ -157,7 +159,7 @@ def dependence_shift(f: Figures) -> Verdict:
     assert found is not None
     words = (
         "Dependence shift: no column differs by itself, yet the rows do "
-        f"(p = {finding_pvalue(f.rows)}); how columns go together differs "
+        f"(p = {finding_pvalue(f.overall)}); how columns go together differs "
         f"(p = {show_pvalue(found.pvalue)} with all columns brought to one distribution)"
     )
     if found.pair is not None:
@@ -221,9 +223,9 @@ def concept_shift(f: Figures) -> Verdict:
 
 def tie(f: Figures) -> Verdict:
     """Several explanations that cannot be told apart."""
-    kinds = [KINDS[one.name][0] for one in f.candidates]
+    kinds = [KINDS[one.name][0] for one in f.tied]
     parts = []
-    for one in f.candidates:
+    for one in f.tied:
         found = f": {one.found}" if one.found else ""
         parts.append(
             f"{one.name} explain {share(one)} of the difference{rest_in_words(one)}{found}"
@@ -234,7 +236,7 @@ def tie(f: Figures) -> Verdict:
     )
     if not f.labelled:
         words += "Targets of some test rows (y_test) would tell."
-    remedy = "; ".join(f"{KINDS[one.name][2]}" for one in f.candidates)
+    remedy = "; ".join(f"{KINDS[one.name][2]}" for one in f.tied)
     remedy = f"{LABELS} before you choose. {conclude(remedy)[:-1]}"
     return Verdict("cannot tell", words.strip(), conclude(remedy), tuple(kinds))
 
