@@ -40,7 +40,7 @@ def test_no_shift_is_called_none() -> None:
     report = shift_report(*normal(0), rng=0)
     assert report.kind == "no shift"
     assert report.explanations == () and report.dependence is None
-    assert "None is needed" in report.remedy
+    assert "No remedy is needed" in report.remedy
     assert "y_test" in report.verdict  # what x alone cannot tell
 
 
@@ -347,7 +347,7 @@ def test_one_point_is_no_sample() -> None:
         ({"y": [0, 1] * 6, "y_test": [0, 1]}, "y_test has 2 targets, but test has 12 rows.*None"),
         ({"y_test": [0, 1] * 6}, "y_test was given without y"),
         ({"y": ["a", "b"] * 6, "y_test": [0, 1] * 6}, "y holds classes like"),
-        ({"y": np.zeros((12, 2))}, "one target a row"),
+        ({"y": np.zeros((12, 2))}, "one target per row"),
         ({"level": 1.5}, "level must lie strictly between 0 and 1"),
         ({"max_samples": 1}, "max_samples must be a whole number ≥ 2"),
         ({"kernel": 3}, "kernel: expected a kernel"),

@@ -54,48 +54,27 @@ Labels = Annotated[
 ]
 Header = Annotated[
     bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Whether the first line of a text file names the columns. Default: unless it holds "
-        "numbers only.",
-    ),
+    typer.Option("--header/--no-header", help="Whether the first line names the columns."),
 ]
 Scale = Annotated[
-    bool,
-    typer.Option(
-        "--scale/--no-scale",
-        help="Divide numeric columns by their standard deviations if there are several columns.",
-    ),
+    bool, typer.Option("--scale/--no-scale", help="Divide columns by their standard deviations.")
 ]
 Alpha = Annotated[float, typer.Option("--alpha", help="Significance level.")]
 ExitCode = Annotated[
     bool,
     typer.Option("--exit-code", help="Exit with status 3 if the null hypothesis is rejected."),
 ]
-Permutations = Annotated[
-    int, typer.Option("--permutations", min=1, help="Number of random permutations.")
-]
+Permutations = Annotated[int, typer.Option(min=1, help="Number of random permutations.")]
 InBatches = Annotated[
     bool | None,
-    typer.Option(
-        "--stream/--no-stream",
-        help="Read in batches, or all at once. Default: by the size of the file.",
-    ),
+    typer.Option("--stream/--no-stream", help="Read in batches. Default: if the file is large."),
 ]
 Blocks = Annotated[
     str | None,
-    typer.Option(
-        "--block-length",
-        metavar="N|auto",
-        help="For time series: permute blocks of N consecutive rows, or of a length chosen from "
-        "the data.",
-    ),
+    typer.Option(metavar="N|auto", help="For time series: permute blocks of N consecutive rows."),
 ]
 Groups = Annotated[
-    str | None,
-    typer.Option(
-        "--groups", metavar="E", help="Column that names clusters, which are permuted as a whole."
-    ),
+    str | None, typer.Option(metavar="E", help="Column of clusters, which are permuted whole.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Report = Annotated[
@@ -106,11 +85,7 @@ Plot = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        metavar="FILE",
-        help="Write the table: csv, tsv, parquet, feather, arrow or npz.",
-    ),
+    typer.Option(metavar="FILE", help="Write the table: csv, tsv, parquet, feather, arrow, npz."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers.")]
@@ -255,13 +230,18 @@ def as_command(
     function: Callable[..., Findings | int], arguments: Sequence[str]
 ) -> Callable[..., int]:
     """A function as typer takes it: option groups spelled out, findings written and printed."""
-    own = signature(function).parameters
-    groups: dict[str, Any] = {
-        name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)
-    }
+    groups: dict[str, Any] = {}
     parameters: list[Parameter] = []
-    for name, one in own.items():
-        parameters += options_of(groups[name]) if name in groups else [one]
+    for name, own in signature(function).parameters.items():
+        if is_dataclass(own.annotation):
+            groups[name] = own.annotation
+            options = [(one.name, one.default, one.type) for one in fields(own.annotation)]
+        else:
+            options = [(name, own.default, own.annotation)]
+        parameters += [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, default, kind in options
+        ]
 
     @wraps(function)
     def command(**values: Any) -> int:
@@ -272,18 +252,9 @@ def as_command(
         found = function(**values)
         return found if isinstance(found, int) else found.finish(files, typed_command(arguments))
 
-    plain = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
-    command.__signature__ = signature(function).replace(parameters=plain)  # type: ignore[attr-defined]
+    command.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
-
-
-def options_of(group: Any) -> list[Parameter]:
-    """The fields of a group as parameters of a function."""
-    return [
-        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
-        for one in fields(group)
-    ]
 
 
 def typed_command(arguments: Sequence[str]) -> str:
@@ -307,10 +278,7 @@ def show_version(asked: bool) -> None:
 def show_help(
     context: typer.Context,
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=show_version, is_eager=True, help="Show the version and exit."
-        ),
+        bool, typer.Option(callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Without a command: help."""
@@ -336,22 +304,18 @@ def build_application(arguments: Sequence[str] = ()) -> Any:
     app.callback(invoke_without_command=True, help=HELP)(show_help)
     for name, function in commands.items():
         app.command(name)(as_command(function, arguments))
-    for name in MOVED:
-        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-        app.command(name, hidden=True, add_help_option=False, context_settings=anything)(say_where)
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    gone = {"hidden": True, "add_help_option": False, "context_settings": anything}
+    app.command("reproduce", **gone)(say_where)
     return app
 
 
-#: Commands that are gone, and where to find them.
-MOVED = {
-    "reproduce": "the experiments are a package of their own, in the folder experiments of the "
-    "source tree. Run `make reproduce NAME=…` there."
-}
-
-
-def say_where(context: typer.Context) -> None:
-    """Refuse a command that is gone, and say where it went."""
-    raise ValueError(MOVED[context.info_name or ""])
+def say_where() -> None:
+    """Refuse `reproduce`, which is gone, and say where it went."""
+    raise ValueError(
+        "the experiments are a package of their own, in the folder experiments of the source tree. "
+        "Run `make reproduce NAME=…` there."
+    )
 
 
 def plain_typer() -> typer.Typer:

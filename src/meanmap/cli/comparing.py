@@ -3,6 +3,7 @@
 # Without `from __future__ import annotations`: typer reads annotations.
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -17,7 +18,7 @@ from meanmap.cli.tables import (
     Table,
     TableRows,
     columns_of_both,
-    constants,
+    data_notes,
     print_notes,
     same_kinds,
     two_tables,
@@ -145,11 +146,9 @@ def test_rows(
 def disjoint_sides(table: Table, options: Mapping[str, Sequence[str] | None]) -> list[list[str]]:
     """The columns that each option names, none of them twice."""
     sides = [table.named(asked, option) for option, asked in options.items() if asked is not None]
-    for i, side in enumerate(sides):
-        for other in sides[i + 1 :]:
-            both = [column for column in side if column in other]
-            if both:
-                raise ValueError(f"column {both[0]!r} is named twice. Name it on one side only.")
+    for column, times in Counter(column for side in sides for column in side).items():
+        if times > 1:
+            raise ValueError(f"column {column!r} is named twice. Name it on one side only.")
     return sides
 
 
@@ -278,10 +277,9 @@ def test_findings(
     ordered = [words.replace(BLOCKS, OPTIONS) for words in result.notes if BLOCKS in words]
     notes = [words for words in result.notes if BLOCKS not in words]
     notes += print_notes(ordered) if rejected else ordered
-    notes += print_notes(words for one in rows for words in one.notes)
-    if "rows" in settings:  # in batches: otherwise the test itself says so
-        names = [column for coding in codings for column in coding.columns]
-        notes += print_notes(constants(rows, names))
+    # of constant columns the test itself has notes, unless it is in batches
+    names = [column for coding in codings for column in coding.columns] * ("rows" in settings)
+    notes += data_notes(rows, names)
     values: dict[str, Any] = {
         "statistic": result.statistic,
         "pvalue": result.pvalue,

@@ -10,7 +10,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from meanmap.cli.app import File, Findings, InBatches, OutputOptions, Scale, TableOptions
+from meanmap.cli.app import (
+    File,
+    Findings,
+    InBatches,
+    OutputOptions,
+    Scale,
+    TableOptions,
+    check_share,
+)
 from meanmap.cli.comparing import SAMPLE
 from meanmap.cli.formats import is_number, open_input
 from meanmap.cli.kinds import days
@@ -20,8 +28,7 @@ from meanmap.cli.tables import (
     Table,
     TableRows,
     answer_table,
-    constants,
-    print_notes,
+    data_notes,
     read_point,
     show_cell,
 )
@@ -69,7 +76,7 @@ def condition(
     coding = Coding.of([rows], known, scale)
     query = queries(at, known, rows, options.header)
     answered, notes = answerable(query, known, rows)
-    notes = print_notes([*notes, *rows.notes, *constants([rows], [*known, *asked])])
+    notes = data_notes([rows], [*known, *asked], notes)
     if in_batches:
         model, answers = model_in_batches(table, rows, coding, asked, levels, files.progress)
     else:
@@ -104,8 +111,8 @@ def read_quantiles(words: str) -> Levels:
         levels = tuple(float(q) for q in words.split(","))
     except ValueError:
         raise ValueError(f"--quantiles must be numbers, got {words!r}.") from None
-    if not all(0 < q < 1 for q in levels):
-        raise ValueError("--quantiles must lie between 0 and 1, for instance 0.05,0.5,0.95.")
+    for level in levels:
+        check_share(level, "--quantiles", 0.5)
     return levels
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -201,13 +201,9 @@ def frames(source: Input, batch: int | None = None) -> Iterator[tuple[Any, dict[
 
     Columns are as in the file; `vectors` names the columns that a vector was split into.
     """
-    readers: dict[str, Callable[[Input, int | None], Iterator[Any]]] = {
-        "text": texts,
-        "npz": archives,
-        "npy": archives,
-    }
+    reader = {"text": texts, "npz": archives, "npy": archives}.get(source.kind, arrows)
     with reading(source):
-        for frame in readers.get(source.kind, arrows)(source, batch):
+        for frame in reader(source, batch):
             yield split_vectors(source, frame)
 
 
@@ -355,10 +351,9 @@ def archives(source: Input, batch: int | None) -> Iterator[Any]:
             )
         columns[name] = array if array.ndim == 1 else list(array.reshape(len(array), -1))
     frame = pd.DataFrame(columns)
-    for start in range(0, len(frame), batch or max(len(frame), 1)):
-        yield frame.iloc[start : start + (batch or len(frame))].reset_index(drop=True)
-    if not len(frame):
-        yield frame
+    size = max(len(frame), 1)
+    for start in range(0, size, batch or size):
+        yield frame.iloc[start : start + (batch or size)].reset_index(drop=True)
 
 
 def split_vectors(source: Input, frame: Any) -> tuple[Any, dict[str, list[str]]]:

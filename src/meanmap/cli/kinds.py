@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from meanmap.checks import LARGEST
-from meanmap.cli.formats import first_line, suggest_name
+from meanmap.cli.formats import first_line
 
 DAY = 86_400
 DATES = r"\d{4}-\d{2}-\d{2}(?:[T ].*)?"
 TEXT = 20  # distinct texts beyond which a column that rarely repeats is not taken for labels
-
-
-def kinds_of(
-    name: str, frame: Any, columns: Sequence[str], labels: Sequence[str]
-) -> dict[str, str]:
-    """The kind of each column; `labels` are labels whatever they hold."""
-    there = list(frame.columns)
-    for column in labels:
-        if column not in there:
-            raise ValueError(
-                f"{name} has no column {column!r} (--labels).{suggest_name(column, there)}"
-            )
-    return {c: "label" if c in labels else kind_of(name, frame[c], c) for c in columns}
 
 
 def kind_of(name: str, values: Any, column: str) -> str:
@@ -121,13 +107,8 @@ def days(values: Any) -> Any:
     import pandas as pd
 
     try:
-        times = pd.to_datetime(values, utc=True, format=None if is_time(values) else "ISO8601")
+        form = None if pd.api.types.is_datetime64_any_dtype(values) else "ISO8601"
+        times = pd.to_datetime(values, utc=True, format=form)
     except (ValueError, OverflowError) as error:
         return first_line(error)
     return (times - pd.Timestamp(0, tz="UTC")).dt.total_seconds() / DAY
-
-
-def is_time(values: Any) -> bool:
-    import pandas as pd
-
-    return bool(pd.api.types.is_datetime64_any_dtype(values))

@@ -22,8 +22,7 @@ from meanmap.cli.tables import (
     Table,
     TableRows,
     columns_of_both,
-    constants,
-    print_notes,
+    data_notes,
     same_kinds,
     two_tables,
 )
@@ -78,12 +77,11 @@ def shift(
         progress=files.progress,
     )
     answer = found.answer()
-    notes = print_notes(words for one in rows for words in one.notes)
     answer = replace(
         answer,
         sources=tuple(one.source for one in rows),
         settings={**answer.settings, "seed": str(files.seed)},
-        notes=(*answer.notes, *notes),
+        notes=(*answer.notes, *data_notes(rows, ())),
     )
     return Findings([answer], exit_code=exit_code)
 
@@ -92,12 +90,10 @@ def compared_columns(
     tables: tuple[Table, Table], columns: list[str] | None, target: str | None
 ) -> list[str]:
     """The columns that both tables have, without the target."""
-    if target is None:
-        return columns_of_both(tables, columns)
-    tables[0].named([target], "--target")
-    if columns is None:
-        names = [column for column in tables[0].named(None) if column != target]
-        return tables[1].named(names)
+    if target is not None:
+        tables[0].named([target], "--target")
+        if columns is None:  # the test table may have others, and lack the target
+            return tables[1].named([c for c in tables[0].named(None) if c != target])
     names = columns_of_both(tables, columns)
     if target in names:
         raise ValueError(
@@ -157,12 +153,11 @@ def select(
         raise ValueError(f"--count must be a whole number or auto, got {count!r}.") from None
     selector = HSICSelector(number, method=method, random_state=files.seed, progress=files.progress)
     selector.fit(rows.numbers(names), values_of(rows, goal))
-    notes = print_notes([*rows.notes, *constants([rows], [*names, goal])])
     answer = replace(
         selection_answer(selector, names, goal),
         sources=(rows.source,),
         settings={"method": method, "count": count, "seed": str(files.seed)},
-        notes=tuple(notes),
+        notes=tuple(data_notes([rows], [*names, goal])),
     )
     return Findings([answer])
 

@@ -19,7 +19,7 @@ from meanmap.cli.formats import (
     open_input,
     suggest_name,
 )
-from meanmap.cli.kinds import convert_column, kinds_of
+from meanmap.cli.kinds import convert_column, kind_of
 from meanmap.report.answers import AnswerTable, DataSource
 from meanmap.statistics.columns import column_moments, far_cells
 
@@ -209,6 +209,11 @@ class Table:
             raise ValueError(f"{self.name} has columns but no rows. Give a table with rows.")
         return iter([frame]) if whole else (one for one, _ in frames(self.input, batch))
 
+    def kinds_of(self, frame: Any, columns: Names) -> dict[str, str]:
+        """The kind of each column; those in --labels are labels whatever they hold."""
+        labels = self.named(self.labels, "--labels") if self.labels else []
+        return {c: "label" if c in labels else kind_of(self.name, frame[c], c) for c in columns}
+
     def has(self, column: str) -> bool:
         return column in self.head[0].columns
 
@@ -243,7 +248,7 @@ class Table:
                 "Give fewer rows or columns."
             )
         frame = next(self.pieces())
-        kinds = kinds or kinds_of(self.name, frame, columns, self.labels)
+        kinds = kinds or self.kinds_of(frame, columns)
         return self.clean(frame, kinds, list(columns), 0, gaps)
 
     def batches(
@@ -252,7 +257,7 @@ class Table:
         """Rows in batches; the kinds of the columns are those in the first batch."""
         start = 0
         for frame in self.pieces(BATCH):
-            kinds = kinds or kinds_of(self.name, frame, columns, self.labels)
+            kinds = kinds or self.kinds_of(frame, columns)
             yield self.clean(frame, kinds, list(columns), start, ())
             start += len(frame)
 
@@ -296,16 +301,15 @@ def two_tables(a: str, b: str, labels: Names | None, header: bool | None) -> tup
     return Table.of(a, labels, header), Table.of(b, labels, header)
 
 
-def constants(parts: Sequence[TableRows], columns: Sequence[str]) -> list[str]:
-    """A note on each column that is constant."""
-    out = []
+def data_notes(parts: Sequence[TableRows], columns: Names, more: Names = ()) -> list[str]:
+    """Notes on the rows in use, and on columns that are constant; on standard error as well."""
+    notes = [*more, *(words for rows in parts for words in rows.notes)]
     for column in columns:
         values = {value for rows in parts for value in rows.frame[column].unique()[:2]}
         if len(values) == 1:
-            out.append(
-                f"column {column!r} holds {show_cell(values.pop())} in every row and has no effect."
-            )
-    return out
+            shown = show_cell(values.pop())
+            notes.append(f"column {column!r} holds {shown} in every row and has no effect.")
+    return print_notes(notes)
 
 
 def answer_table(columns: Mapping[str, Any]) -> AnswerTable:

@@ -14,8 +14,7 @@ from meanmap.cli.tables import (
     Coding,
     TableRows,
     answer_table,
-    constants,
-    print_notes,
+    data_notes,
     show_cell,
     two_tables,
 )
@@ -68,7 +67,7 @@ def track(
     figures = {name: np.asarray(one) * by[0] for name, one in figures.items()}
     unseen = int(np.isnan(steps[:, 0]).sum())
     notes = [f"{unseen} of {len(steps)} steps were not observed."] * bool(unseen)
-    notes += print_notes([*known.notes, *fresh.notes, *constants([known], [*states, *seen])])
+    notes += data_notes([known], [*states, *seen], fresh.notes)
     actual = fresh.frame[states].to_numpy(dtype=float) if states[0] in fresh.kinds else None
     error = rms(figures["mean"], actual)
     columns: dict[str, Any] = {"step": np.arange(1, len(steps) + 1)}

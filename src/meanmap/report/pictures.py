@@ -97,15 +97,3 @@ def draw_pictures(pictures: Sequence[Picture]) -> Any:
     for one in pictures:
         one.draw(places[id(one)])
     return drawn
-
-
-def figure_in_words(drawn: Any) -> str:
-    """What a figure shows, from its titles and axes."""
-    said = []
-    for ax in drawn.axes:
-        if ax.get_label() == "<colorbar>" or not (ax.get_xlabel() or ax.get_ylabel()):
-            continue
-        names = [name for name in (ax.get_ylabel(), ax.get_xlabel()) if name]
-        title = f"{ax.get_title()}: " if ax.get_title() else ""
-        said.append(title + " against ".join(names))
-    return "; ".join(dict.fromkeys(said)) or "a picture"
