@@ -329,7 +329,7 @@ def test_seed_and_max_samples() -> None:
 
 def test_columns_that_differ_are_named() -> None:
     train = pd.DataFrame({"age": [1.0, 2.0, 3.0], "city": list("aba")})
-    with pytest.raises(ValueError, match="same columns: test lacks 'city'; test also has 'town'"):
+    with pytest.raises(ValueError, match="same columns: test lacks 'city'; train lacks 'town'"):
         shift_report(train, train.rename(columns={"city": "town"}))
     with pytest.raises(ValueError, match="test lacks 'x2'"):
         shift_report(np.zeros((4, 3)), np.zeros((4, 2)))
@@ -373,11 +373,11 @@ def test_classes_that_one_domain_lacks_are_said() -> None:
     y_test[::3] = None
     report = shift_report(train, test, y, y_test, rng=0)
     assert "No labelled test row has class c." in report.notes
-    assert any("No training row has class" in note and "new" in note for note in report.notes)
+    assert any("no training row has: new" in note for note in report.notes)
     few = shift_report(train, test, y, [*"abc", *[None] * 36], rng=0)
     assert any("too few to compare" in note for note in few.notes)
     one = shift_report(train, test + 1, ["a"] * 39, rng=0)
-    assert any("one target" in note for note in one.notes)
+    assert any("the same target" in note for note in one.notes)
 
 
 # --- text, picture, page --------------------------------------------------------------------------

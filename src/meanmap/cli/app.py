@@ -45,12 +45,11 @@ B = Annotated[str, typer.Argument(metavar="B", help="Another table with the same
 File = Annotated[str, typer.Argument(metavar="FILE", help="A table.")]
 Train = Annotated[str, typer.Argument(metavar="TRAIN", help="The table to learn from.")]
 Columns = Annotated[
-    list[str] | None,
-    typer.Option("--columns", metavar="A,B", help="Columns to use. Default: all of them."),
+    list[str] | None, typer.Option(metavar="A,B", help="Columns to use. Default: all of them.")
 ]
 Labels = Annotated[
     list[str] | None,
-    typer.Option("--labels", metavar="A,B", help="Columns to treat as labels, even numeric ones."),
+    typer.Option(metavar="A,B", help="Columns to treat as labels, even numeric ones."),
 ]
 Header = Annotated[
     bool | None,
@@ -59,10 +58,9 @@ Header = Annotated[
 Scale = Annotated[
     bool, typer.Option("--scale/--no-scale", help="Divide columns by their standard deviations.")
 ]
-Alpha = Annotated[float, typer.Option("--alpha", help="Significance level.")]
+Alpha = Annotated[float, typer.Option(help="Significance level.")]
 ExitCode = Annotated[
-    bool,
-    typer.Option("--exit-code", help="Exit with status 3 if the null hypothesis is rejected."),
+    bool, typer.Option("--exit-code", help="Exit with status 3 if the null hypothesis is rejected.")
 ]
 Permutations = Annotated[int, typer.Option(min=1, help="Number of random permutations.")]
 InBatches = Annotated[
@@ -77,18 +75,16 @@ Groups = Annotated[
     str | None, typer.Option(metavar="E", help="Column of clusters, which are permuted whole.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-Report = Annotated[
-    Path | None, typer.Option("--report", metavar="PAGE.html", help="Write an HTML page.")
-]
+Report = Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Write an HTML page.")]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Write a picture: png, svg or pdf.")
+    Path | None, typer.Option(metavar="FILE", help="Write a picture: png, svg or pdf.")
 ]
 Output = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the table: csv, tsv, parquet, feather, arrow, npz."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no notes and no progress bars.")]
 
 
@@ -278,7 +274,10 @@ def show_version(asked: bool) -> None:
 def show_help(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option(callback=show_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Without a command: help."""

@@ -75,11 +75,11 @@ def two_sample(
 
 def independence(
     file: File,
-    x: Annotated[list[str], typer.Option("--x", metavar="A,B", help="Columns.")],
-    y: Annotated[list[str], typer.Option("--y", metavar="C", help="Other columns.")],
+    x: Annotated[list[str], typer.Option(metavar="A,B", help="Columns.")],
+    y: Annotated[list[str], typer.Option(metavar="C", help="Other columns.")],
     *,
     given: Annotated[
-        list[str] | None, typer.Option("--given", metavar="D", help="Columns to condition on.")
+        list[str] | None, typer.Option(metavar="D", help="Columns to condition on.")
     ] = None,
     options: TestOptions,
     files: FileOptions,
@@ -202,7 +202,7 @@ def two_sample_in_batches(
     def points(rows: TableRows | None) -> Any:
         return None if rows is None or not len(rows.frame) else coding(rows)
 
-    test = RunningTwoSampleTest(basis=fit_space(np.concatenate([coding(s) for s in samples])))
+    test = RunningTwoSampleTest(basis=space_of(np.concatenate([coding(s) for s in samples])))
     pairs = zip_longest(*(table.batches(coding.columns, samples[0].kinds) for table in tables))
     return feed_test(test, (map(points, pair) for pair in pairs), progress)
 
@@ -214,7 +214,7 @@ def independence_in_batches(
     from meanmap.comparison import RunningIndependenceTest
 
     names = [column for coding in codings for column in coding.columns]
-    test = RunningIndependenceTest(basis=tuple(fit_space(coding(sample)) for coding in codings))
+    test = RunningIndependenceTest(basis=tuple(space_of(coding(sample)) for coding in codings))
     batches = (rows for rows in table.batches(names, sample.kinds) if len(rows.frame))
     return feed_test(test, ((coding(rows) for coding in codings) for rows in batches), progress)
 
@@ -228,7 +228,7 @@ def feed_test(test: Any, batches: Iterable[Iterable[Any]], progress: bool | None
     return test.result()
 
 
-def fit_space(points: Any) -> Any:
+def space_of(points: Any) -> Any:
     """Coordinates fitted to a sample."""
     from meanmap.kernels import as_kernel
     from meanmap.spaces import PivotedCholesky, Space
@@ -278,18 +278,11 @@ def test_findings(
     notes = [words for words in result.notes if BLOCKS not in words]
     notes += print_notes(ordered) if rejected else ordered
     # of constant columns the test itself has notes, unless it is in batches
-    names = [column for coding in codings for column in coding.columns] * ("rows" in settings)
-    notes += data_notes(rows, names)
-    values: dict[str, Any] = {
-        "statistic": result.statistic,
-        "pvalue": result.pvalue,
-        "rejected": rejected,
-        "alpha": options.alpha,
-        "method": result.method,
-        "hypothesis": result.hypothesis,
-        "sizes": dict(result.sizes),
-        "kernel": [repr(kernel) for kernel in kernels],
-    }
+    columns = [column for coding in codings for column in coding.columns]
+    notes += data_notes(rows, columns if "rows" in settings else ())
+    names = ("statistic", "pvalue", "method", "hypothesis", "sizes")
+    values = {name: getattr(result, name) for name in names}
+    values |= {"rejected": rejected, "alpha": options.alpha, "kernel": list(map(repr, kernels))}
     cells = (
         ("statistic", f"{result.statistic:.4g}"),
         ("p-value", p),

@@ -39,22 +39,17 @@ AT_ONCE = 20_000_000  # weights of answers in memory at a time
 
 def condition(
     file: File,
-    given: Annotated[
-        list[str], typer.Option("--given", metavar="A,B", help="Columns to condition on.")
-    ],
+    given: Annotated[list[str], typer.Option(metavar="A,B", help="Columns to condition on.")],
     predict: Annotated[
-        list[str],
-        typer.Option("--predict", metavar="Y", help="Numeric columns, or one column of labels."),
+        list[str], typer.Option(metavar="Y", help="Numeric columns, or one column of labels.")
     ],
     at: Annotated[
         list[str],
-        typer.Option(
-            "--at", metavar="QUERY", help='A point, "a=1,b=2", or a file. Can be repeated.'
-        ),
+        typer.Option(metavar="QUERY", help='A point, "a=1,b=2", or a file. Can be repeated.'),
     ],
     *,
     quantiles: Annotated[
-        str, typer.Option("--quantiles", metavar="Q,Q", help="Quantiles, between 0 and 1.")
+        str, typer.Option(metavar="Q,Q", help="Quantiles, between 0 and 1.")
     ] = "0.05,0.5,0.95",
     scale: Scale = True,
     stream: InBatches = None,
@@ -86,23 +81,24 @@ def condition(
     columns |= {key: in_all_rows(one, answered) for key, one in answers(coding(part)).items()}
     found = Conditional(columns, known, asked, rows.kinds[asked[0]] == "label", levels)
     kernels = [repr(model.kernel_x_), repr(model.kernel_y_)]
-    figures = {"regularization": model.regularization_, "kernel": kernels}
+    settings = {"columns": str(coding), "rows": "in batches" if in_batches else "at once"}
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
         found.headline(answered),
-        {**found.nested(), **figures},
+        {**found.nested(), "regularization": model.regularization_, "kernel": kernels},
         (answer_table(columns),),
         (found.picture(rows, answers),),
         (rows.source,),
-        {
-            "regularization": f"{model.regularization_:.3g}",
-            "kernels": " and ".join(kernels),
-            "columns": str(coding),
-            "rows": "in batches" if in_batches else "at once",
-        },
+        {**model_settings(model), **settings},
         tuple(notes),
     )
     return Findings([answer], columns=columns)
+
+
+def model_settings(model: Any) -> dict[str, Any]:
+    """What was chosen for a model, in words."""
+    kernels = f"{model.kernel_x_!r} and {model.kernel_y_!r}"
+    return {"regularization": f"{model.regularization_:.3g}", "kernels": kernels}
 
 
 def read_quantiles(words: str) -> Levels:
@@ -168,23 +164,18 @@ def answerable(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.
     """Which rows of --at can be answered, and notes on the others."""
     frame = query.frame[known]
     complete = frame.notna().all(axis=1).to_numpy()
-    notes = []
-    if not complete.all():
-        notes.append(
-            f"{int((~complete).sum())} of {len(frame)} rows of --at have missing values; their "
-            "answers are left blank."
-        )
+    blank = [(~complete, "have missing values")]
     for column in known:
-        if rows.kinds[column] != "label":
-            continue
-        new = complete & ~frame[column].isin(set(rows.frame[column])).to_numpy()
-        if new.any():
+        if rows.kinds[column] == "label":
+            new = complete & ~frame[column].isin(set(rows.frame[column])).to_numpy()
             some = ", ".join(map(repr, dict.fromkeys(frame[column][new].tolist()[:5])))
-            notes.append(
-                f"{int(new.sum())} of {len(frame)} rows of --at hold a {column} that "
-                f"{rows.name} never has ({some}); their answers are left blank."
-            )
+            blank.append((new, f"hold a {column} that {rows.name} never has ({some})"))
             complete = complete & ~new
+    notes = [
+        f"{part.sum()} of {len(frame)} rows of --at {words}; their answers are left blank."
+        for part, words in blank
+        if part.any()
+    ]
     if not complete.any():
         raise ValueError(" ".join(["--at has no row to answer.", *notes]))
     return complete, notes
@@ -192,13 +183,9 @@ def answerable(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.
 
 def in_all_rows(values: Any, rows: np.ndarray) -> np.ndarray:
     """Answers for some rows, in the order of all rows and blank elsewhere."""
-    values = np.asarray(values)
-    if rows.all():
-        return values
-    blank = np.nan if values.dtype.kind == "f" else None
-    out = np.full(len(rows), blank, dtype=values.dtype if values.dtype.kind == "f" else object)
-    out[rows] = values
-    return out
+    import pandas as pd
+
+    return pd.Series(values, np.flatnonzero(rows)).reindex(range(len(rows))).to_numpy()
 
 
 def query_value(text: str, kind: str, name: str) -> float | str:
@@ -279,21 +266,24 @@ class Conditional:
     of_labels: bool
     levels: Levels
 
+    def figure(self, name: str) -> dict[str, Any]:
+        """One figure of each predicted column."""
+        return {column: self.columns[f"{column} {name}"] for column in self.asked}
+
     def nested(self) -> dict[str, Any]:
         """The table's columns as programs need them."""
-        columns, asked = self.columns, self.asked
-        out: dict[str, Any] = {"given": {column: columns[column] for column in self.known}}
+        out: dict[str, Any] = {"given": {column: self.columns[column] for column in self.known}}
         if self.of_labels:
-            name = asked[0]
-            return {
-                **out,
-                "mode": {name: columns[f"{name} mode"]},
-                "probability": probabilities_of(columns, name),
-            }
-        out["mean"] = {column: columns[f"{column} mean"] for column in asked}
-        out["std"] = {column: columns[f"{column} std"] for column in asked}
-        out["quantile"] = {c: {f"{q:g}": columns[f"{c} {q:g}"] for q in self.levels} for c in asked}
-        return out
+            shares = probabilities_of(self.columns, self.asked[0])
+            return {**out, "mode": self.figure("mode"), "probability": shares}
+        levels = {f"{q:g}": self.figure(f"{q:g}") for q in self.levels}
+        quantiles = {c: {q: part[c] for q, part in levels.items()} for c in self.asked}
+        return {
+            **out,
+            "mean": self.figure("mean"),
+            "std": self.figure("std"),
+            "quantile": quantiles,
+        }
 
     def headline(self, answered: np.ndarray) -> str:
         """The first answer in words, and the number of answers."""

@@ -103,9 +103,9 @@ def file(name: str) -> BinaryIO:
             raise ValueError(f"there is no table {name}.{suggest_name(name, there)}")
         return path.open("rb")
     path = Path(name)
+    if path.is_dir():
+        raise ValueError(f"{name} is a folder. Name a file in it.")
     try:
-        if path.is_dir():
-            raise ValueError(f"{name} is a folder. Name a file in it.")
         return path.open("rb")
     except FileNotFoundError:
         folder = path.parent if path.parent.is_dir() else Path()

@@ -37,7 +37,7 @@ def shift(
     *,
     columns: Columns = None,
     target: Annotated[
-        str | None, typer.Option("--target", metavar="Y", help="The column to be predicted.")
+        str | None, typer.Option(metavar="Y", help="The column to be predicted.")
     ] = None,
     options: TableOptions,
     alpha: Alpha = 0.05,
@@ -110,20 +110,16 @@ def values_of(rows: TableRows, column: str) -> Any:
 
 def select(
     file: File,
-    target: Annotated[str, typer.Option("--target", metavar="Y", help="The dependent column.")],
+    target: Annotated[str, typer.Option(metavar="Y", help="The dependent column.")],
     *,
     features: Annotated[
         list[str] | None,
-        typer.Option(
-            "--features", metavar="A,B", help="Columns to choose from. Default: all others."
-        ),
+        typer.Option(metavar="A,B", help="Columns to choose from. Default: all others."),
     ] = None,
     count: Annotated[
-        str, typer.Option("--count", metavar="N", help="Number of columns to choose, or auto.")
+        str, typer.Option(metavar="N", help="Number of columns to choose, or auto.")
     ] = "auto",
-    method: Annotated[
-        str, typer.Option("--method", help="auto, backward, forward or lasso.")
-    ] = "auto",
+    method: Annotated[str, typer.Option(help="auto, backward, forward or lasso.")] = "auto",
     options: TableOptions,
     files: FileOptions,
 ) -> Findings:

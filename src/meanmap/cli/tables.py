@@ -21,12 +21,14 @@ from meanmap.cli.formats import (
 )
 from meanmap.cli.kinds import convert_column, kind_of
 from meanmap.report.answers import AnswerTable, DataSource
-from meanmap.statistics.columns import column_moments, far_cells
+from meanmap.report.samples import missing_columns
+from meanmap.statistics.columns import column_moments, far_cells, label_indicators
 
 VERY_FAR = 1e6  # times the median deviation of a column: such a number is questioned
 LARGE = 256_000_000  # bytes beyond which a file is read in batches
 
 Names = Sequence[str]
+Kinds = dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,10 +131,7 @@ class Coding:
         for column in columns:
             if kinds[column] == "label" and len(columns) > 1:
                 words = np.concatenate([one.frame[column].to_numpy(dtype=str) for one in parts])
-                values, counts = np.unique(words, return_counts=True)
-                share = counts / counts.sum()
-                differ = 1 - float(share @ share)
-                labels[column] = values, differ**-0.5 if differ > 1e-12 else 0.0
+                labels[column] = label_indicators(words)
         return cls(columns, scale, labels)
 
     def __call__(self, rows: TableRows) -> Any:
@@ -234,12 +233,7 @@ class Table:
             raise ValueError(f"{option or 'columns'}: name at least one column of {self.name}.")
         return list(dict.fromkeys(found))
 
-    def rows(
-        self,
-        columns: Sequence[str],
-        kinds: dict[str, str] | None = None,
-        gaps: Sequence[str] = (),
-    ) -> TableRows:
+    def rows(self, columns: Names, kinds: Kinds | None = None, gaps: Names = ()) -> TableRows:
         """All rows; columns in `gaps` may have missing values."""
         need, free = self.input.memory, available_memory()
         if need > free:
@@ -249,16 +243,14 @@ class Table:
             )
         frame = next(self.pieces())
         kinds = kinds or self.kinds_of(frame, columns)
-        return self.clean(frame, kinds, list(columns), 0, gaps)
+        return self.clean(frame, kinds, columns, 0, gaps)
 
-    def batches(
-        self, columns: Sequence[str], kinds: dict[str, str] | None = None
-    ) -> Iterator[TableRows]:
+    def batches(self, columns: Names, kinds: Kinds | None = None) -> Iterator[TableRows]:
         """Rows in batches; the kinds of the columns are those in the first batch."""
         start = 0
         for frame in self.pieces(BATCH):
             kinds = kinds or self.kinds_of(frame, columns)
-            yield self.clean(frame, kinds, list(columns), start, ())
+            yield self.clean(frame, kinds, columns, start, ())
             start += len(frame)
 
     def sample(self, columns: Sequence[str], size: int, seed: int) -> TableRows:
@@ -279,9 +271,7 @@ class Table:
             kept = frame
         return TableRows(self.name, kept, rows.kinds, total, dropped)
 
-    def clean(
-        self, frame: Any, kinds: dict[str, str], columns: list[str], start: int, gaps: Sequence[str]
-    ) -> TableRows:
+    def clean(self, frame: Any, kinds: Kinds, columns: Names, start: int, gaps: Names) -> TableRows:
         """The columns, each by its kind, without rows that have missing values."""
         import pandas as pd
 
@@ -344,15 +334,9 @@ def columns_of_both(tables: tuple[Table, Table], asked: Names | None) -> list[st
         tables[1].named(asked, "--columns")
         return tables[0].named(asked, "--columns")
     one, other = (table.named(None) for table in tables)
-    words = []
-    for here, there, table in ((one, other, tables[1]), (other, one, tables[0])):
-        lacking = [name for name in here if name not in there]
-        if lacking:
-            words.append(f"{table.name} lacks {', '.join(map(repr, lacking[:5]))}")
+    words = missing_columns((one, other), [table.name for table in tables])
     if words:
-        raise ValueError(
-            f"the two files have different columns: {'; '.join(words)}. Use --columns."
-        )
+        raise ValueError(f"the two files have different columns: {words}. Use --columns.")
     return one
 
 

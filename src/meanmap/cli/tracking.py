@@ -26,17 +26,11 @@ SHOWN_PANELS = 6
 def track(
     train: Train,
     new: Annotated[str, typer.Argument(metavar="NEW", help="A sequence of observations.")],
-    state: Annotated[
-        list[str], typer.Option("--state", metavar="A,B", help="Columns that are hidden in NEW.")
-    ],
-    observe: Annotated[
-        list[str], typer.Option("--observe", metavar="C,D", help="Columns that are observed.")
-    ],
+    state: Annotated[list[str], typer.Option(metavar="A,B", help="Columns to estimate.")],
+    observe: Annotated[list[str], typer.Option(metavar="C,D", help="Columns that are observed.")],
     *,
-    level: Annotated[float, typer.Option("--level", help="Probability of the intervals.")] = 0.9,
-    smooth: Annotated[
-        bool, typer.Option("--smooth", help="Use later observations as well.")
-    ] = False,
+    level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.9,
+    smooth: Annotated[bool, typer.Option("--smooth", help="Use later observations too.")] = False,
     header: Header = None,
     scale: Scale = True,
     files: OutputOptions,
@@ -73,19 +67,11 @@ def track(
     columns: dict[str, Any] = {"step": np.arange(1, len(steps) + 1)}
     for i, column in enumerate(states):
         columns |= {f"{column} {name}": one[:, i] for name, one in figures.items()}
-    evidence = None if smooth else float(np.sum(np.asarray(found.log_evidence)))
-    values: dict[str, Any] = {
-        **{name: dict(zip(states, one.T, strict=True)) for name, one in figures.items()},
-        "level": level,
-        "kind": found.kind,
-        "log_evidence": evidence,
-        "error": error,
-        "kernel": [repr(model.kernel_state_), repr(model.kernel_observation_)],
-    }
+    values = {name: dict(zip(states, one.T, strict=True)) for name, one in figures.items()}
     answer = Answer(
         f"{', '.join(states)} from {', '.join(seen)}, step by step",
         track_headline(figures, states, found.kind, error),
-        values,
+        {**values, "level": level, "error": error, **track_values(model, found)},
         (answer_table(columns),),
         (track_picture(figures, actual, states, f"{found.kind}, {level:.0%} interval"),),
         (known.source, fresh.source),
@@ -97,6 +83,16 @@ def track(
         tuple(notes),
     )
     return Findings([answer], columns=columns)
+
+
+def track_values(model: Any, found: Any) -> dict[str, Any]:
+    """The figures of a whole sequence, for programs."""
+    filtered = found.kind == "filtered"
+    return {
+        "kind": found.kind,
+        "log_evidence": float(np.sum(np.asarray(found.log_evidence))) if filtered else None,
+        "kernel": [repr(model.kernel_state_), repr(model.kernel_observation_)],
+    }
 
 
 def divisors(coding: Coding) -> np.ndarray:

@@ -103,7 +103,7 @@ def bench_answer(found: dict[str, Any]) -> Answer:
         )
         for row in found["rows"]
     )
-    words = f"{sum(held, 0) if None not in held else held.count(True)} of {len(held)} bars hold."
+    words = f"{held.count(True)} of {len(held)} bars hold."
     title = f"{found['name']}: {found.get('title', '')}"
     table = AnswerTable(("work", "peer", "ratio", "bar", ""), rows)
     return Answer(title, words, found, (table,))

@@ -7,6 +7,7 @@ drawing. On other axes, series have their names from the legend and no values.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -168,17 +169,12 @@ def colour_of(artist: Any) -> str:
     from matplotlib.colors import to_hex
 
     for name in ("get_color", "get_facecolor", "get_edgecolor"):
-        if not hasattr(artist, name):
-            continue
-        value = getattr(artist, name)()
+        value = getattr(artist, name, str)()
         if name != "get_color" and np.ndim(value) == 2:
-            value = value[0] if len(value) else "none"
-        if isinstance(value, str) and value == "none":
-            continue
-        try:
-            return str(to_hex(value))
-        except ValueError:
-            continue
+            value = value[0] if len(value) else ""
+        if not (isinstance(value, str) and value == "none"):
+            with suppress(ValueError):
+                return str(to_hex(value))
     return "currentColor"
 
 

@@ -62,18 +62,16 @@ class Explanation:
 
     def holds(self, level: float) -> bool:
         """Whether it explains most of the shift, and the rest could be chance."""
-        if self.at_edge:
-            return False
-        if not self.explained >= ENOUGH or self.effective_size < max(5, SCARCE * self.size):
+        enough = self.explained >= ENOUGH and self.effective_size >= max(5, SCARCE * self.size)
+        if self.at_edge or not enough:
             return False
         return self.explained >= NEARLY[self.name] or bool(self.pvalue > level)
 
     @property
     def is_tied(self) -> bool:
         """Whether it is about as good as the best explanation."""
-        if self.at_edge:
-            return False
-        return self.behind <= TIED or self.explained >= NEARLY[self.name]
+        near = self.behind <= TIED or self.explained >= NEARLY[self.name]
+        return near and not self.at_edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +233,7 @@ def fit_quietly(model: Any, test: Points, *train: Any) -> Any:
 def by_weights(halves: Halves, targets: Targets | None) -> Trial:
     """Covariate shift: training rows weighted by how likely they are among the test rows."""
     matching = KernelMeanMatching(halves.samples.kernel, random_state=halves.rng)
-    train, test = halves.fit_on()
-    rows = halves.test_on()[0]
+    train, test, rows = *halves.fit_on(), halves.test_on()[0]
     weights = fit_quietly(matching, test, train).weights(rows)
     return halves.judge(weights, rows, targets)
 
@@ -247,8 +244,7 @@ def by_targets(halves: Halves, targets: Targets) -> Trial | None:
     seen, unseen = y[halves.seen[0]], y[halves.unseen[0]]
     if len(np.unique(seen)) < 2:
         return None
-    train, test = halves.fit_on()
-    rows = halves.test_on()[0]
+    train, test, rows = *halves.fit_on(), halves.test_on()[0]
     kernels = halves.samples.kernel, targets.kernel
     model = TargetShift(*kernels, n_bootstrap=0, random_state=halves.rng)
     fit_quietly(model, test, train, seen)

@@ -70,6 +70,14 @@ class DependenceShift:
     correlations: tuple[float, float]
     left_out: tuple[Any, ...]
 
+    @property
+    def change(self) -> str:
+        """The correlation that changed most, in words."""
+        if self.pair is None:
+            return ""
+        names, (before, after) = " and ".join(map(str, self.pair)), self.correlations
+        return f", most in the rank correlation of {names}: {before:.2f} → {after:.2f}"
+
 
 def holm(pvalues: Sequence[float]) -> list[float]:
     """P-values corrected for multiple testing (Holm 1979)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_array, is_chunked, take, to_numpy
-from meanmap.frames import is_frame
+from meanmap.frames import is_frame, list_names
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel, as_kernel
-from meanmap.statistics.columns import column_moments
+from meanmap.statistics.columns import column_moments, label_indicators
 from meanmap.statistics.gates import looks_like_classes, require_points
 from meanmap.statistics.tiles import on_host
 from meanmap.streams.chunks import SAMPLE, Chunks
@@ -65,11 +65,8 @@ class Samples:
     def movable(self) -> np.ndarray | None:
         """Which coordinates of the rows can change location and scale."""
         if self.kernel is None:
-            parts = [
-                np.full(column_coordinates(field)[0].shape[1], field.is_number)
-                for field in self.fields
-            ]
-            mask = np.concatenate(parts)
+            widths = [column_coordinates(field)[0].shape[1] for field in self.fields]
+            mask = np.repeat([field.is_number for field in self.fields], widths)
             return mask if mask.any() else None
         array = self.train
         if isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind == "f":
@@ -190,23 +187,28 @@ def by_position(
     if named[0] == named[1] or len(first) != len(second):
         return first, second
     names = first if named[0] else second
-    return dict(zip(names, first.values(), strict=True)), dict(
-        zip(names, second.values(), strict=True)
-    )
+    renamed = [dict(zip(names, one.values(), strict=True)) for one in (first, second)]
+    return renamed[0], renamed[1]
 
 
 def check_same_columns(train: Mapping[Any, Any], test: Mapping[Any, Any]) -> None:
     """Refuse tables that do not have the same columns."""
-    words = []
-    for one, other, name in ((train, test, "test lacks"), (test, train, "test also has")):
-        missing = [repr(column) for column in one if column not in other]
-        if missing:
-            words.append(f"{name} {', '.join(missing)}")
+    words = missing_columns((train, test), ("train", "test"))
     if words:
         raise ValueError(
-            f"train and test must have the same columns: {'; '.join(words)}. Drop or add those "
-            "columns, so that the same things are compared."
+            f"train and test must have the same columns: {words}. Drop or add those columns, so "
+            "that the same things are compared."
         )
+
+
+def missing_columns(tables: Sequence[Collection[Any]], names: Sequence[str]) -> str:
+    """Which columns each of two tables lacks, in words."""
+    words = []
+    for here, there, name in ((*tables, names[1]), (*tables[::-1], names[0])):
+        lacking = [repr(column) for column in here if column not in there]
+        if lacking:
+            words.append(f"{name} lacks {list_names(lacking)}")
+    return "; ".join(words)
 
 
 # --- coordinates ----------------------------------------------------------------------------------
@@ -226,11 +228,8 @@ def column_coordinates(field: ColumnPair) -> tuple[np.ndarray, np.ndarray]:
         z = (both - mean) / scale if spread else np.zeros_like(both)
         z = z.astype(np.float64)
     else:
-        values, row = np.unique(both, return_inverse=True)
-        share = np.bincount(row) / len(row)
-        differ = 1 - float(share @ share)
-        z = np.zeros((len(both), len(values)))
-        z[np.arange(len(both)), row] = differ**-0.5 if differ > 1e-12 else 0.0
+        values, height = label_indicators(both)
+        z = height * (both[:, None] == values[None, :])
     return z[:n], z[n:]
 
 

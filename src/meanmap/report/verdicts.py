@@ -156,15 +156,9 @@ def dependence_shift(f: Figures) -> Verdict:
     words = (
         "Dependence shift: no column differs by itself, but the rows do "
         f"(p = {show_pvalue(f.overall.adjusted)}). The dependence between columns differs "
-        f"(p = {show_pvalue(found.pvalue)} with equal marginal distributions)"
+        f"(p = {show_pvalue(found.pvalue)} with equal marginal distributions){found.change}. "
+        f"{by_rows(f)} {unlike_rows(f)}"
     )
-    if found.pair is not None:
-        a, b = found.correlations
-        words += (
-            f", most in the rank correlation of {found.pair[0]} and {found.pair[1]}: "
-            f"{a:.2f} → {b:.2f}"
-        )
-    words += f". {by_rows(f)} {unlike_rows(f)}"
     ok = f.explains("weights on rows")
     remedy = f"Try {MATCHING}" if ok else f"Weights do not correct it: {LABELS}"
     return Verdict("dependence shift", words + labels_say(f), conclude(remedy))
