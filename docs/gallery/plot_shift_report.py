@@ -1,11 +1,11 @@
 """
-Which shift is it?
-==================
+Find the kind of shift between training and test data
+=====================================================
 
-A model was trained on some rows and is used on others. Before a remedy is chosen one should know
+A model was trained on some rows and is used on others. Before choosing a remedy one should know
 whether the rows differ at all, in which columns, and what kind of change would explain it.
-``shift_report`` tests that and says it in words. Here it looks at measurements of breast tumours
-(569 patients, 30 columns, two classes), split in four ways: by chance, and by three biased rules.
+``shift_report`` tests this and reports it in words. Here it compares measurements of breast tumours
+(569 patients, 30 columns, two classes), split in four ways: at random, and by three biased rules.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ from meanmap import shift_report
 data = load_breast_cancer(as_frame=True)
 chosen = ["mean radius", "mean texture", "mean smoothness", "mean symmetry", "radius error"]
 rng = np.random.default_rng(0)
-# neighbouring rows of the file are alike, of which a warning would tell
+# neighbouring rows of the file are alike, which would cause a warning
 order = np.random.default_rng(1).permutation(len(data.data))
 table = data.data[chosen].iloc[order]
 tumour = data.target.map({0: "malignant", 1: "benign"}).iloc[order]
@@ -31,16 +31,16 @@ def split(probability):
 
 
 # %%
-# **By chance.** Nothing differs, and the report says so. It also says what it cannot know.
+# **A random split.** Nothing differs, and the report says so, and what it cannot know.
 
 train, test, y, _ = split(0.4)
 print(shift_report(train, test, y, rng=0))
 
 # %%
-# **By a measurement.** Test rows are mostly those with a rough texture, as if another hospital sent
-# other patients: P(x) differs. Of the explanations that were tried weights on rows hold, and
-# another mixture of the classes does not. With targets of test rows at hand the report can also say
-# that the relation between measurements and class shows no change.
+# **Split by a measurement.** Test rows are mostly those with a rough texture, as if another hospital
+# had sent other patients: P(x) differs. Weights on rows explain the shift, other proportions of the
+# classes do not. With targets of test rows the report can also say that the relation between
+# measurements and class shows no change.
 
 rough = (table["mean texture"] - table["mean texture"].mean()) / table["mean texture"].std()
 train, test, y, y_test = split(1 / (1 + np.exp(-2.0 * rough)))
@@ -48,18 +48,17 @@ report = shift_report(train, test, y, y_test, rng=0)
 print(report)
 
 # %%
-# On the left are the columns by how much they differ, on the right the one that differs most. Above
-# 0 of the black curve, the witness function, the test sample has more.
+# On the left are the columns by effect, on the right the column that differs most. Where the black
+# curve, the witness function, is above 0, the test sample has more.
 
 report.plot()
 plt.show()
 
 # %%
-# **By class.** The test rows have more malignant tumours. All columns that have to do with the
-# class differ, which looks worse than it is: one number, the share of malignant tumours, explains
-# it, and what is left could be chance. Weights on rows would explain it too, and so might another
-# location and scale. Without targets of test rows the report cannot tell; it says what the share
-# would be.
+# **Split by class.** The test rows have more malignant tumours. All columns related to the class
+# differ, which looks worse than it is: one number, the share of malignant tumours, explains it, and
+# the rest could be chance. Weights on rows would explain it too, and so might another location and
+# scale. Without targets of test rows the report cannot tell, but it estimates the share.
 
 train, test, y, y_test = split(np.where(tumour == "malignant", 0.75, 0.3))
 report = shift_report(train, test, y, rng=0)
@@ -72,7 +71,7 @@ report.plot()
 plt.show()
 
 # %%
-# **By another instrument.** The second half was measured in other units in one column. No weights
+# **Another instrument.** In the test rows one column was measured in other units. Weights do not
 # help, since no training row looks like the test rows, but a change of location and scale does.
 
 train, test, y, _ = split(0.4)
@@ -82,8 +81,8 @@ print(report.verdict)
 print(report.remedy)
 
 # %%
-# ``report.to_frame()`` has the figures of the columns, ``report.to_html("shift.html")`` writes one
-# page with everything that can be sent to a colleague, and in a notebook the report shows itself.
+# ``report.to_frame()`` returns the figures of the columns, ``report.to_html("shift.html")`` writes
+# one page with everything, and a notebook displays the report.
 
 with pd.option_context("display.width", 120, "display.max_columns", 10):
     print(report.to_frame()[["adjusted", "effect", "difference", "spread"]].round(3))

@@ -412,6 +412,30 @@ def test_a_page_loads_only_what_it_shows_and_opens_files_once(here: Path) -> Non
     assert [Path(name).name for name in opened.split()] == ["before.csv", "after.csv"]
 
 
+@pytest.mark.parametrize("asked", ASKED[:-1], ids=lambda asked: " ".join(asked[:2]))
+def test_every_command_opens_and_reads_a_file_once(
+    asked: tuple[str, ...], run: Caller, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    read: list[Any] = []
+    open_path, read_csv = Path.open, pd.read_csv
+
+    def opening(path: Path, *rest: Any) -> Any:
+        opened.append(path.name)
+        return open_path(path, *rest)
+
+    def reading(*given: Any, **options: Any) -> Any:
+        read.append(given)
+        return read_csv(*given, **options)
+
+    monkeypatch.setattr(Path, "open", opening)
+    monkeypatch.setattr(pd, "read_csv", reading)
+    assert run(*asked, "--report", "page.html", "--quiet").code == 0
+    files = [f"{word[1:]}.csv" for word in asked if word.startswith("@")]
+    assert [name for name in opened if name.endswith(".csv")] == files
+    assert len(read) == len(files)
+
+
 def test_exit_codes(run: Caller) -> None:
     asked = ("two-sample", "@before", "@after", "--columns", "load")
     assert run(*asked).code == 0

@@ -155,7 +155,7 @@ class ShiftReport(Figures):
         found = self.dependence
         if found is not None:
             p = show_pvalue(found.pvalue)
-            out.append(f"The dependence between columns differs with p = {p}{found.change}.")
+            out.append(f"Test of equal dependence between columns: p = {p}{found.change}.")
         if not self.columns and any(self.extremes) and self.kind != "no shift":
             out.append(f"Most typical of the test sample alone: {self.extremes[0]}.")
             out.append(f"Most typical of the training sample alone: {self.extremes[1]}.")
