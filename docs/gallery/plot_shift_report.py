@@ -37,8 +37,8 @@ train, test, y, _ = split(0.4)
 print(shift_report(train, test, y, rng=0))
 
 # %%
-# **Split by a measurement.** Test rows are mostly those with a rough texture, as if another hospital
-# had sent other patients: P(x) differs. Weights on rows explain the shift, other proportions of the
+# **Split by a measurement.** Test rows are mostly those with a rough texture, as if they came from
+# another hospital: P(x) differs. Weights on rows explain the shift, other proportions of the
 # classes do not. With targets of test rows the report can also say that the relation between
 # measurements and class shows no change.
 

@@ -420,9 +420,9 @@ def test_every_command_opens_and_reads_a_file_once(
     read: list[Any] = []
     open_path, read_csv = Path.open, pd.read_csv
 
-    def opening(path: Path, *rest: Any) -> Any:
+    def opening(path: Path, *rest: Any, **options: Any) -> Any:
         opened.append(path.name)
-        return open_path(path, *rest)
+        return open_path(path, *rest, **options)
 
     def reading(*given: Any, **options: Any) -> Any:
         read.append(given)

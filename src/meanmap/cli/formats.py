@@ -43,7 +43,7 @@ GROWTH = {"text": 3, "Parquet": 2, "Arrow": 3, "Arrow stream": 3, "npz": 2, "npy
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """An open file and its format, told from its first bytes.
+    """An open file and its format, recognised by its first bytes.
 
     `header` is whether the first line of a text file names the columns, None to find out.
     """

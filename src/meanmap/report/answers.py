@@ -15,7 +15,7 @@ NUMBER = re.compile(r"(?:[<>≤≥=~]? ?[-+−]?[\d,.]+(?:e[-+]?\d+)?(?: ?[%*×]
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure that is drawn when somebody asks for it.
+    """A figure that is drawn on demand.
 
     Attributes
     ----------
