@@ -8,7 +8,7 @@
 | types | `isinstance` on a concrete kernel or basis outside its package |
 | names | two top-level functions or classes of one name |
 | participles | functions named by a bare participle (`settled`, `placed`) |
-| budgets | too many code lines in the core, a module or a function; too many parameters |
+| budgets | too many code lines (core, cli and report, module, function), parameters |
 | voice | phrases that are not plain English, in comments, strings and pages |
 
 Code lines are those without docstrings and comments.
@@ -46,6 +46,9 @@ CORE = [
     "conditional",
 ]
 CORE_LINES = 7760
+#: What is for people, and how many code lines it may have.
+FOR_PEOPLE = ("cli/", "report/")
+FOR_PEOPLE_LINES = 4000
 NOT_CORE = ("kernels/domains/",)
 MODULE_LINES = 400
 FUNCTION_LINES = 50
@@ -194,7 +197,7 @@ def private() -> Iterator[str]:
             }:
                 continue
             owner = node.value
-            if isinstance(owner, ast.Name) and owner.id in ("self", "cls", "sys"):
+            if isinstance(owner, ast.Name) and owner.id in ("self", "cls", "sys", "os"):
                 continue
             if isinstance(owner, ast.Call) and ast.unparse(owner.func) == "super":
                 continue
@@ -272,9 +275,10 @@ def participles() -> Iterator[str]:
 
 def budgets() -> Iterator[str]:
     """What is too long."""
-    total = 0
+    total = for_people = 0
     for module in modules():
         size = len(module.code_lines)
+        for_people += size if module.name.startswith(FOR_PEOPLE) else 0
         core = module.name.split("/")[0].removesuffix(".py") in CORE
         core = core and not module.name.startswith(NOT_CORE)
         total += size if core else 0
@@ -297,6 +301,8 @@ def budgets() -> Iterator[str]:
                 )
     if total > CORE_LINES:
         yield f"the core has {total} code lines, more than {CORE_LINES}"
+    if for_people > FOR_PEOPLE_LINES:
+        yield f"cli and report have {for_people} code lines, more than {FOR_PEOPLE_LINES}"
 
 
 def _python_prose(text: str) -> Iterator[tuple[int, str]]:

@@ -15,7 +15,7 @@ import meanmap_experiments as experiments
 from meanmap import cli
 from meanmap.cli import screen
 from meanmap.cli.app import FileOptions, as_command, plain_typer
-from meanmap.cli.outputs import Outputs, figure_bytes
+from meanmap.cli.outputs import figure_bytes, write_all
 from meanmap.exceptions import warn
 from meanmap_experiments.pages import experiments_page
 
@@ -72,17 +72,15 @@ def reproduce(
         found.append(outcome)
         if not files.json and files.report is None:
             screen.say(f"{outcome}\n")
-    where = files.outputs
-    contents = experiment_files(found, left_out, where)
-    where.write(contents)
+    contents = experiment_files(found, left_out, files)
+    write_all(contents, files.force)
     if files.json:
         screen.say(json.dumps([outcome.to_dict() for outcome in found], indent=2))
         return 0
     if files.report is not None:
         for outcome in found:
             screen.say(f"{outcome}\n")
-    for path in contents:
-        screen.say(f"Written: {path}")
+    screen.list_written(contents)
     return 0
 
 
@@ -123,10 +121,10 @@ def run_experiments(
 
 
 def experiment_files(
-    outcomes: Sequence[Any], left_out: Mapping[str, str], where: Outputs
-) -> dict[Path | None, bytes]:
+    outcomes: Sequence[Any], left_out: Mapping[str, str], where: FileOptions
+) -> dict[Path, bytes]:
     """The page and the picture of experiments."""
-    contents: dict[Path | None, bytes] = {}
+    contents: dict[Path, bytes] = {}
     if where.report is not None:
         contents[where.report] = experiments_page(outcomes, left_out).encode()
     if where.plot is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.report import html, interactive, pictures
+from meanmap.report import html, interactive
 from meanmap.report.pages import footer
 from meanmap_experiments.results import Cell, Claim, Figure, Outcome, Table, shown
 
@@ -119,7 +119,7 @@ def experiment(outcome: Outcome) -> list[str]:
         parts += [html.heading("Verdict", 3), f'<ul class="verdict">\n{items}\n</ul>']
     drawn = draw_outcome(outcome)
     if drawn is not None:
-        words = f"{outcome.title}: {pictures.figure_in_words(drawn)}"
+        words = f"{outcome.title}: {figure_in_words(drawn)}"
         parts.append(interactive.interactive_figure(drawn, words, f"e-{outcome.name}"))
     parts.append(html.heading("Numbers", 3))
     parts += map(figures, outcome.tables)
@@ -166,3 +166,15 @@ def reproduce_command(outcome: Outcome) -> str:
     return f"make reproduce NAME={outcome.name}" + (
         f' ARGS="{" ".join(options)}"' if options else ""
     )
+
+
+def figure_in_words(drawn: Any) -> str:
+    """What a figure shows, from its titles and axes."""
+    said = []
+    for ax in drawn.axes:
+        if ax.get_label() == "<colorbar>" or not (ax.get_xlabel() or ax.get_ylabel()):
+            continue
+        names = [name for name in (ax.get_ylabel(), ax.get_xlabel()) if name]
+        title = f"{ax.get_title()}: " if ax.get_title() else ""
+        said.append(title + " against ".join(names))
+    return "; ".join(dict.fromkeys(said)) or "a picture"

@@ -128,21 +128,24 @@ def test_bad_usage_is_one_line_and_1(
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "code"),
     [
-        ImportError("needs statsmodels:\n pip install statsmodels"),
-        KeyboardInterrupt(),
-        OSError("no space"),
+        (ImportError("needs statsmodels:\n pip install statsmodels"), 1),
+        (KeyboardInterrupt(), 130),
+        (OSError("no space"), 1),
     ],
 )
-def test_failures_are_one_line_and_1(
-    error: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_failures_are_one_line_and_their_code(
+    error: BaseException,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def run(*_: Any, **__: Any) -> Outcome:
         raise error
 
     monkeypatch.setattr(experiments, "run", run)
-    assert command.call(["series"]) == 1
+    assert command.call(["series"]) == code
     assert one_line(capsys.readouterr().err)
 
 
@@ -198,5 +201,5 @@ def test_a_page_and_a_picture_of_an_experiment(
     # existing files are kept unless --force is given
     assert command.call(asked) == 1
     err = capsys.readouterr().err
-    assert "page.html is there already" in err and "--force" in err
+    assert "page.html already exists" in err and "--force" in err
     assert Path("page.html").read_bytes() == before

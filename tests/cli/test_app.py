@@ -61,16 +61,17 @@ def test_bad_usage_is_one_line_and_1(
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "code"),
     [
-        ImportError("needs matplotlib:\n pip install 'meanmap[plot]'"),
-        KeyboardInterrupt(),
-        OSError("no space"),
+        (ImportError("needs matplotlib:\n pip install 'meanmap[plot]'"), 1),
+        (KeyboardInterrupt(), 130),
+        (OSError("no space"), 1),
     ],
 )
-def test_failures_are_one_line_and_1(
+def test_failures_are_one_line_and_their_code(
     typer: Any,
     error: BaseException,
+    code: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -78,7 +79,7 @@ def test_failures_are_one_line_and_1(
         raise error
 
     monkeypatch.setattr(working, "demo_answers", answers)
-    assert cli.call(["demo"]) == 1
+    assert cli.call(["demo"]) == code
     assert one_line(capsys.readouterr().err)
 
 

@@ -50,9 +50,9 @@ def contents(kind: str) -> bytes:
 BAD = {
     "empty": (b"", "bad.csv is empty"),
     "blank": (b"\n\n  \n", "bad.csv is empty"),
-    "no rows": (b"a,b\n", "columns and no rows"),
+    "no rows": (b"a,b\n", "has columns but no rows"),
     "one row": (b"a,b\n1,2\n", "1 rows; at least 2"),
-    "binary": (bytes(range(256)) * 20, "is binary and none of Parquet, Arrow and npz"),
+    "binary": (bytes(range(256)) * 20, "is a binary file, but not Parquet, Arrow or npz"),
     "latin": ("a,b\n1,é\n".encode("latin-1"), "neither text in UTF-8"),
     "gzip": (b"\x1f\x8b\x08\0rest", "compressed with gzip"),
     "long line": (b"a,b\n1,2\n1,2,3\n", "line 3 has 3 fields where the others have 2"),
@@ -116,8 +116,8 @@ def test_files_cut_short(kind: str, share: float, run: Caller) -> None:
         ("independence @summer --x ice_cream --y bathers --given temperature --stream", "--stream"),
         ("condition good.csv --given a --predict a --at a=1", "both given and predicted"),
         ("condition good.csv --given a --predict b --at b=1", "'b' is not among --given"),
-        ("condition good.csv --given a --predict b --at a=x", "a=x is no number"),
-        ("condition good.csv --given a --predict b --at a=inf", "a=inf is no number"),
+        ("condition good.csv --given a --predict b --at a=x", "a=x is not a number"),
+        ("condition good.csv --given a --predict b --at a=inf", "a=inf is not a finite number"),
         ("condition good.csv --given a,b --predict c --at a=1", "no column 'c' (--predict)"),
         (
             "condition @summer --given temperature,bathers --predict ice_cream --at bathers=1",
@@ -161,7 +161,9 @@ def test_text_where_numbers_are_needed(run: Caller) -> None:
     lines = [f"person {i},{i}" for i in range(40)]
     Path("names.csv").write_text("name,n\n" + "\n".join(lines) + "\n")
     done = run("independence", "names.csv", "--x", "name", "--y", "n")
-    done.failed("column 'name' is text that hardly repeats, like 'person 0' in row 1", "--labels")
+    done.failed(
+        "column 'name' looks like an ID or free text, such as 'person 0' in row 1", "--labels"
+    )
     assert run("independence", "names.csv", "--x", "name", "--y", "n", "--labels", "name").code == 0
 
 
@@ -172,7 +174,7 @@ def test_a_word_in_a_later_batch_names_its_row(run: Caller, monkeypatch: Any) ->
     lines = [f"{i},{i % 5}" for i in range(200)]
     lines[130] = "oops,1"
     Path("bad.csv").write_text("a,b\n" + "\n".join(lines) + "\n")
-    two_sample(run, "--stream").failed("column 'a' holds no number in row 131")
+    two_sample(run, "--stream").failed("column 'a' holds 'oops' in row 131, which is not a number")
 
 
 def test_missing_packages_are_named(run: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +197,7 @@ def test_a_bug_is_called_one(run: Caller, monkeypatch: pytest.MonkeyPatch, here:
     def broken(*_: Any) -> None:
         raise TypeError("of ours")
 
-    monkeypatch.setattr(comparing, "compare_tables", broken)
+    monkeypatch.setattr(comparing, "columns_of_both", broken)
     done = run("two-sample", "good.csv", "good.csv")
     assert (done.code, done.out) == (1, "")
     assert done.err == (
@@ -273,7 +275,7 @@ def test_ctrl_c_in_mid_run(start: Caller, here: Path) -> None:
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert out == ""
     assert err == "meanmap: interrupted; nothing was written.\n"
     assert {path.name for path in here.iterdir()} == before
@@ -297,7 +299,7 @@ def test_files_of_others_stay(run: Caller, here: Path) -> None:
     folder = here / "closed"
     folder.mkdir()
     (folder / "page.html").mkdir()
-    run(*WRITING[:-1], "closed/page.html", "--force").failed("it is no plain file")
+    run(*WRITING[:-1], "closed/page.html", "--force").failed("it is not a regular file")
     if os.geteuid():
         folder.chmod(0o500)
         run(*WRITING[:-1], "closed/other.html").failed("no permission")

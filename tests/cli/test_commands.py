@@ -146,10 +146,13 @@ def test_condition_prints_the_numbers_of_python(run: Caller, counts: np.ndarray)
 def test_the_picture_has_the_intervals_of_the_table(run: Caller, counts: np.ndarray) -> None:
     from matplotlib.figure import Figure
 
-    from meanmap.cli.conditioning import condition_columns
+    from meanmap.cli.app import OutputOptions, TableOptions
+    from meanmap.cli.conditioning import condition
 
     for given, at in ((["x"], ["x=12", "x=28", "x=45"]), (["x", "side"], ["at.csv"])):
-        answer, columns = condition_columns("t.csv", given, ["y"], at)
+        options = {"options": TableOptions(), "files": OutputOptions()}
+        found = condition("t.csv", given, ["y"], at, **options)
+        (answer,), columns = found.answers, found.columns
         ax = Figure().subplots()
         answer.pictures[0].draw([ax])
         drawn = [np.sort(path.vertices[:, 1]) for path in ax.collections[-1].get_paths()]
@@ -165,7 +168,7 @@ def test_the_picture_has_the_intervals_of_the_table(run: Caller, counts: np.ndar
 def test_rows_that_cannot_be_answered_keep_their_place(run: Caller, counts: np.ndarray) -> None:
     query = ("condition", "t.csv", "--given", "x,side", "--predict", "y", "--at", "at.csv")
     done = run(*query, "--output", "out.csv")
-    assert "2 of 6 rows of --at have missing values: their answers are left blank." in done.err
+    assert "2 of 6 rows of --at have missing values; their answers are left blank." in done.err
     assert "1 of 6 rows of --at hold a side that t.csv never has ('w')" in done.err
     assert "There are 3 answers for 6 rows." in done.out
     table, asked = pd.read_csv("out.csv"), pd.read_csv("at.csv")
@@ -221,7 +224,7 @@ def test_wild_numbers_and_constant_columns_are_noted(run: Caller, here: Path) ->
         "b=1,c=3",
         "--json",
     )
-    assert run(*asked).json["notes"] == ["column 'c' holds 3 in every row and tells nothing."]
+    assert run(*asked).json["notes"] == ["column 'c' holds 3 in every row and has no effect."]
     wild["a"] = wild["a"].astype(object)
     for value in ("1.7e308", "1e160"):
         wild.loc[7, "a"] = value
@@ -366,7 +369,7 @@ def test_pages_and_pictures(asked: tuple[str, ...], run: Caller, here: Path) -> 
     # nothing is written over without being told so
     before = Path("page.html").read_bytes()
     done = run(*asked, "--report", "page.html")
-    done.failed("page.html is there already", "--force")
+    done.failed("page.html already exists", "--force")
     assert Path("page.html").read_bytes() == before
 
 
@@ -408,6 +411,30 @@ def test_a_page_loads_only_what_it_shows_and_opens_files_once(here: Path) -> Non
         assert f"meanmap.{package}" not in modules.split()
     assert "meanmap_experiments" not in modules
     assert [Path(name).name for name in opened.split()] == ["before.csv", "after.csv"]
+
+
+@pytest.mark.parametrize("asked", ASKED[:-1], ids=lambda asked: " ".join(asked[:2]))
+def test_every_command_opens_and_reads_a_file_once(
+    asked: tuple[str, ...], run: Caller, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    read: list[Any] = []
+    open_path, read_csv = Path.open, pd.read_csv
+
+    def opening(path: Path, *rest: Any, **options: Any) -> Any:
+        opened.append(path.name)
+        return open_path(path, *rest, **options)
+
+    def reading(*given: Any, **options: Any) -> Any:
+        read.append(given)
+        return read_csv(*given, **options)
+
+    monkeypatch.setattr(Path, "open", opening)
+    monkeypatch.setattr(pd, "read_csv", reading)
+    assert run(*asked, "--report", "page.html", "--quiet").code == 0
+    files = [f"{word[1:]}.csv" for word in asked if word.startswith("@")]
+    assert [name for name in opened if name.endswith(".csv")] == files
+    assert len(read) == len(files)
 
 
 def test_exit_codes(run: Caller) -> None:

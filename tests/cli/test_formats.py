@@ -139,7 +139,7 @@ def test_rows_with_gaps_are_left_out_and_told(run: Callable[..., Any], here: Pat
     other.to_csv("other.csv", index=False)
     found = run("two-sample", "gaps.csv", "other.csv", "--no-scale", "--json")
     assert found.code == 0
-    words = "gaps.csv: 2 of 60 rows have missing values: left out."
+    words = "gaps.csv: 2 of 60 rows have missing values and are left out."
     assert found.err == f"meanmap: note: {words}\n"
     assert words in found.json["notes"]
     assert found.json["sizes"] == {"n": 58, "m": 60}

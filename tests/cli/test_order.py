@@ -60,9 +60,15 @@ def test_options_that_do_not_go_together(run: Caller, here: Path) -> None:
     drifting().to_csv(here / "drift.csv", index=False)
     asked = ("independence", "drift.csv", "--x", "x", "--y", "y")
     run(*asked, "--block-length", "long").failed("--block-length must be a whole number or auto")
-    run(*asked, "--block-length", "5", "--groups", "id").failed("do not go together")
-    run(*asked, "--block-length", "5", "--stream").failed("--stream does not go with")
+    run(*asked, "--block-length", "5", "--groups", "id").failed(
+        "--block-length and --groups cannot be combined"
+    )
+    run(*asked, "--block-length", "5", "--stream").failed(
+        "--stream cannot be combined with --block-length"
+    )
     run(*asked, "--groups", "x").failed("'x' is tested")
     run(*asked, "--groups", "nothing").failed("no column 'nothing'")
     conditional = ("independence", "drift.csv", "--x", "x", "--y", "y", "--given", "id")
-    run(*conditional, "--block-length", "5").failed("does not go with --given")
+    run(*conditional, "--block-length", "5").failed(
+        "--block-length cannot be combined with --given"
+    )

@@ -57,7 +57,7 @@ QUESTIONS: dict[str, Question] = {
     ),
     "mmd": Question(lambda X, Z, y: (mm.mmd(X, Z), mm.mmd(X, Z, estimator="V"))),
     "hsic": Question(lambda X, Z, y: (mm.hsic(X, y[:, None]), mm.hsic(X, Z, estimator="V")), rows=False),
-    "joint_hsic": Question(lambda X, Z, y: mm.joint_hsic(X, y[:, None])),
+    "joint_hsic": Question(lambda X, Z, y: mm.statistics.joint_hsic(X, y[:, None])),
     "two_sample_test": Question(
         lambda X, Z, y: tested(mm.two_sample_test(X, Z, **OPTIONS)),
         rows=False,
@@ -77,9 +77,9 @@ QUESTIONS: dict[str, Question] = {
         lambda X, Z, y: tested(RunningIndependenceTest().fit(X, y[:, None]).result())
     ),
     "ConditionalEmbedding": Question(conditional),
-    "KernelPCA": Question(lambda X, Z, y: abs(mm.KernelPCA(2, Gaussian()).fit(X).transform(Z))),
+    "KernelPCA": Question(lambda X, Z, y: abs(mm.learning.KernelPCA(2, Gaussian()).fit(X).transform(Z))),
     "KernelCCA": Question(
-        lambda X, Z, y: mm.KernelCCA(1, regularization=1e-2).fit(X, y).correlations_
+        lambda X, Z, y: mm.learning.KernelCCA(1, regularization=1e-2).fit(X, y).correlations_
     ),
     "HSICSelector": Question(
         lambda X, Z, y: mm.HSICSelector(1, random_state=0).fit(X, y).get_support()
@@ -90,7 +90,7 @@ QUESTIONS: dict[str, Question] = {
         X=FAR,
     ),
     "compress": Question(
-        lambda X, Z, y: mm.compress(X, 6, Gaussian(), method="herding").weights, rows=False
+        lambda X, Z, y: mm.statistics.compress(X, 6, Gaussian(), method="herding").weights, rows=False
     ),
     "KernelMeanMatching": Question(
         lambda X, Z, y: mm.KernelMeanMatching(Gaussian(), ridge=1e-2, bound=10.0, random_state=0)
@@ -98,12 +98,12 @@ QUESTIONS: dict[str, Question] = {
         rtol=1e-4,
     ),
     "distributional_variance": Question(
-        lambda X, Z, y: mm.distributional_variance([X, Z], kernel=Gaussian())
+        lambda X, Z, y: mm.adaptation.distributional_variance([X, Z], kernel=Gaussian())
     ),
     "chow_liu_tree": Question(
         lambda X, Z, y: sorted(
             weight
-            for *_, weight in mm.chow_liu_tree({"a": X[:, 0], "b": X[:, 1], "c": y}).edges(data="weight")
+            for *_, weight in mm.graphical.chow_liu_tree({"a": X[:, 0], "b": X[:, 1], "c": y}).edges(data="weight")
         )
     ),
     "KernelGraphicalModel": Question(
@@ -126,7 +126,7 @@ QUESTIONS: dict[str, Question] = {
         rtol=1e-4, rows=False, X=FAR, y=KINDS[:N],
     ),
     "shift_report": Question(
-        lambda X, Z, y: mm.shift_report(X, Z, rng=0, progress=False).overall.pvalue, rows=False
+        lambda X, Z, y: mm.report.shift_report(X, Z, rng=0, progress=False).overall.pvalue, rows=False
     ),
 }  # fmt: skip
 

@@ -11,8 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from meanmap import BeliefPropagation, ConditionalEmbedding, KernelGraphicalModel
-from meanmap.exceptions import DataWarning
+from meanmap import BeliefPropagation, ConditionalEmbedding, DataWarning, KernelGraphicalModel
 from meanmap.graphical.answers import EdgeLikelihood, has_densities
 from meanmap.graphical.scales import edge_kernel, narrowest_kernel
 from meanmap.graphical.supports import CellSupport, GridSupport

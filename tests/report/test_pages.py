@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Drawing
 
 from meanmap.plots import sheets
 from meanmap.report import html, interactive, pages
-from meanmap.report.answers import Answer, DataSource, Picture
+from meanmap.report.answers import Answer, AnswerTable, DataSource, Picture
 from meanmap_experiments import Claim, Figure, Outcome, Table
 from meanmap_experiments.pages import experiments_page, standing
 from meanmap_experiments.results import Curves
@@ -51,12 +51,11 @@ def answers() -> list[Answer]:
         "Two samples",
         f"They differ {HOSTILE}.",
         {"pvalue": 0.001, "names": [HOSTILE]},
-        ("field", "value"),
-        (("pvalue", "0.001"), (HOSTILE, "1")),
+        (AnswerTable(("field", "value"), (("pvalue", "0.001"), (HOSTILE, "1"))),),
         (Picture(draw_lines, f"Three lines {HOSTILE}"),),
         (DataSource("a.csv", 200, columns), DataSource("b.csv", 1, many)),
         {"kernel": "Gaussian", HOSTILE: HOSTILE},
-        f"meanmap two-sample a.csv b.csv --x '{HOSTILE}'",
+        command=f"meanmap two-sample a.csv b.csv --x '{HOSTILE}'",
     )
     second = Answer("Bars", "Two panels.", {}, pictures=(Picture(draw_bars, "Bars.", 2),))
     return [first, second]
@@ -123,7 +122,8 @@ def test_one_answer_and_several() -> None:
 
 def test_long_answers_are_cut() -> None:
     rows = tuple((str(i), f"{i / 7:.3f}") for i in range(5000))
-    answer = Answer("Long", "Many rows.", {"all": list(range(100_000))}, ("step", "mean"), rows)
+    table = AnswerTable(("step", "mean"), rows)
+    answer = Answer("Long", "Many rows.", {"all": list(range(100_000))}, (table,))
     text = pages.answers_page([answer], "Long")
     assert "and 4,000 rows more." in text and 'class="wide tall" tabindex="0"' in text
     assert "as JSON" not in text and len(text) < 200_000

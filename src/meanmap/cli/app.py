@@ -1,4 +1,4 @@
-"""The application: options that commands share, and how a command is made of a function."""
+"""The application: options that commands share, and how a command is made from a function."""
 
 # Without `from __future__ import annotations`: typer reads annotations.
 
@@ -14,111 +14,139 @@ import typer
 
 import meanmap
 from meanmap.cli import REJECTED, screen
-from meanmap.cli.outputs import Outputs, as_json, json_text, picture_bytes, table_bytes
-from meanmap.cli.tables import split_names
+from meanmap.cli.outputs import (
+    as_json,
+    check_outputs,
+    json_text,
+    picture_bytes,
+    table_bytes,
+    write_all,
+)
 from meanmap.report.answers import Answer
 
 HELP = f"""{meanmap.__doc__}
 
-Files are CSV, TSV, Parquet, Arrow, Feather or npz, - for standard input, or @NAME for a table that
-comes with meanmap.
+Files are CSV, TSV, Parquet, Arrow, Feather or npz; use - for standard input and @NAME for a table
+that comes with meanmap.
 
 \b
 For example:
   meanmap two-sample @before @after
 """
 EPILOG = (
-    "Exit codes: 0; 1 wrong usage, or data that cannot be read or written, with one line on "
-    "standard error; 3 the null hypothesis was rejected and --exit-code was given."
+    "Exit status: 0; 1 wrong usage, or data that cannot be read or written, with one line on "
+    "standard error; 3 the null hypothesis was rejected and --exit-code was given; 130 interrupted."
 )
 
 # --- options that commands share ------------------------------------------------------------------
 
 A = Annotated[str, typer.Argument(metavar="A", help="A table.")]
-B = Annotated[str, typer.Argument(metavar="B", help="Another, with the same columns.")]
+B = Annotated[str, typer.Argument(metavar="B", help="Another table with the same columns.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="A table.")]
 Train = Annotated[str, typer.Argument(metavar="TRAIN", help="The table to learn from.")]
 Columns = Annotated[
-    list[str] | None, typer.Option("--columns", metavar="A,B", help="Columns in use; else all.")
+    list[str] | None, typer.Option(metavar="A,B", help="Columns to use. Default: all of them.")
 ]
 Labels = Annotated[
     list[str] | None,
-    typer.Option("--labels", metavar="A,B", help="Columns to take for labels, also numbers."),
+    typer.Option(metavar="A,B", help="Columns to treat as labels, even numeric ones."),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether the first line names the columns."),
 ]
 Scale = Annotated[
-    bool,
-    typer.Option(
-        "--scale/--no-scale", help="Divide several number columns by their standard deviations."
-    ),
+    bool, typer.Option("--scale/--no-scale", help="Divide columns by their standard deviations.")
 ]
-Alpha = Annotated[float, typer.Option("--alpha", help="Reject where the p-value is not above it.")]
-ExitCode = Annotated[bool, typer.Option("--exit-code", help="Leave with 3 where it is rejected.")]
-Permutations = Annotated[int, typer.Option("--permutations", min=1, help="How many are drawn.")]
+Alpha = Annotated[float, typer.Option(help="Significance level.")]
+ExitCode = Annotated[
+    bool, typer.Option("--exit-code", help="Exit with status 3 if the null hypothesis is rejected.")
+]
+Permutations = Annotated[int, typer.Option(min=1, help="Number of random permutations.")]
 InBatches = Annotated[
     bool | None,
-    typer.Option(
-        "--stream/--no-stream", help="Read in batches, or at once; else as size and rows demand."
-    ),
+    typer.Option("--stream/--no-stream", help="Read in batches. Default: if the file is large."),
 ]
 Blocks = Annotated[
     str | None,
-    typer.Option(
-        "--block-length",
-        metavar="N|auto",
-        help="For rows in order of time: keep N of them together, or as many as the data ask for.",
-    ),
+    typer.Option(metavar="N|auto", help="For time series: permute blocks of N consecutive rows."),
 ]
 Groups = Annotated[
-    str | None,
-    typer.Option("--groups", metavar="E", help="Column of clusters: their rows stay together."),
+    str | None, typer.Option(metavar="E", help="Column of clusters, which are permuted whole.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="For programs: JSON and nothing else.")]
-Report = Annotated[
-    Path | None, typer.Option("--report", metavar="PAGE.html", help="Write a page with it all.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+Report = Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Write an HTML page.")]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Write a picture: png, svg or pdf.")
+    Path | None, typer.Option(metavar="FILE", help="Write a picture: png, svg or pdf.")
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", metavar="FILE", help="Write the table: csv, tsv, parquet, … npz."),
+    typer.Option(metavar="FILE", help="Write the table: csv, tsv, parquet, feather, arrow, npz."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same answer.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress bars.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no notes and no progress bars.")]
 
 
 # --- groups of options ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class FileOptions:
-    """What most commands take: where the answer goes, the seed, and how much is said."""
+class PageOptions:
+    """Where the answer goes, and how much is printed."""
 
     json: Json = False
     report: Report = None
-    plot: Plot = None
     force: Force = False
-    seed: Seed = 0
     quiet: Quiet = False
 
     @property
     def progress(self) -> bool | None:
-        """Whether to show progress bars; None for where there is a terminal."""
+        """Whether to show progress bars; None shows them on a terminal."""
         return False if self.quiet else None
 
     @property
-    def outputs(self) -> Outputs:
-        return Outputs.of(vars(self))
+    def paths(self) -> dict[str, Path]:
+        """The files to write, by option."""
+        found = {f"--{name}": getattr(self, name, None) for name in ("report", "plot", "output")}
+        return {option: path for option, path in found.items() if path is not None}
 
 
 @dataclass(frozen=True)
-class TestOptions:
+class PictureOptions(PageOptions):
+    """The same with a picture."""
+
+    plot: Plot = None
+
+
+@dataclass(frozen=True)
+class FileOptions(PictureOptions):
+    """The same with random numbers: what most commands take."""
+
+    seed: Seed = 0
+
+
+@dataclass(frozen=True)
+class OutputOptions(FileOptions):
+    """The same with a table of answers."""
+
+    output: Output = None
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How tables are read."""
+
+    labels: Labels = None
+    header: Header = None
+
+
+@dataclass(frozen=True)
+class TestOptions(TableOptions):
     """What the tests take."""
 
     __test__ = False  # not a test of pytest's
 
-    labels: Labels = None
     scale: Scale = True
     alpha: Alpha = 0.05
     exit_code: ExitCode = False
@@ -126,6 +154,34 @@ class TestOptions:
     block_length: Blocks = None
     groups: Groups = None
     stream: InBatches = None
+
+    def __post_init__(self) -> None:
+        check_share(self.alpha, "--alpha", 0.05)
+        if self.block_length is not None and self.groups is not None:
+            raise ValueError("--block-length and --groups cannot be combined. Use one of them.")
+        if self.block_length not in (None, "auto") and not str(self.block_length).isdecimal():
+            raise ValueError(
+                f"--block-length must be a whole number or auto, got {self.block_length!r}."
+            )
+        if self.stream and self.together:
+            raise ValueError(f"--stream cannot be combined with {self.together}. Use one of them.")
+
+    @property
+    def together(self) -> str:
+        """The option that says which rows stay together, if there is one."""
+        given = {"--block-length": self.block_length, "--groups": self.groups}
+        return next((name for name, value in given.items() if value is not None), "")
+
+    @property
+    def may_stream(self) -> bool:
+        """Whether a large table may be tested by sums over batches of its rows."""
+        return self.stream is None and not self.together
+
+
+def check_share(value: float, option: str, example: float) -> None:
+    """Refuse an option that is not strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"{option} must lie between 0 and 1, got {value:g}. Try {example:g}.")
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -140,28 +196,28 @@ class Findings:
     columns: Mapping[str, Any] | None = None
     exit_code: bool = False
     as_list: bool = False
-    code: int = 0  # to leave with
+    code: int = 0  # the exit status
 
-    def finish(self, where: Outputs, command: str) -> int:
-        """Write the files, print the answers; the exit code. `command` is what was typed."""
+    def finish(self, files: PageOptions, command: str) -> int:
+        """Write the files, print the answers, return the exit status."""
         answers = [replace(answer, command=command) for answer in self.answers]
-        contents: dict[Path | None, bytes] = {}
-        if where.report is not None:
-            from meanmap.report.pages import answers_page
+        contents: dict[Path, bytes] = {}
+        for option, path in files.paths.items():
+            if option == "--report":
+                from meanmap.report.pages import answers_page
 
-            contents[where.report] = answers_page(answers, self.title or answers[0].title).encode()
-        if where.plot is not None:
-            contents[where.plot] = picture_bytes(answers, where.plot)
-        if where.output is not None and self.columns is not None:
-            contents[where.output] = table_bytes(self.columns, where.output)
-        where.write(contents)
-        if where.as_json:
+                contents[path] = answers_page(answers, self.title or answers[0].title).encode()
+            elif option == "--plot":
+                contents[path] = picture_bytes(answers, path)
+            elif self.columns is not None:
+                contents[path] = table_bytes(self.columns, path)
+        write_all(contents, files.force)
+        if files.json:
             found = [as_json(answer) for answer in answers]
             screen.say(json_text(found if self.as_list else found[0]))
         else:
             screen.say("\n\n".join(screen.answer_text(answer).rstrip("\n") for answer in answers))
-            for path in contents:
-                screen.say(f"Written: {path}")
+            screen.list_written(contents)
         rejected = any(answer.values.get("rejected") for answer in answers)
         return REJECTED if self.exit_code and rejected else self.code
 
@@ -169,38 +225,32 @@ class Findings:
 def as_command(
     function: Callable[..., Findings | int], arguments: Sequence[str]
 ) -> Callable[..., int]:
-    """A function as typer takes it: groups of options spelled out, findings written and printed."""
-    own = signature(function).parameters
-    groups: dict[str, Any] = {
-        name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)
-    }
+    """A function as typer takes it: option groups spelled out, findings written and printed."""
+    groups: dict[str, Any] = {}
     parameters: list[Parameter] = []
-    for name, one in own.items():
-        parameters += options_of(groups[name]) if name in groups else [one]
+    for name, own in signature(function).parameters.items():
+        if is_dataclass(own.annotation):
+            groups[name] = own.annotation
+            options = [(one.name, one.default, one.type) for one in fields(own.annotation)]
+        else:
+            options = [(name, own.default, own.annotation)]
+        parameters += [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, default, kind in options
+        ]
 
     @wraps(function)
     def command(**values: Any) -> int:
-        where = Outputs.of(values)
-        where.check()
         for name, group in groups.items():
             values[name] = group(**{one.name: values.pop(one.name) for one in fields(group)})
+        files = values["files"]
+        check_outputs(files.paths, files.force)
         found = function(**values)
-        if isinstance(found, int):
-            return found
-        return found.finish(where, typed_command(arguments))
+        return found if isinstance(found, int) else found.finish(files, typed_command(arguments))
 
-    plain = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
-    command.__signature__ = signature(function).replace(parameters=plain)  # type: ignore[attr-defined]
+    command.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
-
-
-def options_of(group: Any) -> list[Parameter]:
-    """The fields of a group as parameters of a function."""
-    return [
-        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
-        for one in fields(group)
-    ]
 
 
 def typed_command(arguments: Sequence[str]) -> str:
@@ -214,13 +264,8 @@ def typed_command(arguments: Sequence[str]) -> str:
     return shlex.join(["meanmap", *kept])
 
 
-def label_names(given: Sequence[str] | None) -> tuple[str, ...]:
-    """An option that may be given several times, each time with names between commas."""
-    return tuple(name for words in given or () for name in split_names(words))
-
-
 def show_version(asked: bool) -> None:
-    """Print the version, and leave."""
+    """Print the version and exit."""
     if asked:
         print(f"meanmap {meanmap.__version__}")
         raise typer.Exit
@@ -229,7 +274,10 @@ def show_version(asked: bool) -> None:
 def show_help(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option(
+            "--version", callback=show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Without a command: help."""
@@ -239,32 +287,38 @@ def show_help(
 
 def build_application(arguments: Sequence[str] = ()) -> Any:
     """The typer application; `arguments` are what was typed."""
-    from meanmap.cli.commands import COMMANDS
+    from meanmap.cli import comparing, conditioning, reporting, tracking, working
 
+    commands: dict[str, Callable[..., Findings | int]] = {
+        "two-sample": comparing.two_sample,
+        "independence": comparing.independence,
+        "condition": conditioning.condition,
+        "filter": tracking.track,
+        "shift": reporting.shift,
+        "select": reporting.select,
+        "bench": working.bench,
+        "demo": working.demo,
+    }
     app = plain_typer()
     app.callback(invoke_without_command=True, help=HELP)(show_help)
-    for name, function in COMMANDS.items():
+    for name, function in commands.items():
         app.command(name)(as_command(function, arguments))
-    for name in MOVED:
-        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-        app.command(name, hidden=True, add_help_option=False, context_settings=anything)(say_where)
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    gone = {"hidden": True, "add_help_option": False, "context_settings": anything}
+    app.command("reproduce", **gone)(say_where)
     return app
 
 
-#: Commands that are gone, and where to find them.
-MOVED = {
-    "reproduce": "the experiments of the papers are a package of their own, in the folder "
-    "experiments of the source tree. Run `make reproduce NAME=…` there."
-}
-
-
-def say_where(context: typer.Context) -> None:
-    """Refuse a command that is gone, and say where it went."""
-    raise ValueError(MOVED[context.info_name or ""])
+def say_where() -> None:
+    """Refuse `reproduce`, which is gone, and say where it went."""
+    raise ValueError(
+        "the experiments are a package of their own, in the folder experiments of the source tree. "
+        "Run `make reproduce NAME=…` there."
+    )
 
 
 def plain_typer() -> typer.Typer:
-    """An application without commands, with the look that ours have."""
+    """An application without commands, set up as ours are."""
     return typer.Typer(
         epilog=EPILOG,
         no_args_is_help=False,

@@ -1,279 +1,161 @@
 """`two-sample` and `independence`: tests of tables."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: typer reads annotations.
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import Annotated, Any
 
-from meanmap.cli.outputs import plain_values
+import numpy as np
+import typer
+
+from meanmap.cli.app import A, B, Columns, File, FileOptions, Findings, TestOptions
 from meanmap.cli.tables import (
     Coding,
     Table,
     TableRows,
-    constants,
+    columns_of_both,
+    data_notes,
     print_notes,
     same_kinds,
-    shared_columns,
-    skipped_rows_note,
     two_tables,
 )
 from meanmap.exceptions import record, warn
 from meanmap.progress import progress_bar
-from meanmap.report.answers import Answer, DataSource, Picture
+from meanmap.report.answers import Answer, AnswerTable, Picture
 
-MANY = 20_000  # rows from which on sums over batches are tested: the others' time grows with n²
+MANY = 20_000  # rows beyond which sums over batches are tested: other tests take time of order n²
 RANK = 500  # coordinates at most
 OPTIONS = "use --block-length auto or --groups, and take out a trend first"
 SAMPLE = 5_000  # rows that a space is fitted to, drawn from the whole file
 
 
-@dataclass(frozen=True)
-class Testing:
-    """Settings that the tests share."""
+def two_sample(
+    a: A, b: B, *, columns: Columns = None, options: TestOptions, files: FileOptions
+) -> Findings:
+    """Test whether two files come from the same distribution.
 
-    __test__ = False  # not a test of pytest's
-
-    labels: tuple[str, ...] = ()
-    scale: bool = True
-    alpha: float = 0.05
-    permutations: int = 999
-    seed: int = 0
-    stream: bool | None = None
-    progress: bool | None = None
-    block_length: str | None = None
-    groups: str | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.alpha < 1:
-            raise ValueError(f"--alpha must lie between 0 and 1, got {self.alpha:g}. Try 0.05.")
-        if self.block_length is not None and self.groups is not None:
-            raise ValueError("--block-length and --groups do not go together. Leave one out.")
-        if self.block_length not in (None, "auto") and not str(self.block_length).isdecimal():
-            raise ValueError(
-                f"--block-length must be a whole number or auto, got {self.block_length!r}."
-            )
-        if self.stream and self.together:
-            raise ValueError(f"--stream does not go with {self.together}. Leave one of them out.")
-
-    @property
-    def together(self) -> str:
-        """The option that says which rows stay together, if there is one."""
-        given = {"--block-length": self.block_length, "--groups": self.groups}
-        return next((name for name, value in given.items() if value is not None), "")
-
-    @property
-    def in_batches(self) -> bool:
-        """Whether a large table may be tested by sums over batches of its rows."""
-        return self.stream is None and not self.together
-
-    def rows_together(self, groups: Any) -> dict[str, Any]:
-        """The same for a test, given the groups of the rows."""
-        if self.groups is not None:
-            return {"groups": groups}
-        if self.block_length is None:
-            return {}
-        auto = self.block_length == "auto"
-        return {"null": "block", "block_length": "auto" if auto else int(self.block_length)}
-
-    @property
-    def level(self) -> str:
-        """The level of the test, in words."""
-        return f"{self.alpha:g}"
-
-    def in_words(self, codings: Sequence[Coding], streamed: bool) -> dict[str, str]:
-        """The settings by name, as a page shows them."""
-        shown = {
-            "level": self.level,
-            "seed": str(self.seed),
-            "permutations": "by moments" if streamed else str(self.permutations),
-            "columns": " | ".join(dict.fromkeys(map(str, codings))),
-        }
-        if streamed:
-            shown["rows"] = "in batches"
-        if self.block_length is not None:
-            shown["block length"] = self.block_length
-        if self.groups is not None:
-            shown["groups"] = self.groups
-        return shown
-
-
-def compare_tables(a: str, b: str, columns: Sequence[str] | None, settings: Testing) -> Answer:
-    """Do the rows of two files come from one distribution?"""
+    \b
+    For example:
+      meanmap two-sample @before @after
+      meanmap two-sample @before @after --columns load --json
+      meanmap two-sample @before @after --block-length auto
+    """
     from meanmap.comparison import two_sample_test
 
-    tables = two_tables(a, b, settings.labels)
-    if columns is None:
-        names = shared_columns(*tables)
-    else:
-        names = tables[0].named(columns, "--columns")
-        tables[1].named(columns, "--columns")
-    title = f"Do {tables[0].name} and {tables[1].name} come from one distribution?"
-    if settings.stream or (settings.in_batches and any(table.large for table in tables)):
-        return streamed_two_sample(tables, names, settings, title)
-    names, clusters = without_groups(names, tables, settings.groups)
-    rows = [table.rows([*names, *clusters]) for table in tables]
-    for one in rows:
-        one.enough(2)
+    tables = two_tables(a, b, options.labels, options.header)
+    names, clusters = without_groups(columns_of_both(tables, columns), tables, options.groups)
+    rows, streamed = test_rows(tables, [*names, *clusters], 2, options, files.seed)
     same_kinds(*rows)
-    if settings.in_batches and sum(len(one.frame) for one in rows) > MANY:
-        return streamed_two_sample(tables, names, settings, title)
-    coding = Coding.of(rows, names, settings.scale)
-    with no_warning_of_order():
-        result = two_sample_test(
-            coding.named(rows[0]),
-            coding.named(rows[1]),
-            n_permutations=settings.permutations,
-            rng=settings.seed,
-            progress=settings.progress,  # type: ignore[arg-type]
-            **settings.rows_together(tuple(groups_of(one, clusters) for one in rows)),
+    coding = Coding.of(rows, names, options.scale)
+    if streamed:
+        result = two_sample_in_batches(tables, rows, coding, files.progress)
+    else:
+        result = run_test(
+            two_sample_test,
+            [coding.named(one) for one in rows],
+            options,
+            files,
+            groups=tuple(groups_of(one, clusters) for one in rows),
         )
-    gaps = [words for one in rows for words in (one.gap, *one.far)]
-    claim = differ(tables)
-    found = answer(title, claim, result, [one.source for one in rows], gaps, settings, [coding])
-    return with_pictures(found, result, sides_of(tables), named_axes([coding], rows[0]))
+    first, second = (table.name for table in tables)
+    return test_findings(
+        f"Do {first} and {second} come from the same distribution?",
+        f"{first} and {second} come from different distributions",
+        f"{first} (X) and {second} (Y)",
+        result,
+        rows,
+        [coding],
+        test_settings(options, files.seed, [coding], streamed),
+        options,
+    )
 
 
-def relate_columns(
-    name: str,
-    x: Sequence[str],
-    y: Sequence[str],
-    given: Sequence[str] | None,
-    settings: Testing,
-) -> Answer:
-    """Do columns of a file depend on each other, given others or by themselves?"""
+def independence(
+    file: File,
+    x: Annotated[list[str], typer.Option(metavar="A,B", help="Columns.")],
+    y: Annotated[list[str], typer.Option(metavar="C", help="Other columns.")],
+    *,
+    given: Annotated[
+        list[str] | None, typer.Option(metavar="D", help="Columns to condition on.")
+    ] = None,
+    options: TestOptions,
+    files: FileOptions,
+) -> Findings:
+    """Test whether columns are (conditionally) independent.
+
+    \b
+    For example:
+      meanmap independence @summer --x ice_cream --y bathers
+      meanmap independence @summer --x ice_cream --y bathers --given temperature
+    """
     from meanmap.comparison import conditional_independence_test, independence_test
 
-    table = Table.of(name, settings.labels)
+    table = Table.of(file, options.labels, options.header)
     sides = disjoint_sides(table, {"--x": x, "--y": y, "--given": given})
     names = [column for side in sides for column in side]
-    words = [", ".join(side) for side in sides]
-    title = f"Do {words[0]} and {words[1]} depend on each other"
-    title += f", given {words[2]}?" if given is not None else "?"
-    if given is not None and settings.together:
-        raise ValueError(f"{settings.together} does not go with --given. Leave one of them out.")
-    if given is None and (settings.stream or (settings.in_batches and table.large)):
-        return streamed_independence(table, sides, settings, title)
-    if settings.stream:
-        raise ValueError("--stream does not go with --given. Leave one of them out.")
-    left, clusters = without_groups(names, [table], settings.groups)
+    if given is not None:
+        refused = "--stream" if options.stream else options.together
+        if refused:
+            raise ValueError(f"{refused} cannot be combined with --given. Leave one of them out.")
+        options = replace(options, stream=False)
+    left, clusters = without_groups(names, [table], options.groups)
     if left != names:
         raise ValueError(f"column {clusters[0]!r} is tested and cannot be --groups as well.")
-    rows = table.rows([*names, *clusters])
-    rows.enough(5)
-    if given is None and settings.in_batches and len(rows.frame) > MANY:
-        return streamed_independence(table, sides, settings, title)
-    codings = [Coding.of([rows], side, settings.scale) for side in sides]
-    first, second, *known = [coding.named(rows) for coding in codings]
-    drawn: dict[str, Any] = {"n_permutations": settings.permutations, "rng": settings.seed}
-    if known:
-        result = conditional_independence_test(first, second, known[0], **drawn)
+    (rows,), streamed = test_rows([table], [*names, *clusters], 5, options, files.seed)
+    codings = [Coding.of([rows], side, options.scale) for side in sides]
+    if streamed:
+        result = independence_in_batches(table, rows, codings, files.progress)
     else:
-        drawn |= {"progress": settings.progress}
-        drawn |= settings.rows_together(groups_of(rows, clusters))
-        with no_warning_of_order():
-            result = independence_test(first, second, **drawn)
-    claim = depend(words)
-    found = answer(title, claim, result, [rows.source], [rows.gap, *rows.far], settings, codings)
-    along = [] if known else named_axes(codings, rows)
-    return with_pictures(found, result, f"{words[0]} and {words[1]}", along)
+        points = [coding.named(rows) for coding in codings]
+        test = independence_test if given is None else conditional_independence_test
+        result = run_test(test, points, options, files, groups=groups_of(rows, clusters))
+    words = [", ".join(side) for side in sides]
+    both = f"{words[0]} and {words[1]}"
+    return test_findings(
+        f"Do {both} depend on each other{f', given {words[2]}' if given else ''}?",
+        f"{both} depend on each other{f' given {words[2]}' if given else ''}",
+        both,
+        result,
+        [rows],
+        codings,
+        test_settings(options, files.seed, codings, streamed),
+        options,
+    )
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_rows(
+    tables: Sequence[Table], names: list[str], least: int, options: TestOptions, seed: int
+) -> tuple[list[TableRows], bool]:
+    """All rows, or a sample of tables that are tested in batches, and whether they are."""
+    streamed = options.stream or (options.may_stream and any(table.large for table in tables))
+    rows = [] if streamed else [table.rows(names) for table in tables]
+    if streamed or (options.may_stream and sum(len(one.frame) for one in rows) > MANY):
+        streamed = True
+        rows = [table.sample(names, SAMPLE // len(tables), seed) for table in tables]
+    for one in rows:
+        one.enough(least)
+    return rows, bool(streamed)
 
 
 def disjoint_sides(table: Table, options: Mapping[str, Sequence[str] | None]) -> list[list[str]]:
     """The columns that each option names, none of them twice."""
     sides = [table.named(asked, option) for option, asked in options.items() if asked is not None]
-    for i, side in enumerate(sides):
-        for other in sides[i + 1 :]:
-            both = [column for column in side if column in other]
-            if both:
-                raise ValueError(f"column {both[0]!r} is named twice. Name it on one side only.")
+    for column, times in Counter(column for side in sides for column in side).items():
+        if times > 1:
+            raise ValueError(f"column {column!r} is named twice. Name it on one side only.")
     return sides
-
-
-# --- rows in batches ------------------------------------------------------------------------------
-
-
-def streamed_two_sample(
-    tables: Sequence[Table], names: list[str], settings: Testing, title: str
-) -> Answer:
-    """The test in sums over batches; coordinates are those of a sample of both files."""
-    from meanmap.comparison import RunningTwoSampleTest
-    from meanmap.kernels.defaults import as_kernel
-
-    samples = [table.sample(names, SAMPLE // 2, settings.seed) for table in tables]
-    same_kinds(*samples)
-    coding = Coding.of(samples, names, settings.scale)
-    pooled = coding(stack_rows(samples))
-    test = RunningTwoSampleTest(basis=space(as_kernel(None, pooled, "rows"), pooled))
-    kinds = samples[0].kinds
-    pairs = zip_longest(*(table.batches(names, kinds) for table in tables))
-    with progress_bar(None, "batches", settings.progress, "batch") as done:
-        for pair in pairs:
-            test.partial_fit(*(coded_points(rows, coding) for rows in pair))
-            done(1)
-    sources = [one.source for one in samples]
-    gaps = [skipped_rows_note(table, one.total) for table, one in zip(tables, samples, strict=True)]
-    gaps += [*(words for one in samples for words in one.far), *constants(samples, names)]
-    result = test.result()
-    found = answer(title, differ(tables), result, sources, gaps, settings, [coding], True)
-    return with_pictures(found, result, sides_of(tables), [])
-
-
-def streamed_independence(
-    table: Table, sides: Sequence[list[str]], settings: Testing, title: str
-) -> Answer:
-    """The same for pairs."""
-    from meanmap.comparison import RunningIndependenceTest
-    from meanmap.kernels.defaults import as_kernel
-
-    names = [column for side in sides for column in side]
-    sample = table.sample(names, SAMPLE, settings.seed)
-    sample.enough(5)
-    codings = [Coding.of([sample], side, settings.scale) for side in sides]
-    points = [coding(sample) for coding in codings]
-    spaces = tuple(space(as_kernel(None, part, "rows"), part) for part in points)
-    test = RunningIndependenceTest(basis=spaces)
-    with progress_bar(None, "batches", settings.progress, "batch") as done:
-        for rows in table.batches(names, sample.kinds):
-            if len(rows.frame):
-                test.partial_fit(*(coding(rows) for coding in codings))
-            done(1)
-    result = test.result()
-    gaps = [skipped_rows_note(table, sample.total), *sample.far, *constants([sample], names)]
-    words = [", ".join(side) for side in sides]
-    claim = depend(words)
-    found = answer(title, claim, result, [sample.source], gaps, settings, codings, True)
-    return with_pictures(found, result, f"{words[0]} and {words[1]}", [])
-
-
-def space(kernel: Any, points: Any) -> Any:
-    """Coordinates on a sample."""
-    from meanmap.spaces import PivotedCholesky, Space
-
-    return Space(kernel, PivotedCholesky(1e-6, max_rank=RANK)).fit(points)
-
-
-def coded_points(rows: TableRows | None, coding: Coding) -> Any:
-    return None if rows is None or not len(rows.frame) else coding(rows)
-
-
-def stack_rows(samples: Sequence[TableRows]) -> TableRows:
-    """Rows of two tables under one another."""
-    import pandas as pd
-
-    frame = pd.concat([one.frame for one in samples], ignore_index=True)
-    return TableRows("both files", frame, samples[0].kinds, len(frame))
-
-
-# --- the answer -----------------------------------------------------------------------------------
 
 
 def without_groups(
     names: list[str], tables: Sequence[Table], groups: str | None
 ) -> tuple[list[str], list[str]]:
-    """The columns to test, and that of the groups, which is none of them."""
+    """The columns to test, and the column of the groups, which is not one of them."""
     if groups is None:
         return names, []
     for table in tables:
@@ -289,98 +171,159 @@ def groups_of(rows: TableRows, columns: Sequence[str]) -> Any:
     return rows.frame[columns[0]].to_numpy(dtype=str) if columns else None
 
 
-@contextmanager
-def no_warning_of_order() -> Iterator[None]:
-    """Without the test's own warning, whose remedies are Python's: the answer has a note."""
+# --- tests ----------------------------------------------------------------------------------------
+
+
+def run_test(
+    test: Any, points: Sequence[Any], options: TestOptions, files: FileOptions, groups: Any
+) -> Any:
+    """Run a test of the library on all rows."""
+    settings: dict[str, Any] = {"n_permutations": options.permutations, "rng": files.seed}
+    if len(points) == 2:
+        settings["progress"] = files.progress
+    if options.groups is not None:
+        settings["groups"] = groups
+    if options.block_length is not None:
+        auto = options.block_length == "auto"
+        settings["null"] = "block"
+        settings["block_length"] = "auto" if auto else int(options.block_length)
     with record() as found:
-        yield
+        result = test(*points, **settings)
     for warning in found:
+        # the remedies of that warning are Python's; the answer has a note with ours
         if not str(warning).startswith("Rows look ordered"):
             warn(warning, type(warning))
+    return result
 
 
-def sides_of(tables: Sequence[Table]) -> str:
-    return f"{tables[0].name} (X) and {tables[1].name} (Y)"
+def two_sample_in_batches(
+    tables: Sequence[Table], samples: Sequence[TableRows], coding: Coding, progress: bool | None
+) -> Any:
+    """The test by sums over batches, in coordinates fitted to a sample of both files."""
+    from meanmap.comparison import RunningTwoSampleTest
+
+    def points(rows: TableRows | None) -> Any:
+        return None if rows is None or not len(rows.frame) else coding(rows)
+
+    test = RunningTwoSampleTest(basis=space_of(np.concatenate([coding(s) for s in samples])))
+    pairs = zip_longest(*(table.batches(coding.columns, samples[0].kinds) for table in tables))
+    return feed_test(test, (map(points, pair) for pair in pairs), progress)
 
 
-def differ(tables: Sequence[Table]) -> str:
-    return f"{tables[0].name} and {tables[1].name} come from different distributions"
+def independence_in_batches(
+    table: Table, sample: TableRows, codings: Sequence[Coding], progress: bool | None
+) -> Any:
+    """The same for pairs of columns."""
+    from meanmap.comparison import RunningIndependenceTest
+
+    names = [column for coding in codings for column in coding.columns]
+    test = RunningIndependenceTest(basis=tuple(space_of(coding(sample)) for coding in codings))
+    batches = (rows for rows in table.batches(names, sample.kinds) if len(rows.frame))
+    return feed_test(test, ((coding(rows) for coding in codings) for rows in batches), progress)
 
 
-def depend(words: Sequence[str]) -> str:
-    given = f" given {words[2]}" if len(words) > 2 else ""
-    return f"{words[0]} and {words[1]} depend on each other{given}"
+def feed_test(test: Any, batches: Iterable[Iterable[Any]], progress: bool | None) -> Any:
+    """Feed batches to a running test and return its result."""
+    with progress_bar(None, "batches", progress, "batch") as done:
+        for batch in batches:
+            test.partial_fit(*batch)
+            done(1)
+    return test.result()
 
 
-def answer(
+def space_of(points: Any) -> Any:
+    """Coordinates fitted to a sample."""
+    from meanmap.kernels.defaults import as_kernel
+    from meanmap.spaces import PivotedCholesky, Space
+
+    kernel = as_kernel(None, points, "rows")
+    return Space(kernel, PivotedCholesky(1e-6, max_rank=RANK)).fit(points)
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+def test_settings(
+    options: TestOptions, seed: int, codings: Sequence[Coding], streamed: bool
+) -> dict[str, str]:
+    """The settings of a test, as a page shows them."""
+    shown = {
+        "level": f"{options.alpha:g}",
+        "seed": str(seed),
+        "permutations": "replaced by moments" if streamed else str(options.permutations),
+        "columns": " | ".join(dict.fromkeys(map(str, codings))),
+        "rows": "in batches" if streamed else "",
+        "block length": options.block_length or "",
+        "groups": options.groups or "",
+    }
+    return {name: words for name, words in shown.items() if words}
+
+
+def test_findings(
     title: str,
     claim: str,
+    compared: str,
     result: Any,
-    sources: Sequence[DataSource],
-    gaps: Sequence[str],
-    settings: Testing,
+    rows: Sequence[TableRows],
     codings: Sequence[Coding],
-    streamed: bool = False,
-) -> Answer:
-    """A test's result in words and numbers."""
+    settings: dict[str, str],
+    options: TestOptions,
+) -> Findings:
+    """A test's result in words, numbers and pictures."""
     from meanmap.comparison.ordering import BLOCKS
     from meanmap.comparison.results import show_pvalue
 
-    rejected = result.rejects(settings.alpha)
-    p, level = show_pvalue(result.pvalue), settings.level
-    headline = (
-        f"There is evidence that {claim}: p = {p}, not above {level}."
-        if rejected
-        else f"There is no evidence that {claim}: p = {p}, above {level}."
-    )
+    rejected, p = result.rejects(options.alpha), show_pvalue(result.pvalue)
+    seen = "There is evidence" if rejected else "There is no evidence"
+    verdict = "significant" if rejected else "not significant"
     kernels = result.kernel if isinstance(result.kernel, tuple) else (result.kernel,)
     ordered = [words.replace(BLOCKS, OPTIONS) for words in result.notes if BLOCKS in words]
     notes = [words for words in result.notes if BLOCKS not in words]
-    notes += [*(print_notes(ordered) if rejected else ordered), *print_notes(gaps)]
-    values: dict[str, Any] = {
-        "statistic": result.statistic,
-        "pvalue": result.pvalue,
-        "rejected": rejected,
-        "alpha": settings.alpha,
-        "method": result.method,
-        "hypothesis": result.hypothesis,
-        "sizes": dict(result.sizes),
-        "kernel": [repr(kernel) for kernel in kernels],
-        "notes": notes,
-    }
-    rows = (
+    notes += print_notes(ordered) if rejected else ordered
+    # of constant columns the test itself has notes, unless it is in batches
+    columns = [column for coding in codings for column in coding.columns]
+    notes += data_notes(rows, columns if "rows" in settings else ())
+    names = ("statistic", "pvalue", "method", "hypothesis", "sizes")
+    values = {name: getattr(result, name) for name in names}
+    values |= {"rejected": rejected, "alpha": options.alpha, "kernel": list(map(repr, kernels))}
+    cells = (
         ("statistic", f"{result.statistic:.4g}"),
         ("p-value", p),
         ("rows used", ", ".join(f"{size:,}" for size in result.sizes.values())),
         ("method", result.method),
         ("kernel" if len(kernels) == 1 else "kernels", ", ".join(map(repr, kernels))),
-        *(("note", words) for words in notes),
     )
-    shown = settings.in_words(codings, streamed)
-    return Answer(title, headline, plain_values(values), ("", ""), rows, (), tuple(sources), shown)
+    answer = Answer(
+        title,
+        f"{seen} that {claim}: p = {p}, {verdict} at the {options.alpha:g} level.",
+        values,
+        (AnswerTable(("", ""), cells),),
+        (test_picture(result, compared, witness_axes(codings, rows[0])),),
+        tuple(one.source for one in rows),
+        settings,
+        tuple(notes),
+    )
+    return Findings([answer], exit_code=options.exit_code)
 
 
-def with_pictures(found: Answer, result: Any, what: str, axes_names: Sequence[str]) -> Answer:
-    """The answer with the picture of the null distribution and, where there is one, the witness."""
-    from dataclasses import replace
-
+def test_picture(result: Any, compared: str, axes_names: Sequence[str]) -> Picture:
+    """The null distribution and, if there is one, the witness function."""
     panels = 2 if getattr(result.explanation, "plot", None) is not None else 1
-    words = f"The statistic among those expected if nothing is there: p = {result.pvalue:.3g}"
-    words += f"; and the witness of {what}." if panels > 1 else f", for {what}."
+    words = f"The statistic and its distribution under the null hypothesis: p = {result.pvalue:.3g}"
+    words += f"; the witness function of {compared}." if panels > 1 else f", for {compared}."
 
     def draw(axes: list[Any]) -> Any:
         places = result.plot(axes)
-        if panels > 1 and axes_names:
-            places[1].set_xlabel(axes_names[0])
-            if len(axes_names) > 1:
-                places[1].set_ylabel(axes_names[1])
+        if panels > 1:
+            for set_label, name in zip(("set_xlabel", "set_ylabel"), axes_names, strict=False):
+                getattr(places[1], set_label)(name)
         return places
 
-    return replace(found, pictures=(Picture(draw, words, panels),))
+    return Picture(draw, words, panels)
 
 
-def named_axes(codings: Sequence[Coding], rows: TableRows) -> list[str]:
-    """What stands along the axes of a witness of one or two numbers; nothing for other points."""
+def witness_axes(codings: Sequence[Coding], rows: TableRows) -> list[str]:
+    """The axes of a witness function of one or two numbers; nothing for other points."""
     columns = [column for coding in codings for column in coding.columns]
     if len(columns) > 2 or any(rows.kinds[column] == "label" for column in columns):
         return []

@@ -1,106 +1,121 @@
-"""`condition`: what a column will be, given others."""
+"""`condition`: the distribution of columns given others."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: typer reads annotations.
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
-from meanmap.cli import streams
+from meanmap.cli.app import (
+    File,
+    Findings,
+    InBatches,
+    OutputOptions,
+    Scale,
+    TableOptions,
+    check_share,
+)
 from meanmap.cli.comparing import SAMPLE
-from meanmap.cli.outputs import plain_values
-from meanmap.cli.streams import Answers, Levels, probability_columns
+from meanmap.cli.formats import is_number, open_input
+from meanmap.cli.kinds import days
+from meanmap.cli.streams import Answers, Levels, model_in_batches, probability_columns
 from meanmap.cli.tables import (
     Coding,
     Table,
     TableRows,
-    cell,
-    constants,
-    point,
-    print_notes,
-    skipped_rows_note,
+    answer_table,
+    data_notes,
+    read_point,
+    show_cell,
 )
 from meanmap.report.answers import Answer, Picture
 
 AT_ONCE = 20_000_000  # weights of answers in memory at a time
 
 
-def condition_columns(
-    name: str,
-    given: Sequence[str],
-    predict: Sequence[str],
-    at: Sequence[str],
+def condition(
+    file: File,
+    given: Annotated[list[str], typer.Option(metavar="A,B", help="Columns to condition on.")],
+    predict: Annotated[
+        list[str], typer.Option(metavar="Y", help="Numeric columns, or one column of labels.")
+    ],
+    at: Annotated[
+        list[str],
+        typer.Option(metavar="QUERY", help='A point, "a=1,b=2", or a file. Can be repeated.'),
+    ],
     *,
-    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
-    labels: Sequence[str] = (),
-    scale: bool = True,
-    seed: int = 0,
-    stream: bool | None = None,
-    progress: bool | None = None,
-) -> tuple[Answer, dict[str, Any]]:
-    """The distribution of columns given others, at some points; and the table of answers."""
-    levels = tuple(quantiles)
-    if not levels or not all(0 < q < 1 for q in levels):
-        raise ValueError("--quantiles must lie between 0 and 1: 0.05,0.5,0.95 for instance.")
-    table = Table.of(name, labels)
+    quantiles: Annotated[
+        str, typer.Option(metavar="Q,Q", help="Quantiles, between 0 and 1.")
+    ] = "0.05,0.5,0.95",
+    scale: Scale = True,
+    stream: InBatches = None,
+    options: TableOptions,
+    files: OutputOptions,
+) -> Findings:
+    """Predict the distribution of columns given others.
+
+    \b
+    For example:
+      meanmap condition @summer --given temperature --predict ice_cream --at temperature=25
+      meanmap condition @flowers-train --given length,width --predict species --at @flowers-test
+    """
+    levels = read_quantiles(quantiles)
+    table = Table.of(file, options.labels, options.header)
     known, asked = table.named(given, "--given"), table.named(predict, "--predict")
     in_batches = table.large if stream is None else stream
-    rows, notes = training_rows(table, known, asked, in_batches, seed)
-    of_labels = rows.kinds[asked[0]] == "label"
+    rows = training_rows(table, known, asked, in_batches, files.seed)
     coding = Coding.of([rows], known, scale)
-    query = queries(at, known, rows)
-    asked_for, left_blank = answerable(query, known, rows)
-    notes = print_notes([*left_blank, *notes])
+    query = queries(at, known, rows, options.header)
+    answered, notes = answerable(query, known, rows)
+    notes = data_notes([rows], [*known, *asked], notes)
     if in_batches:
-        model, answers = streams.model_in_batches(table, rows, coding, asked, levels, progress)
+        model, answers = model_in_batches(table, rows, coding, asked, levels, files.progress)
     else:
         model, answers = model_at_once(rows, coding, asked, levels)
     columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in known}
-    part = TableRows(query.name, query.frame[asked_for], query.kinds, query.total)
-    columns |= {key: in_all_rows(one, asked_for) for key, one in answers(coding(part)).items()}
-    settings = {
-        **model_settings(model),
-        "columns": str(coding),
-        "rows": "in batches" if in_batches else "at once",
-        **({"notes": " ".join(notes)} if notes else {}),
-    }
-    found = Conditional(columns, known, asked, of_labels, levels)
+    part = TableRows(query.name, query.frame[answered], query.kinds, query.total)
+    columns |= {key: in_all_rows(one, answered) for key, one in answers(coding(part)).items()}
+    found = Conditional(columns, known, asked, rows.kinds[asked[0]] == "label", levels)
+    kernels = [repr(model.kernel_x_), repr(model.kernel_y_)]
+    settings = {"columns": str(coding), "rows": "in batches" if in_batches else "at once"}
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
-        found.headline(asked_for),
-        plain_values({**found.nested(), **model_values(model), "notes": notes}),
-        tuple(columns),
-        tuple(tuple(cell(v) for v in row) for row in zip(*columns.values(), strict=True)),
+        found.headline(answered),
+        {**found.nested(), "regularization": model.regularization_, "kernel": kernels},
+        (answer_table(columns),),
         (found.picture(rows, answers),),
         (rows.source,),
-        settings,
+        {**model_settings(model), **settings},
+        tuple(notes),
     )
-    return answer, columns
+    return Findings([answer], columns=columns)
 
 
-def model_values(model: Any) -> dict[str, Any]:
-    """The figures of a model, for programs."""
-    return {
-        "regularization": model.regularization_,
-        "kernel": [repr(model.kernel_x_), repr(model.kernel_y_)],
-    }
+def model_settings(model: Any) -> dict[str, Any]:
+    """What was chosen for a model, in words."""
+    kernels = f"{model.kernel_x_!r} and {model.kernel_y_!r}"
+    return {"regularization": f"{model.regularization_:.3g}", "kernels": kernels}
 
 
-def model_settings(model: Any) -> dict[str, str]:
-    """The same in words."""
-    return {
-        "regularization": f"{model.regularization_:.3g}",
-        "kernels": f"{model.kernel_x_!r} and {model.kernel_y_!r}",
-    }
+def read_quantiles(words: str) -> Levels:
+    """Numbers between 0 and 1, separated by commas."""
+    try:
+        levels = tuple(float(q) for q in words.split(","))
+    except ValueError:
+        raise ValueError(f"--quantiles must be numbers, got {words!r}.") from None
+    for level in levels:
+        check_share(level, "--quantiles", 0.5)
+    return levels
 
 
 def training_rows(
     table: Table, known: list[str], asked: list[str], in_batches: bool, seed: int
-) -> tuple[TableRows, list[str]]:
-    """Rows to learn from, of a large file some, and what there is to say of them."""
+) -> TableRows:
+    """The rows to learn from, a sample of a large file."""
     for column in asked:
         if column in known:
             raise ValueError(f"column {column!r} is both given and predicted. Name it once.")
@@ -110,102 +125,92 @@ def training_rows(
     mixed = [column for column in asked if rows.kinds[column] == "label"]
     if mixed and len(asked) > 1:
         raise ValueError(f"--predict: {mixed[0]!r} is a label. Predict it by itself.")
-    missing = skipped_rows_note(table, rows.total) if in_batches else rows.gap
-    return rows, [missing, *rows.far, *constants([rows], names)]
+    return rows
 
 
-def queries(at: Sequence[str], known: list[str], rows: TableRows) -> TableRows:
+def queries(at: Sequence[str], known: list[str], rows: TableRows, header: bool | None) -> TableRows:
     """Where to answer: points in words, or rows of files."""
     import pandas as pd
 
+    labels = [column for column in known if rows.kinds[column] == "label"]
     parts = []
     for words in at:
-        named = None if Path(words).is_file() or words == "-" else point(words, known)
-        if named is None and "=" not in words:
-            table = Table.of(words, [c for c in known if rows.kinds[c] == "label"])
+        there = words == "-" or os.path.isfile(words)
+        if there and words.partition("=")[0].strip() in known and "=" in words:
+            raise ValueError(
+                f"--at: {words!r} is a file and a point. Write ./{words} for the file."
+            )
+        if there or "=" not in words:
+            table = Table(open_input(words, header), labels)
             found = table.rows(table.named(known, "--at"), rows.kinds, gaps=known)
             found.enough(1)
             parts.append(found.frame)
             continue
-        assert named is not None
-        for column in known:
-            if rows.kinds[column] == "label":
-                seen = set(rows.frame[column])
-                if named[column] not in seen:
-                    some = ", ".join(sorted(seen)[:10])
-                    raise ValueError(
-                        f"--at: {column} is never {named[column]!r} in {rows.name}. There are: "
-                        f"{some}."
-                    )
-        frame = pd.DataFrame({column: [named[column]] for column in known})
-        parts.append(
-            pd.DataFrame(
-                {c: query_value(frame[c], rows.kinds[c], c) for c in known},
-            )
-        )
-    whole_query = pd.concat(parts, ignore_index=True)
-    return TableRows("--at", whole_query, {c: rows.kinds[c] for c in known}, len(whole_query))
+        point = read_point(words, known)
+        for column in labels:
+            seen = set(rows.frame[column])
+            if point[column] not in seen:
+                some = ", ".join(sorted(seen)[:10])
+                raise ValueError(
+                    f"--at: {column} is never {point[column]!r} in {rows.name}. There are: {some}."
+                )
+        values = {c: [query_value(point[c], rows.kinds[c], c)] for c in known}
+        parts.append(pd.DataFrame(values))
+    whole = pd.concat(parts, ignore_index=True)
+    return TableRows("--at", whole, {c: rows.kinds[c] for c in known}, len(whole))
 
 
 def answerable(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.ndarray, list[str]]:
-    """Which rows of --at can be answered, and what there is to say of the others."""
+    """Which rows of --at can be answered, and notes on the others."""
     frame = query.frame[known]
     complete = frame.notna().all(axis=1).to_numpy()
-    notes = []
-    if not complete.all():
-        notes.append(
-            f"{int((~complete).sum())} of {len(frame)} rows of --at have missing values: their "
-            "answers are left blank."
-        )
+    blank = [(~complete, "have missing values")]
     for column in known:
-        if rows.kinds[column] != "label":
-            continue
-        new = complete & ~frame[column].isin(set(rows.frame[column])).to_numpy()
-        if new.any():
+        if rows.kinds[column] == "label":
+            new = complete & ~frame[column].isin(set(rows.frame[column])).to_numpy()
             some = ", ".join(map(repr, dict.fromkeys(frame[column][new].tolist()[:5])))
-            notes.append(
-                f"{int(new.sum())} of {len(frame)} rows of --at hold a {column} that "
-                f"{rows.name} never has ({some}): their answers are left blank."
-            )
+            blank.append((new, f"hold a {column} that {rows.name} never has ({some})"))
             complete = complete & ~new
+    notes = [
+        f"{part.sum()} of {len(frame)} rows of --at {words}; their answers are left blank."
+        for part, words in blank
+        if part.any()
+    ]
     if not complete.any():
         raise ValueError(" ".join(["--at has no row to answer.", *notes]))
     return complete, notes
 
 
 def in_all_rows(values: Any, rows: np.ndarray) -> np.ndarray:
-    """Answers of some rows in the order of all of them, blank elsewhere."""
-    values = np.asarray(values)
-    if rows.all():
-        return values
-    blank = np.nan if values.dtype.kind == "f" else None
-    out = np.full(len(rows), blank, dtype=values.dtype if values.dtype.kind == "f" else object)
-    out[rows] = values
-    return out
+    """Answers for some rows, in the order of all rows and blank elsewhere."""
+    import pandas as pd
+
+    return pd.Series(values, np.flatnonzero(rows)).reindex(range(len(rows))).to_numpy()
 
 
-def query_value(column: Any, kind: str, name: str) -> Any:
-    """A value of --at by its column's kind."""
-    from meanmap.cli.formats import is_number
-    from meanmap.cli.kinds import days
+def query_value(text: str, kind: str, name: str) -> float | str:
+    """A value of --at by the kind of its column."""
+    import pandas as pd
 
-    text = column.iloc[0]
-    if kind == "number" and not (is_number(text) and np.isfinite(float(text))):
-        raise ValueError(f"--at: {name}={text} is no number, and {name} holds numbers.")
+    where = f"--at: {name}={text if len(text) <= 20 else text[:10] + '…'}"
     if kind == "number":
-        return column.astype(float)
+        if not is_number(text):
+            raise ValueError(f"{where} is not a number, and {name} holds numbers.")
+        if not np.isfinite(float(text)):
+            raise ValueError(f"{where} is not a finite number.")
+        return float(text)
     if kind == "date":
-        found = days(column)
+        found = days(pd.Series([text]))
         if isinstance(found, str):
-            raise ValueError(f"--at: {name}={text} is no date like 2024-12-31.")
-        return found
-    return column
+            raise ValueError(f"{where} is not a date such as 2024-12-31.")
+        return float(found[0])
+    return text
 
 
 def model_at_once(
     rows: TableRows, coding: Coding, asked: list[str], levels: Levels
 ) -> tuple[Any, Answers]:
-    """A model of all rows, and what it answers at points."""
+    """A model of all rows, and a function that gives its answers at points."""
     from meanmap import ConditionalEmbedding
 
     target = Coding.of([rows], asked, False)
@@ -222,7 +227,7 @@ def model_at_once(
 
 
 def number_answers(model: Any, points: Any, asked: list[str], levels: Levels) -> dict[str, Any]:
-    """Means, deviations and quantiles of `model.given(points)`, a column each."""
+    """Means, standard deviations and quantiles of `model.given(points)`, one column each."""
     block = max(1, AT_ONCE // len(model.weights_))
     parts = []
     for start in range(0, len(points), block):
@@ -240,7 +245,7 @@ def number_answers(model: Any, points: Any, asked: list[str], levels: Levels) ->
 
 
 def belief_figures(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
-    """A figure of each belief, a row each; NaN where a point lies so far off that there is none."""
+    """One figure per belief; NaN for points so far from the data that there is none."""
     try:
         return np.asarray(getattr(beliefs, what)(*arguments))
     except ValueError:
@@ -253,7 +258,7 @@ def belief_figures(beliefs: Any, what: str, size: int, *arguments: float) -> np.
 
 @dataclass(frozen=True, eq=False)
 class Conditional:
-    """Answers at points: a column for each known column, and for each figure of those asked for."""
+    """Answers at points: one column per given column, and per figure of the predicted ones."""
 
     columns: dict[str, Any]
     known: list[str]
@@ -261,54 +266,57 @@ class Conditional:
     of_labels: bool
     levels: Levels
 
+    def figure(self, name: str) -> dict[str, Any]:
+        """One figure of each predicted column."""
+        return {column: self.columns[f"{column} {name}"] for column in self.asked}
+
     def nested(self) -> dict[str, Any]:
-        """The table's columns as programs want them."""
-        columns, asked = self.columns, self.asked
-        out: dict[str, Any] = {"given": {column: columns[column] for column in self.known}}
+        """The table's columns as programs need them."""
+        out: dict[str, Any] = {"given": {column: self.columns[column] for column in self.known}}
         if self.of_labels:
-            name = asked[0]
-            return {
-                **out,
-                "mode": {name: columns[f"{name} mode"]},
-                "probability": probabilities_of(columns, name),
-            }
-        out["mean"] = {column: columns[f"{column} mean"] for column in asked}
-        out["std"] = {column: columns[f"{column} std"] for column in asked}
-        out["quantile"] = {c: {f"{q:g}": columns[f"{c} {q:g}"] for q in self.levels} for c in asked}
-        return out
+            shares = probabilities_of(self.columns, self.asked[0])
+            return {**out, "mode": self.figure("mode"), "probability": shares}
+        levels = {f"{q:g}": self.figure(f"{q:g}") for q in self.levels}
+        quantiles = {c: {q: part[c] for q, part in levels.items()} for c in self.asked}
+        return {
+            **out,
+            "mean": self.figure("mean"),
+            "std": self.figure("std"),
+            "quantile": quantiles,
+        }
 
     def headline(self, answered: np.ndarray) -> str:
-        """The first answer in words, and how many there are."""
+        """The first answer in words, and the number of answers."""
         asked, levels = self.asked, self.levels
         many, total = int(answered.sum()), len(answered)
         columns = {key: part[answered] for key, part in self.columns.items()}
-        where = ", ".join(f"{column} = {cell(columns[column][0])}" for column in self.known)
+        where = ", ".join(f"{column} = {show_cell(columns[column][0])}" for column in self.known)
         if not self.of_labels and np.isnan(columns[f"{asked[0]} mean"][0]):
-            return f"Nothing is known of {', '.join(asked)} at {where}: no row is near."
+            return f"Nothing is known about {', '.join(asked)} at {where}: no row is near."
         if self.of_labels:
             found = columns[f"{asked[0]} mode"][0]
             share = columns[f"P({asked[0]}={found})"][0]
             words = [f"{asked[0]} is {found} with probability {share:.2f}"]
         else:
             words = [
-                f"{c} is {cell(columns[f'{c} mean'][0])} ± {cell(columns[f'{c} std'][0])}"
+                f"{c} is {show_cell(columns[f'{c} mean'][0])} ± {show_cell(columns[f'{c} std'][0])}"
                 for c in asked
             ]
             if len(asked) == 1 and len(levels) > 1:
                 low, high = min(levels), max(levels)
-                ends = [cell(columns[f"{asked[0]} {q:g}"][0]) for q in (low, high)]
+                ends = [show_cell(columns[f"{asked[0]} {q:g}"][0]) for q in (low, high)]
                 words[0] += f", between {ends[0]} and {ends[1]} with probability {high - low:g}"
         more = f" There are {many} answers{f' for {total} rows' * (many < total)}."
         more = more if total > 1 else ""
         return f"Given {where}: {'; '.join(words)}.{more}"
 
     def picture(self, rows: TableRows, answers: Answers) -> Picture:
-        """Along one number the whole curve; otherwise an answer beside the other."""
+        """A curve if one number is given, otherwise one interval per answer."""
         target, known, levels = self.asked[0], self.known, self.levels
         if self.of_labels:
             return Picture(
                 lambda axes: draw_probabilities(axes[0], self.columns, target),
-                f"The probability of each {target} at each point that was asked for.",
+                f"The probability of each {target} at each query point.",
             )
         words = f"The mean of {target} and the interval from its quantile "
         words += f"{min(levels):g} to {max(levels):g}"
@@ -317,24 +325,25 @@ class Conditional:
                 lambda axes: self._draw_curve(axes[0], rows, answers),
                 f"{words} against {known[0]}, over the rows of {rows.name}.",
             )
-        return Picture(self._draw_points, f"{words} at each point that was asked for.")
+        return Picture(self._draw_points, f"{words} at each query point.")
 
     def _draw_curve(self, ax: Any, rows: TableRows, answers: Answers) -> None:
+        from meanmap import plots
+
         target, known = self.asked[0], self.known[0]
-        x, some = rows.frame[known].to_numpy(dtype=float), slice(0, 2000)
-        ax.plot(x[some], rows.frame[target].to_numpy()[some], ".", color="#8a8a8a", markersize=3)
+        low, high = min(self.levels), max(self.levels)
+        x, y = (rows.frame[column].to_numpy(dtype=float) for column in (known, target))
         grid = np.linspace(float(np.quantile(x, 0.005)), float(np.quantile(x, 0.995)), 80)
         found = answers(grid[:, None])
-        ends = [found[f"{target} {q:g}"] for q in (min(self.levels), max(self.levels))]
-        ax.fill_between(grid, *ends, color="#0072b2", alpha=0.2, linewidth=0)
-        ax.plot(grid, found[f"{target} mean"], color="#0072b2", label="mean")
+        ends = found[f"{target} {low:g}"], found[f"{target} {high:g}"]
+        plots.band(grid, found[f"{target} mean"], ends, (x, y), high - low, ax)
         self._draw_bars(ax, self.columns[known])
         ax.set(xlabel=known, ylabel=target)
         ax.legend(fontsize="small")
 
     def _draw_points(self, axes: list[Any]) -> None:
         self._draw_bars(axes[0], np.arange(1, len(self.columns[self.known[0]]) + 1))
-        axes[0].set(xlabel="point that was asked for", ylabel=self.asked[0])
+        axes[0].set(xlabel="query point", ylabel=self.asked[0])
 
     def _draw_bars(self, ax: Any, at: Any) -> None:
         target, levels = self.asked[0], (min(self.levels), max(self.levels))
@@ -342,17 +351,17 @@ class Conditional:
         ends = np.array([self.columns[f"{target} {q:g}"] for q in levels])
         reach = (ends[1] - ends[0]) / 2
         ax.errorbar(at, ends[0] + reach, reach, fmt="none", ecolor="#d55e00", capsize=3)
-        ax.plot(at, self.columns[f"{target} mean"], "o", color="#d55e00", label="asked for")
+        ax.plot(at, self.columns[f"{target} mean"], "o", color="#d55e00", label="query")
 
 
 def probabilities_of(columns: dict[str, Any], target: str) -> dict[str, Any]:
-    """The columns that hold probabilities, by label."""
+    """The columns of probabilities, by label."""
     head = f"P({target}="
     return {key[len(head) : -1]: part for key, part in columns.items() if key.startswith(head)}
 
 
 def draw_probabilities(ax: Any, columns: dict[str, Any], target: str) -> None:
-    """Stacked bars, one a point."""
+    """Stacked bars, one per point."""
     from meanmap.plots import COLOURS
 
     shares = probabilities_of(columns, target)
@@ -361,7 +370,7 @@ def draw_probabilities(ax: Any, columns: dict[str, Any], target: str) -> None:
     for i, (label, share) in enumerate(shares.items()):
         ax.bar(at, share, 0.9, bottom, color=COLOURS[i % len(COLOURS)], label=label)
         bottom = bottom + share
-    ax.set(xlabel="point that was asked for", ylabel="probability", ylim=(0, 1))
+    ax.set(xlabel="query point", ylabel="probability", ylim=(0, 1))
     if len(at) <= 12:
         ax.set_xticks(at)
     ax.legend(title=target, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))

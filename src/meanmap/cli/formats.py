@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import io
 import os
 import re
 import shutil
@@ -11,19 +12,21 @@ import sys
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from meanmap.exceptions import warn
 from meanmap.statistics.tiles import free_memory
 
-DATA = Path(__file__).parent.parent / "data"  # tables that the package ships, by "@name"
-BATCH = 20_000  # rows in memory at once, where a file is read in batches
-HEAD = 1 << 16
+DATA = Path(__file__).parent.parent / "data"  # tables that come with the package, by "@name"
+BATCH = 20_000  # rows in memory at a time when a file is read in batches
+HEAD = 1 << 16  # bytes that show whether a file is binary and which decimal point it has
 SEPARATORS = ",\t;|"
 MAGIC = {
     b"PAR1": "Parquet",
@@ -34,28 +37,32 @@ MAGIC = {
     b"\x93NUMPY": "npy",
 }
 OTHERS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"(\xb5/\xfd": "zstd"}
-#: Bytes in memory for a byte of the file: what pandas takes while it reads, measured and rounded up
+#: Bytes in memory per byte of the file while pandas reads it, measured and rounded up
 GROWTH = {"text": 3, "Parquet": 2, "Arrow": 3, "Arrow stream": 3, "npz": 2, "npy": 2}
 
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """A file that was opened, and what its first bytes say that it is."""
+    """An open file and its format, recognised by its first bytes.
+
+    `header` is whether the first line of a text file names the columns, None to find out.
+    """
 
     name: str
     stream: BinaryIO
     kind: str
     size: int
+    header: bool | None = None
 
     def open(self) -> BinaryIO:
-        """From the beginning; readers close what they get."""
+        """A copy of the stream at its beginning, which readers may close."""
         copy = os.fdopen(os.dup(self.stream.fileno()), "rb")
         copy.seek(0)
         return copy
 
     @property
     def memory(self) -> int:
-        """Bytes that it takes in memory, about."""
+        """About how many bytes it takes in memory."""
         size = self.size
         if self.kind == "npz":
             with reading(self), zipfile.ZipFile(self.open()) as archive:
@@ -68,8 +75,8 @@ class Input:
         return GROWTH[self.kind] * size
 
 
-def open_input(name: str) -> Input:
-    """A file, standard input for "-", or a table of the package's for "@name"."""
+def open_input(name: str, header: bool | None = None) -> Input:
+    """Open a file, standard input for "-", or a table that comes with the package for "@name"."""
     stream = spool(sys.stdin.buffer) if name == "-" else file(name)
     if not stream.seekable():
         stream = spool(stream)
@@ -82,15 +89,13 @@ def open_input(name: str) -> Input:
         raise ValueError(f"{name} is empty. Give a table with a header and rows.")
     for magic, kind in OTHERS.items():
         if first.startswith(magic):
-            raise ValueError(
-                f"{name} is compressed with {kind}. Decompress it into a pipe and '-'."
-            )
+            raise ValueError(f"{name} is compressed with {kind}. Decompress it, or pipe it to '-'.")
     kind = next((kind for magic, kind in MAGIC.items() if first.startswith(magic)), "text")
-    return Input(name, stream, kind, size)
+    return Input(name, stream, kind, size, header)
 
 
 def file(name: str) -> BinaryIO:
-    """A file on disk, or one of the package's."""
+    """A file on disk, or one that comes with the package."""
     if name.startswith("@"):
         path = DATA / f"{name[1:]}.csv"
         if not path.is_file() or path.parent != DATA:
@@ -98,9 +103,9 @@ def file(name: str) -> BinaryIO:
             raise ValueError(f"there is no table {name}.{suggest_name(name, there)}")
         return path.open("rb")
     path = Path(name)
+    if path.is_dir():
+        raise ValueError(f"{name} is a folder. Name a file in it.")
     try:
-        if path.is_dir():
-            raise ValueError(f"{name} is a folder. Name a file in it.")
         return path.open("rb")
     except FileNotFoundError:
         folder = path.parent if path.parent.is_dir() else Path()
@@ -110,12 +115,10 @@ def file(name: str) -> BinaryIO:
         raise ValueError(f"there is no file {name}.{more}") from None
     except OSError as error:
         raise ValueError(f"{name} cannot be read: {error.strerror}.") from None
-    except ValueError as error:  # a folder, or a name with a zero byte
-        raise ValueError(str(error)) from None
 
 
 def spool(stream: Any) -> BinaryIO:
-    """What comes through a pipe, in a temporary file: it is read more than once."""
+    """Copy a pipe to a temporary file: it is read more than once."""
     if stream.isatty():
         raise ValueError("standard input is a terminal. Pipe a table into it, or name a file.")
     copy = tempfile.TemporaryFile()  # noqa: SIM115
@@ -124,7 +127,7 @@ def spool(stream: Any) -> BinaryIO:
 
 
 def suggest_name(name: str, there: list[str]) -> str:
-    """The nearest name, and those that there are."""
+    """The most similar name, and the names there are."""
     near = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
     shown = ", ".join(there[:20]) + (", …" if len(there) > 20 else "")
     return (f" Did you mean {near[0]!r}?" if near else "") + f" There are: {shown or 'none'}."
@@ -132,12 +135,12 @@ def suggest_name(name: str, there: list[str]) -> str:
 
 @contextmanager
 def reading(source: Input) -> Iterator[None]:
-    """Turn whatever a reader says of a broken file into one sentence."""
+    """Turn whatever a reader says about a broken file into one sentence."""
     try:
         yield
     except ImportError as error:
         raise ImportError(f"{error}; reading tables needs pip install 'meanmap[cli]'") from error
-    except Mended:
+    except KnownProblem:
         raise
     except MemoryError:
         raise ValueError(
@@ -146,8 +149,8 @@ def reading(source: Input) -> Iterator[None]:
         ) from None
     except UnicodeDecodeError:
         raise ValueError(
-            f"{source.name} is no table: neither text in UTF-8 nor Parquet, Arrow or npz. Save it "
-            "as one of these."
+            f"{source.name} is not a table: neither text in UTF-8 nor Parquet, Arrow or npz. Save "
+            "it in one of these formats."
         ) from None
     except Exception as error:  # a broken file makes every reader fail in ways of its own
         words = first_line(error)
@@ -157,13 +160,13 @@ def reading(source: Input) -> Iterator[None]:
             words = f"line {line} has {found} fields where the others have {expected}"
         kind = "a table" if source.kind == "text" else f"{source.kind} data"
         raise ValueError(
-            f"{source.name} cannot be read as {kind}, it seems broken: {words}. Mend or export it "
-            "anew."
+            f"{source.name} cannot be read as {kind}, it seems broken: {words}. Fix it or export "
+            "it again."
         ) from None
 
 
-class Mended(ValueError):
-    """A problem that has its words already."""
+class KnownProblem(ValueError):
+    """A problem whose message is final."""
 
 
 def first_line(error: BaseException) -> str:
@@ -182,7 +185,7 @@ def amount(size: float) -> str:
 
 
 def available_memory() -> int:
-    """Bytes that a program can have now, what the system keeps for speed included."""
+    """Bytes that a program can allocate now, the system's caches included."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
         return 1024 * int(text.partition("MemAvailable:")[2].split()[0])
@@ -194,73 +197,91 @@ def available_memory() -> int:
 
 
 def frames(source: Input, batch: int | None = None) -> Iterator[tuple[Any, dict[str, list[str]]]]:
-    """The table in one piece, or in batches of so many rows, and the columns of each vector.
+    """The table in one piece, or in batches of `batch` rows, and the columns of each vector.
 
-    Columns are as the file has them; `vectors` names the columns that a vector was split into.
+    Columns are as in the file; `vectors` names the columns that a vector was split into.
     """
-    readers: dict[str, Callable[[Input, int | None], Iterator[Any]]] = {
-        "text": texts,
-        "Parquet": parquets,
-        "Arrow": arrows,
-        "Arrow stream": arrow_streams,
-        "npz": archives,
-        "npy": archives,
-    }
+    reader = {"text": texts, "npz": archives, "npy": archives}.get(source.kind, arrows)
     with reading(source):
-        for frame in readers[source.kind](source, batch):
+        for frame in reader(source, batch):
             yield split_vectors(source, frame)
 
 
 def texts(source: Input, batch: int | None) -> Iterator[Any]:
-    """CSV, TSV, or text with another separator that the first line shows."""
+    """CSV, TSV, or text with another separator, found from the first line."""
     import pandas as pd
 
     with source.open() as stream:
         head = stream.read(HEAD)
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     if b"\0" in head and not wide:
-        raise Mended(
-            f"{source.name} is binary and none of Parquet, Arrow and npz. Save it as one of these, "
-            "or as CSV."
+        raise KnownProblem(
+            f"{source.name} is a binary file, but not Parquet, Arrow or npz. Save it as one of "
+            "these, or as CSV."
         )
     encoding = "utf-16" if wide else "utf-8-sig"
-    # the last line of the head may end in the middle of a letter
-    sample = head.decode(encoding, errors="ignore" if len(head) == HEAD else "strict")
-    lines = [line for line in sample.splitlines() if line.strip()]
-    if not lines:
-        raise Mended(f"{source.name} is empty. Give a table with a header and rows.")
-    separator = separator_of(source.name, lines[0])
-    names = next(csv.reader([lines[0]], delimiter=separator, skipinitialspace=True))
-    plain = all(is_number(name) for name in names)
-    decimal = "." if separator == "," or not re.search(r"\d,\d", sample) else ","
-    if not plain:
+    with io.TextIOWrapper(source.open(), encoding=encoding, newline="") as lines:
+        first = next((line for line in lines if line.strip()), None)
+        if first is None:
+            raise KnownProblem(f"{source.name} is empty. Give a table with a header and rows.")
+        separator = separator_of(source.name, first)
+        # a name in quotes may go on over several lines
+        reader = csv.reader(chain([first], lines), delimiter=separator, skipinitialspace=True)
+        names = next(reader)
+    comma = separator != "," and re.search(r"\d,\d", head.decode(encoding, errors="ignore"))
+    decimal = "," if comma else "."
+    named = has_header(source, [name.replace(decimal, ".") for name in names], names)
+    if named:
         once(source.name, names)
     options: dict[str, Any] = {
         "sep": separator,
         "encoding": encoding,
         "skipinitialspace": True,
         "decimal": decimal,
-        "header": None if plain else 0,
+        "low_memory": False,
+        "header": 0 if named else None,
+        "names": None if named else [f"x{i}" for i in range(len(names))],
     }
-    if plain:
-        options["names"] = [f"x{i}" for i in range(len(names))]
-    if batch is None:
-        pieces: Any = [pd.read_csv(source.open(), low_memory=False, **options)]
-    else:
-        pieces = pd.read_csv(source.open(), chunksize=batch, **options)
-    for frame in pieces:
+    pieces = pd.read_csv(source.open(), chunksize=batch, **options)
+    for frame in [pieces] if batch is None else pieces:
         if not isinstance(frame.index, pd.RangeIndex):
-            raise Mended(
+            raise KnownProblem(
                 f"{source.name}: rows have more fields than the {len(names)} of the first line. "
                 "Give every column a name."
             )
         yield frame
 
 
+def has_header(source: Input, cells: list[str], shown: list[str]) -> bool:
+    """Whether a first line names the columns: unless it holds numbers only. Doubts are reported."""
+    if source.header is not None:
+        return source.header
+    numbers = [words for cell, words in zip(cells, shown, strict=True) if is_number(cell)]
+    line = f"{source.name}: the first line ({', '.join(shown[:5])}{', …' * (len(shown) > 5)})"
+    if len(numbers) == len(cells):
+        last = f" to x{len(cells) - 1}" if len(cells) > 2 else ", x1" * (len(cells) - 1)
+        warn(
+            f"{line} holds numbers only and is read as data; the columns are named x0{last}. "
+            "Use --header if it holds their names.",
+            UserWarning,
+        )
+    elif numbers:
+        warn(
+            f"{line} is read as the names of the columns, though {numbers[0]!r} is a number. "
+            "Use --no-header if it is data.",
+            UserWarning,
+        )
+    return len(numbers) < len(cells)
+
+
 def separator_of(name: str, line: str) -> str:
-    """What stands between the fields of a line."""
+    """What separates the fields of a line."""
     if name.endswith((".tsv", ".tab")):
         return "\t"
+    for one in "\t;|":  # numbers with decimal commas
+        cells = next(csv.reader([line], delimiter=one))
+        if len(cells) > 1 and all(is_number(cell.replace(",", ".")) for cell in cells):
+            return one
     counts = {one: len(next(csv.reader([line], delimiter=one))) for one in SEPARATORS}
     return max(counts, key=lambda one: counts[one])
 
@@ -275,10 +296,10 @@ def is_number(text: str) -> bool:
 
 
 def once(name: str, columns: list[str]) -> None:
-    """Refuse columns that appear twice."""
+    """Refuse repeated column names."""
     twice = [column for column, times in Counter(columns).items() if times > 1]
     if twice:
-        raise Mended(f"{name}: columns appear twice: {', '.join(twice[:5])}. Rename them.")
+        raise KnownProblem(f"{name}: columns appear twice: {', '.join(twice[:5])}. Rename them.")
 
 
 def parquet(source: Input) -> Any:
@@ -288,54 +309,31 @@ def parquet(source: Input) -> Any:
     return pyarrow.parquet.ParquetFile(source.open())
 
 
-def parquets(source: Input, batch: int | None) -> Iterator[Any]:
-    found = parquet(source)
-    once(source.name, found.schema_arrow.names)
-    if batch is None:
-        yield found.read().to_pandas(ignore_metadata=True)
-        return
-    for piece in found.iter_batches(batch_size=batch):
-        yield arrow_table(piece).to_pandas(ignore_metadata=True)
-
-
 def arrows(source: Input, batch: int | None) -> Iterator[Any]:
+    """Parquet and Arrow, files and streams, by their record batches, which may be large."""
     import pyarrow.ipc
 
-    found = pyarrow.ipc.open_file(source.open())
-    once(source.name, found.schema.names)
+    if source.kind == "Parquet":
+        found = parquet(source)
+        schema, pieces = found.schema_arrow, found.iter_batches(batch_size=batch or BATCH)
+    elif source.kind == "Arrow":
+        found = pyarrow.ipc.open_file(source.open())
+        schema = found.schema
+        pieces = (found.get_batch(i) for i in range(found.num_record_batches))
+    else:
+        pieces = pyarrow.ipc.open_stream(source.open())
+        schema = pieces.schema
+    once(source.name, schema.names)
     if batch is None:
-        yield found.read_all().to_pandas(ignore_metadata=True)
-        return
-    for i in range(found.num_record_batches):
-        yield from pieces_of(found.get_batch(i), batch)
-
-
-def arrow_streams(source: Input, batch: int | None) -> Iterator[Any]:
-    import pyarrow.ipc
-
-    found = pyarrow.ipc.open_stream(source.open())
-    once(source.name, found.schema.names)
-    if batch is None:
-        yield found.read_all().to_pandas(ignore_metadata=True)
-        return
-    for piece in found:
-        yield from pieces_of(piece, batch)
-
-
-def arrow_table(piece: Any) -> Any:
-    import pyarrow
-
-    return pyarrow.Table.from_batches([piece])
-
-
-def pieces_of(piece: Any, batch: int) -> Iterator[Any]:
-    """A record batch, which may be large, in frames of so many rows."""
-    for start in range(0, max(piece.num_rows, 1), batch):
-        yield arrow_table(piece.slice(start, batch)).to_pandas(ignore_metadata=True)
+        pieces = [pyarrow.Table.from_batches(list(pieces), schema)]
+    for piece in pieces:
+        rows = batch or max(piece.num_rows, 1)
+        for start in range(0, max(piece.num_rows, 1), rows):
+            yield piece.slice(start, rows).to_pandas(ignore_metadata=True)
 
 
 def archives(source: Input, batch: int | None) -> Iterator[Any]:
-    """Arrays of NumPy, which have one length; those of more axes become vectors."""
+    """NumPy arrays of one length; those with more axes become vectors."""
     import pandas as pd
 
     found: Any = np.load(source.open(), allow_pickle=False)
@@ -343,26 +341,25 @@ def archives(source: Input, batch: int | None) -> Iterator[Any]:
     lengths = {name: len(a) if a.ndim else None for name, a in arrays.items()}
     if not arrays or len(set(lengths.values())) > 1 or None in lengths.values():
         shown = ", ".join(f"{name} {a.shape}" for name, a in arrays.items()) or "none"
-        raise Mended(f"{source.name}: arrays must have one row each a row; there are {shown}.")
+        raise KnownProblem(f"{source.name}: arrays must have equally many rows; found {shown}.")
     columns = {}
     for name, array in arrays.items():
         if array.dtype.kind == "S":
             array = np.char.decode(array, "utf-8")
         if array.dtype.kind not in "fiubUM":
-            raise Mended(
+            raise KnownProblem(
                 f"{source.name}: array {name!r} holds {array.dtype}; numbers, text and dates are "
-                "understood."
+                "supported."
             )
         columns[name] = array if array.ndim == 1 else list(array.reshape(len(array), -1))
     frame = pd.DataFrame(columns)
-    for start in range(0, len(frame), batch or max(len(frame), 1)):
-        yield frame.iloc[start : start + (batch or len(frame))].reset_index(drop=True)
-    if not len(frame):
-        yield frame
+    size = max(len(frame), 1)
+    for start in range(0, size, batch or size):
+        yield frame.iloc[start : start + (batch or size)].reset_index(drop=True)
 
 
 def split_vectors(source: Input, frame: Any) -> tuple[Any, dict[str, list[str]]]:
-    """Vectors as columns of their own; a column of row numbers, which has no name, left out."""
+    """Vectors as separate columns, without the index that pandas writes."""
     import pandas as pd
 
     frame.columns = [str(column) for column in frame.columns]
@@ -378,7 +375,7 @@ def split_vectors(source: Input, frame: Any) -> tuple[Any, dict[str, list[str]]]
             continue
         size = len(first)
         if any(not isinstance(v, np.ndarray | list) or len(v) != size for v in values):
-            raise Mended(f"{source.name}: column {column!r} holds vectors of different lengths.")
+            raise KnownProblem(f"{source.name}: column {column!r} holds vectors of unequal length.")
         vectors[column] = [f"{column}_{i}" for i in range(size)]
         stacked = np.array([np.asarray(v) for v in values]).reshape(len(values), size)
         parts.append(pd.DataFrame(stacked, columns=vectors[column], index=frame.index))
@@ -389,5 +386,5 @@ def split_vectors(source: Input, frame: Any) -> tuple[Any, dict[str, list[str]]]
 
 
 def row_numbers(column: str) -> bool:
-    """Whether a first column is the index of pandas, written along."""
+    """Whether a first column is the index that pandas writes."""
     return column == "Unnamed: 0" or column.startswith("__index_level_")

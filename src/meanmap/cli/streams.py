@@ -1,4 +1,4 @@
-"""Conditional distributions of files that are read in batches."""
+"""Conditional distributions from files that are read in batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Levels = tuple[float, ...]
 Answers = Callable[[Any], dict[str, Any]]
 
 RANK = 300  # coordinates of the columns that are given
-THRESHOLDS = 200  # at which is counted what lies below
+THRESHOLDS = 200  # values at which the distribution function is estimated
 
 
 def model_in_batches(
@@ -25,11 +25,11 @@ def model_in_batches(
     levels: Levels,
     progress: bool | None,
 ) -> tuple[Any, Answers]:
-    """A model of a file in batches, and what it answers at points.
+    """A model of a file in batches, and a function that gives its answers at points.
 
-    Kernels, coordinates and λ are those of a model of a sample of the file, whose means are the
-    base of all rows: what is kept of these are conditional expectations of how far they lie from
-    it, of the square of that, and of whether it is below each of many thresholds.
+    Kernels, coordinates and λ come from a model of a sample of the file. All rows then give the
+    conditional expectations of the residuals from that model's mean, of their squares, and of
+    whether they are below each of many thresholds.
     """
     from meanmap import ConditionalEmbedding
     from meanmap.kernels import Linear
@@ -43,15 +43,9 @@ def model_in_batches(
     model = ConditionalEmbedding(
         first.kernel_x_, Linear(), first.regularization_, (first.space_x_, Explicit())
     )
-    batches = (
-        (points, functions(rows, points))
-        for rows, points in (
-            (rows, coding(rows))
-            for rows in table.batches([*coding.columns, *asked], sample.kinds)
-            if len(rows.frame)
-        )
-    )
-    feed(model, batches, progress=progress)
+    batches = table.batches([*coding.columns, *asked], sample.kinds)
+    parts = ((rows, coding(rows)) for rows in batches if len(rows.frame))
+    feed(model, ((points, functions(rows, points)) for rows, points in parts), progress=progress)
 
     def answers(points: Any) -> dict[str, Any]:
         return functions.answers(points, np.asarray(model.predict(points)), levels)
@@ -61,9 +55,9 @@ def model_in_batches(
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """Functions of columns whose expectations tell their distribution.
+    """Functions of columns whose expectations determine their distribution.
 
-    `thresholds` are those of each column's distance from its base, or its labels.
+    `thresholds` are those of each column's residuals, or its labels.
     """
 
     base: Any
@@ -72,7 +66,7 @@ class Functions:
 
     @classmethod
     def of(cls, sample: TableRows, asked: list[str], points: Any, base: Any) -> Functions:
-        """From a sample, and the model of it."""
+        """From a sample and its model."""
         if sample.kinds[asked[0]] == "label":
             labels = np.unique(sample.frame[asked[0]].to_numpy(dtype=str))
             return cls(None, {asked[0]: labels}, True)
@@ -82,7 +76,7 @@ class Functions:
         return cls(base, at, False)
 
     def __call__(self, rows: TableRows, points: Any) -> np.ndarray:
-        """The functions' values, a row each; the first is 1."""
+        """The values of the functions, one row per row; the first is 1."""
         parts = [np.ones((len(rows.frame), 1))]
         if self.of_labels:
             ((column, labels),) = self.thresholds.items()
@@ -95,9 +89,9 @@ class Functions:
         return np.hstack(parts)
 
     def answers(self, points: Any, expected: np.ndarray, levels: Levels) -> dict[str, Any]:
-        """What expectations at points say of the columns there."""
+        """The figures of the columns at points, from expectations."""
         mass = expected[:, :1]
-        # where the weights of the rows sum to nothing, nothing is known
+        # nothing is known where the weights of the rows sum to zero
         values = expected[:, 1:] / np.where(mass > 1e-6, mass, np.nan)
         if self.of_labels:
             ((column, labels),) = self.thresholds.items()
@@ -108,9 +102,9 @@ class Functions:
             first, second, below = values[:, 0], values[:, 1], values[:, 2 : 2 + len(at)]
             values = values[:, 2 + len(at) :]
             out[f"{column} mean"] = base[:, i] + first
-            variance = second - first**2  # estimated, and not known where it comes out as none
+            variance = second - first**2  # an estimate, unknown where it is not positive
             out[f"{column} std"] = np.sqrt(np.where(variance > 0, variance, np.nan))
-            # estimated probabilities need not rise: the middle of the two ways to make them
+            # estimated probabilities need not be monotone: the mean of two monotone versions
             rising = np.maximum.accumulate(below, axis=1)
             falling = np.minimum.accumulate(below[:, ::-1], axis=1)[:, ::-1]
             shape = np.clip((rising + falling) / 2, 0.0, 1.0)
@@ -121,7 +115,7 @@ class Functions:
 
 
 def probability_columns(asked: str, labels: np.ndarray, values: np.ndarray) -> dict[str, Any]:
-    """The probability of each label, and the likeliest."""
+    """The probability of each label, and the most likely one."""
     found = np.maximum(np.nan_to_num(np.asarray(values)), 0.0)
     total = found.sum(axis=1, keepdims=True)
     found = np.where(total > 0, found / np.where(total > 0, total, 1), 1 / len(labels))

@@ -1,10 +1,10 @@
-"""Tables as the commands want them: columns by name, their kinds, and rows without gaps."""
+"""Tables as the commands need them: columns by name, their kinds, and complete rows."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,17 @@ from meanmap.cli.formats import (
     open_input,
     suggest_name,
 )
-from meanmap.cli.kinds import convert_column, kinds_of
+from meanmap.cli.kinds import convert_column, kind_of
 from meanmap.exceptions import warn
-from meanmap.report.answers import DataSource
-from meanmap.statistics.columns import column_moments, far_cells
+from meanmap.report.answers import AnswerTable, DataSource
+from meanmap.report.samples import missing_columns
+from meanmap.statistics.columns import column_moments, far_cells, label_indicators
 
-VERY_FAR = 1e6  # times the middle deviation of a column: such a number is asked about
-LARGE = 256_000_000  # bytes of a file from which on it is read in batches
+VERY_FAR = 1e6  # times the median deviation of a column: such a number is questioned
+LARGE = 256_000_000  # bytes beyond which a file is read in batches
+
+Names = Sequence[str]
+Kinds = dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,44 +38,40 @@ class TableRows:
     Attributes
     ----------
     name : of the table
-    frame : pandas DataFrame of the columns in use, rows with a missing value left out
+    frame : pandas DataFrame of the columns in use, without rows that have missing values
     kinds : mapping of a column to "number", "date" or "label"
     total : int
         Rows of the table.
+    dropped : int
+        How many of them have missing values.
     """
 
     name: str
     frame: Any
     kinds: dict[str, str]
     total: int
-
-    @property
-    def dropped(self) -> int:
-        """Rows that were left out."""
-        return self.total - len(self.frame)
+    dropped: int = 0
 
     @property
     def source(self) -> DataSource:
         return DataSource(self.name, self.total, dict(self.kinds))
 
     @property
-    def gap(self) -> str:
-        """What there is to say of rows that were left out."""
-        if not self.dropped:
-            return ""
-        return f"{self.name}: {self.dropped} of {self.total} rows have missing values: left out."
-
-    @property
-    def far(self) -> list[str]:
-        """What there is to say of numbers that lie very far from all others of their column."""
-        plain = [column for column, kind in self.kinds.items() if kind != "label"]
-        if not plain or not len(self.frame):
-            return []
-        known = self.frame[plain].dropna()
-        values = known.to_numpy(dtype=float)
-        cells = far_cells(values, VERY_FAR) if len(values) else np.zeros((0, len(plain)))
+    def notes(self) -> list[str]:
+        """Rows that were left out, and numbers that are very far from all others."""
         out = []
-        for column, numbers, cell in zip(plain, values.T, cells.T, strict=True):
+        if self.dropped:
+            out.append(
+                f"{self.name}: {self.dropped} of {self.total} rows have missing values and are "
+                "left out."
+            )
+        plain = [column for column, kind in self.kinds.items() if kind != "label"]
+        known = self.frame[plain].dropna()
+        if not plain or not len(known):
+            return out
+        values = known.to_numpy(dtype=float)
+        far = far_cells(values, VERY_FAR)
+        for column, numbers, cell in zip(plain, values.T, far.T, strict=True):
             rows = np.flatnonzero(cell)
             if len(rows):
                 more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
@@ -89,7 +89,7 @@ class TableRows:
                 raise ValueError(
                     f"{self.name}: column {column!r} must hold numbers; row "
                     f"{self.frame.index[0] + 1} holds {self.frame[column].iloc[0]!r}. Name other "
-                    "columns, or mend it."
+                    "columns, or fix it."
                 )
         return self.frame[list(columns)].to_numpy(dtype=float)
 
@@ -107,9 +107,8 @@ class TableRows:
 class Coding:
     """Columns as points: rows of numbers, or a single column of labels.
 
-    Several numbers are divided by their standard deviations. Beside others a label gets an
-    indicator for each of its values, of a size that makes two random rows differ as much by it as
-    by a number.
+    Several numbers are divided by their standard deviations. A label among other columns becomes
+    one indicator per value, scaled so that two random rows differ as much by it as by a number.
     """
 
     columns: list[str]
@@ -118,7 +117,7 @@ class Coding:
 
     @classmethod
     def of(cls, parts: Sequence[TableRows], columns: Sequence[str], wanted: bool = True) -> Coding:
-        """From all rows that there are, or a sample of them."""
+        """From all rows, or a sample of them."""
         columns = list(columns)
         kinds = parts[0].kinds
         plain = [column for column in columns if kinds[column] != "label"]
@@ -132,10 +131,7 @@ class Coding:
         for column in columns:
             if kinds[column] == "label" and len(columns) > 1:
                 words = np.concatenate([one.frame[column].to_numpy(dtype=str) for one in parts])
-                values, counts = np.unique(words, return_counts=True)
-                share = counts / counts.sum()
-                differ = 1 - float(share @ share)
-                labels[column] = values, differ**-0.5 if differ > 1e-12 else 0.0
+                labels[column] = label_indicators(words)
         return cls(columns, scale, labels)
 
     def __call__(self, rows: TableRows) -> Any:
@@ -184,9 +180,10 @@ class Table:
     labels: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, name: str, labels: Sequence[str] = ()) -> Table:
-        """Open a file; `labels` are columns to take for labels, whatever they hold."""
-        return cls(open_input(name), list(labels))
+    def of(cls, name: str, labels: Names | None = None, header: bool | None = None) -> Table:
+        """Open a file; `labels` are names of columns to treat as labels, separated by commas."""
+        words = [one for part in labels or () for one in split_names(part)]
+        return cls(open_input(name, header), words)
 
     @property
     def name(self) -> str:
@@ -197,14 +194,31 @@ class Table:
         """Whether it is better read in batches."""
         return self.input.size > LARGE
 
-    def columns(self) -> tuple[list[str], dict[str, list[str]]]:
-        """The columns' names, and those of each vector, from the first rows."""
-        frame, vectors = next(frames(self.input, BATCH))
-        return list(frame.columns), vectors
+    @cached_property
+    def head(self) -> tuple[Any, dict[str, list[str]], bool]:
+        """The first rows, the columns of each vector, and whether these are all rows."""
+        pieces = frames(self.input, BATCH)
+        frame, vectors = next(pieces)
+        return frame, vectors, next(pieces, None) is None
+
+    def pieces(self, batch: int | None = None) -> Iterator[Any]:
+        """The table in one piece or in batches; a small one is read only once."""
+        frame, _, whole = self.head
+        if not len(frame):
+            raise ValueError(f"{self.name} has columns but no rows. Give a table with rows.")
+        return iter([frame]) if whole else (one for one, _ in frames(self.input, batch))
+
+    def kinds_of(self, frame: Any, columns: Names) -> dict[str, str]:
+        """The kind of each column; those in --labels are labels whatever they hold."""
+        labels = self.named(self.labels, "--labels") if self.labels else []
+        return {c: "label" if c in labels else kind_of(self.name, frame[c], c) for c in columns}
+
+    def has(self, column: str) -> bool:
+        return column in self.head[0].columns
 
     def named(self, asked: Sequence[str] | None, option: str = "") -> list[str]:
-        """The columns that were asked for, all of them for None; the nearest name if not there."""
-        there, vectors = self.columns()
+        """The columns that were asked for, all of them for None; an error if one is missing."""
+        there, vectors = list(self.head[0].columns), self.head[1]
         if asked is None:
             return there
         found: list[str] = []
@@ -219,12 +233,7 @@ class Table:
             raise ValueError(f"{option or 'columns'}: name at least one column of {self.name}.")
         return list(dict.fromkeys(found))
 
-    def rows(
-        self,
-        columns: Sequence[str],
-        kinds: dict[str, str] | None = None,
-        gaps: Sequence[str] = (),
-    ) -> TableRows:
+    def rows(self, columns: Names, kinds: Kinds | None = None, gaps: Names = ()) -> TableRows:
         """All rows; columns in `gaps` may have missing values."""
         need, free = self.input.memory, available_memory()
         if need > free:
@@ -232,153 +241,135 @@ class Table:
                 f"{self.name} needs about {amount(need)} of memory, and {amount(free)} are free. "
                 "Give fewer rows or columns."
             )
-        frame, _ = next(frames(self.input))
-        self.need_rows(frame)
-        kinds = kinds or kinds_of(self.name, frame, columns, self.labels)
-        return self.clean(frame, kinds, list(columns), 0, gaps)
+        frame = next(self.pieces())
+        kinds = kinds or self.kinds_of(frame, columns)
+        return self.clean(frame, kinds, columns, 0, gaps)
 
-    def batches(
-        self, columns: Sequence[str], kinds: dict[str, str] | None = None
-    ) -> Iterator[TableRows]:
-        """Rows in batches, the kinds of the columns being those of the first."""
+    def batches(self, columns: Names, kinds: Kinds | None = None) -> Iterator[TableRows]:
+        """Rows in batches; the kinds of the columns are those in the first batch."""
         start = 0
-        for frame, _ in frames(self.input, BATCH):
-            if start == 0:
-                self.need_rows(frame)
-                kinds = kinds or kinds_of(self.name, frame, columns, self.labels)
-            assert kinds is not None
-            yield self.clean(frame, kinds, list(columns), start, ())
+        for frame in self.pieces(BATCH):
+            kinds = kinds or self.kinds_of(frame, columns)
+            yield self.clean(frame, kinds, columns, start, ())
             start += len(frame)
 
-    def sample(
-        self, columns: Sequence[str], size: int, seed: int, kinds: dict[str, str] | None = None
-    ) -> TableRows:
-        """So many rows drawn from the whole file at random, in one pass; `total` counts all."""
+    def sample(self, columns: Sequence[str], size: int, seed: int) -> TableRows:
+        """Draw `size` rows at random from the whole file in one pass; `total` counts all."""
         import pandas as pd
 
         # a stream of its own: that of the plain seed may have drawn the data, and would sort them
         rng = np.random.default_rng([seed, 0x6D656D])
-        kept, keys, total, clean = None, np.empty(0), 0, 0
-        for rows in self.batches(columns, kinds):
-            kinds = rows.kinds
+        kept, keys, total, dropped = None, np.empty(0), 0, 0
+        for rows in self.batches(columns):
             total += rows.total
-            clean += len(rows.frame)
+            dropped += rows.dropped
             frame = rows.frame if kept is None else pd.concat([kept, rows.frame])
             keys = np.concatenate([keys, rng.random(len(rows.frame))])
             if len(keys) > size:
                 order = np.sort(np.argpartition(keys, size)[:size])
                 frame, keys = frame.iloc[order], keys[order]
             kept = frame
-        assert kept is not None and kinds is not None
-        found = TableRows(self.name, kept, kinds, total)
-        self.missing = total - clean
-        return found
+        return TableRows(self.name, kept, rows.kinds, total, dropped)
 
-    missing: int = 0  # rows with missing values that `sample` met
-
-    def need_rows(self, frame: Any) -> None:
-        if not len(frame):
-            raise ValueError(f"{self.name} has columns and no rows. Give a table with rows.")
-
-    def clean(
-        self, frame: Any, kinds: dict[str, str], columns: list[str], start: int, gaps: Sequence[str]
-    ) -> TableRows:
+    def clean(self, frame: Any, kinds: Kinds, columns: Names, start: int, gaps: Names) -> TableRows:
         """The columns, each by its kind, without rows that have missing values."""
         import pandas as pd
 
-        missing = [column for column in columns if column not in frame.columns]
-        if missing:
-            raise ValueError(f"{self.name} has no column {missing[0]!r}.")
         parts = {c: convert_column(self.name, frame[c], kinds[c], c, start) for c in columns}
         out = pd.DataFrame(parts)
         out.index = out.index + start
         needed = [column for column in columns if column not in gaps]
         kept = out.dropna(subset=needed) if needed else out
-        return TableRows(self.name, kept, {c: kinds[c] for c in columns}, len(frame))
+        own = {column: kinds[column] for column in columns}
+        return TableRows(self.name, kept, own, len(frame), len(frame) - len(kept))
 
 
-def two_tables(a: str, b: str, labels: Sequence[str]) -> tuple[Table, Table]:
-    """Two files; standard input is one of them at most."""
+def two_tables(a: str, b: str, labels: Names | None, header: bool | None) -> tuple[Table, Table]:
+    """Two files, at most one of them standard input."""
     if a == b == "-":
         raise ValueError("standard input can be one of the two files only. Name the other.")
-    return Table.of(a, labels), Table.of(b, labels)
+    return Table.of(a, labels, header), Table.of(b, labels, header)
 
 
-def skipped_rows_note(table: Table, total: int) -> str:
-    """What there is to say of rows that a pass over a file left out."""
-    if not table.missing:
-        return ""
-    return f"{table.name}: {table.missing} of {total} rows have missing values: left out."
-
-
-def constants(parts: Sequence[TableRows], columns: Sequence[str]) -> list[str]:
-    """What there is to say of columns that hold one value in all rows."""
-    out = []
+def data_notes(parts: Sequence[TableRows], columns: Names, more: Names = ()) -> list[str]:
+    """Notes on the rows in use, and on columns that are constant; on standard error as well."""
+    notes = [*more, *(words for rows in parts for words in rows.notes)]
     for column in columns:
         values = {value for rows in parts for value in rows.frame[column].unique()[:2]}
         if len(values) == 1:
-            out.append(
-                f"column {column!r} holds {cell(values.pop())} in every row and tells nothing."
-            )
-    return out
+            shown = show_cell(values.pop())
+            notes.append(f"column {column!r} holds {shown} in every row and has no effect.")
+    return print_notes(notes)
 
 
-def cell(value: Any) -> str:
-    """A value in words."""
+def answer_table(columns: Mapping[str, Any]) -> AnswerTable:
+    """Columns of values as a table for people."""
+    rows = zip(*columns.values(), strict=True)
+    return AnswerTable(tuple(columns), tuple(tuple(map(show_cell, row)) for row in rows))
+
+
+def show_cell(value: Any) -> str:
+    """A value as text."""
     if isinstance(value, float | np.floating):
         return f"{value:.4g}" if np.isfinite(value) else "–"
     return "–" if value is None else str(value)
 
 
 def print_notes(words: Iterable[str]) -> list[str]:
-    """What there is to say, said on standard error as well."""
-    said = [one for one in words if one]
-    for one in said:
+    """The notes there are, reported on standard error as well."""
+    notes = list(words)
+    for one in notes:
         warn(one, UserWarning)
-    return said
+    return notes
 
 
 def split_names(words: str) -> list[str]:
-    """Names between commas."""
+    """Names separated by commas."""
     return [name.strip() for name in words.split(",") if name.strip()]
 
 
-def shared_columns(first: Table, second: Table) -> list[str]:
-    """All columns of two tables, which must be the same."""
-    one, other = first.named(None), second.named(None)
-    words = []
-    for here, there, table in ((one, other, second), (other, one, first)):
-        lacking = [name for name in here if name not in there]
-        if lacking:
-            words.append(f"{table.name} lacks {', '.join(map(repr, lacking[:5]))}")
+def columns_of_both(tables: tuple[Table, Table], asked: Names | None) -> list[str]:
+    """The columns to compare: those asked for, else all, which must be the same in both tables."""
+    if asked is not None:
+        tables[1].named(asked, "--columns")
+        return tables[0].named(asked, "--columns")
+    one, other = (table.named(None) for table in tables)
+    words = missing_columns((one, other), [table.name for table in tables])
     if words:
-        raise ValueError(
-            f"the two files have different columns: {'; '.join(words)}. Use --columns."
-        )
+        raise ValueError(f"the two files have different columns: {words}. Use --columns.")
     return one
 
 
 def same_kinds(first: TableRows, second: TableRows) -> None:
-    """Refuse a column that is numbers here and labels there."""
+    """Refuse a column whose kind differs between two tables."""
     for column, kind in first.kinds.items():
         if second.kinds[column] != kind:
             raise ValueError(
                 f"column {column!r} is a {kind} in {first.name} and a {second.kinds[column]} in "
-                f"{second.name}. Mend it, or name it in --labels."
+                f"{second.name}. Fix it, or name it in --labels."
             )
 
 
-def point(words: str, columns: Sequence[str]) -> dict[str, str] | None:
-    """A point from "a=1,b=2"; None where it is no such thing."""
-    pairs = re.findall(r"\s*([^=,]+?)\s*=\s*([^,]*?)\s*(?:,|$)", words)
-    if "=" not in words or not pairs:
-        return None
-    found = dict(pairs)
-    for name in found:
+def read_point(words: str, columns: Sequence[str]) -> dict[str, str]:
+    """A point from "a=1,b=2"."""
+    found: dict[str, str] = {}
+    for part in filter(None, map(str.strip, words.split(","))):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise ValueError(
+                f"--at: {part!r} in {words!r} is not of the form name=value. Give a point such as "
+                '"a=1,b=2", or a file.'
+            )
         if name not in columns:
             raise ValueError(
                 f"--at: {name!r} is not among --given.{suggest_name(name, list(columns))}"
             )
+        if name in found:
+            raise ValueError(
+                f"--at: {words!r} gives {name!r} twice. For several points use the option several "
+                f"times: --at {name}={found[name]} --at {part}."
+            )
+        found[name] = value
     for name in columns:
         if name not in found:
             raise ValueError(f"--at: {words!r} lacks {name!r}; give every column of --given.")

@@ -1,85 +1,96 @@
 """`filter`: hidden states, step by step."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: typer reads annotations.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
-from meanmap.cli.outputs import plain_values
-from meanmap.cli.tables import Coding, TableRows, cell, constants, print_notes, two_tables
+from meanmap.cli.app import Findings, Header, OutputOptions, Scale, Train, check_share
+from meanmap.cli.tables import (
+    Coding,
+    TableRows,
+    answer_table,
+    data_notes,
+    show_cell,
+    two_tables,
+)
 from meanmap.report.answers import Answer, Picture
-
-if TYPE_CHECKING:
-    from meanmap import KernelBayesFilter
-    from meanmap.dynamics import Track
 
 SHOWN_PANELS = 6
 
 
-def track_states(
-    train: str,
-    new: str,
-    state: Sequence[str],
-    observe: Sequence[str],
+def track(
+    train: Train,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="A sequence of observations.")],
+    state: Annotated[list[str], typer.Option(metavar="A,B", help="Columns to estimate.")],
+    observe: Annotated[list[str], typer.Option(metavar="C,D", help="Columns that are observed.")],
     *,
-    level: float = 0.9,
-    smooth: bool = False,
-    scale: bool = True,
-    progress: bool | None = None,
-) -> tuple[Answer, dict[str, Any]]:
-    """The state at each step of a new sequence, from a sequence where it was seen."""
+    level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.9,
+    smooth: Annotated[bool, typer.Option("--smooth", help="Use later observations too.")] = False,
+    header: Header = None,
+    scale: Scale = True,
+    files: OutputOptions,
+) -> Findings:
+    """Estimate hidden states step by step from observations.
+
+    The model is learned from TRAIN, a sequence with known states. Rows are in order of time; an
+    empty field in NEW is a step without an observation.
+
+    \b
+    For example:
+      meanmap filter @path-train @path-new --state x,y --observe seen_x,seen_y
+    """
     from meanmap import KernelBayesFilter
 
-    if not 0 < level < 1:
-        raise ValueError(f"--level must lie between 0 and 1, got {level:g}. Try 0.9.")
-    states, seen, known, fresh = read_track(train, new, state, observe)
-    hidden, views = known.numbers(states), known.numbers(seen)
+    check_share(level, "--level", 0.9)
+    states, seen, known, fresh = read_track(train, new, state, observe, header)
     codings = [Coding.of([known], part, scale) for part in (states, seen)]
-    steps = fresh.numbers(seen).copy()
-    # a step counts as unseen where any of its columns is
-    steps[np.isnan(steps).any(axis=1)] = np.nan
     by = [divisors(coding) for coding in codings]
-    model = KernelBayesFilter(progress=progress).fit(hidden / by[0], views / by[1])
-    found = model.smooth(steps / by[1]) if smooth else model.filter(steps / by[1])
+    hidden, views = known.numbers(states) / by[0], known.numbers(seen) / by[1]
+    steps = fresh.numbers(seen) / by[1]
+    # a step counts as unobserved if any of its columns is missing
+    steps[np.isnan(steps).any(axis=1)] = np.nan
+    model = KernelBayesFilter(progress=files.progress).fit(hidden, views)
+    found = model.smooth(steps) if smooth else model.filter(steps)
     low, high = found.interval(level)
     figures = {"mean": found.mean, "std": found.std, "lower": low, "upper": high}
     figures = {name: np.asarray(one) * by[0] for name, one in figures.items()}
     unseen = int(np.isnan(steps[:, 0]).sum())
     notes = [f"{unseen} of {len(steps)} steps were not observed."] * bool(unseen)
-    notes += print_notes([*known.far, *fresh.far, *constants([known], [*states, *seen])])
+    notes += data_notes([known], [*states, *seen], fresh.notes)
     actual = fresh.frame[states].to_numpy(dtype=float) if states[0] in fresh.kinds else None
     error = rms(figures["mean"], actual)
-    values: dict[str, Any] = {name: parts(one, states) for name, one in figures.items()}
-    values |= {"level": level, **track_values(model, found, error), "notes": notes}
-    settings = {
-        "filter": "KernelBayesFilter, settings by validation on the training sequence",
-        "level": f"{level:g}",
-        "columns": " | ".join(dict.fromkeys(map(str, codings))),
-    }
-    out = track_columns(figures, states)
+    columns: dict[str, Any] = {"step": np.arange(1, len(steps) + 1)}
+    for i, column in enumerate(states):
+        columns |= {f"{column} {name}": one[:, i] for name, one in figures.items()}
+    values = {name: dict(zip(states, one.T, strict=True)) for name, one in figures.items()}
     answer = Answer(
         f"{', '.join(states)} from {', '.join(seen)}, step by step",
-        track_headline(figures, states, smooth, error),
-        plain_values(values),
-        tuple(out),
-        tuple(tuple(cell(v) for v in row) for row in zip(*out.values(), strict=True)),
+        track_headline(figures, states, found.kind, error),
+        {**values, "level": level, "error": error, **track_values(model, found)},
+        (answer_table(columns),),
         (track_picture(figures, actual, states, f"{found.kind}, {level:.0%} interval"),),
         (known.source, fresh.source),
-        settings,
+        {
+            "filter": "KernelBayesFilter, settings by validation on the training sequence",
+            "level": f"{level:g}",
+            "columns": " | ".join(dict.fromkeys(map(str, codings))),
+        },
+        tuple(notes),
     )
-    return answer, out
+    return Findings([answer], columns=columns)
 
 
-def track_values(model: KernelBayesFilter, found: Track, error: float | None) -> dict[str, Any]:
+def track_values(model: Any, found: Any) -> dict[str, Any]:
     """The figures of a whole sequence, for programs."""
     filtered = found.kind == "filtered"
     return {
         "kind": found.kind,
         "log_evidence": float(np.sum(np.asarray(found.log_evidence))) if filtered else None,
-        "error": error,
         "kernel": [repr(model.kernel_state_), repr(model.kernel_observation_)],
     }
 
@@ -89,22 +100,14 @@ def divisors(coding: Coding) -> np.ndarray:
     return np.array([1.0 if coding.scale is None else coding.scale[c] for c in coding.columns])
 
 
-def track_columns(figures: dict[str, np.ndarray], states: Sequence[str]) -> dict[str, Any]:
-    """The table of answers: the step, then every figure of every state."""
-    out: dict[str, Any] = {"step": np.arange(1, len(figures["mean"]) + 1)}
-    for i, column in enumerate(states):
-        out |= {f"{column} {name}": one[:, i] for name, one in figures.items()}
-    return out
-
-
 def read_track(
-    train: str, new: str, state: Sequence[str], observe: Sequence[str]
+    train: str, new: str, state: Sequence[str], observe: Sequence[str], header: bool | None
 ) -> tuple[list[str], list[str], TableRows, TableRows]:
     """Names of states and observations, the sequence to learn from, and the new one.
 
-    The new one has its states as well if the file has all of them.
+    The new one includes its states if the file has all of them.
     """
-    tables = two_tables(train, new, ())
+    tables = two_tables(train, new, None, header)
     states, seen = tables[0].named(state, "--state"), tables[0].named(observe, "--observe")
     for column in states:
         if column in seen:
@@ -113,23 +116,19 @@ def read_track(
     known.enough(10)
     if known.dropped:
         raise ValueError(
-            f"{known.name}: {known.dropped} rows have missing values, and a filter learns from "
-            "steps that follow one another. Fill them, or cut the sequence there."
+            f"{known.name}: {known.dropped} rows have missing values, but a filter learns from "
+            "consecutive steps. Fill them in, or cut the sequence there."
         )
     tables[1].named(observe, "--observe")
-    truth = [column for column in states if column in tables[1].columns()[0]]
-    columns = seen + (truth if len(truth) == len(states) else [])
+    truth = states if all(map(tables[1].has, states)) else []
+    columns = [*seen, *truth]
     fresh = tables[1].rows(columns, {c: known.kinds[c] for c in columns}, gaps=columns)
     fresh.enough(1)
     return states, seen, known, fresh
 
 
-def parts(array: np.ndarray, names: Sequence[str]) -> dict[str, np.ndarray]:
-    return {name: array[:, i] for i, name in enumerate(names)}
-
-
 def rms(mean: np.ndarray, truth: np.ndarray | None) -> float | None:
-    """The root mean square error where the truth is known."""
+    """The root mean square error if the truth is known."""
     if truth is None or np.isnan(truth).all():
         return None
     squares = ((mean - truth) ** 2).sum(axis=1)
@@ -137,32 +136,25 @@ def rms(mean: np.ndarray, truth: np.ndarray | None) -> float | None:
 
 
 def track_headline(
-    figures: dict[str, np.ndarray], states: Sequence[str], smooth: bool, error: float | None
+    figures: dict[str, np.ndarray], states: Sequence[str], kind: str, error: float | None
 ) -> str:
-    steps = len(figures["mean"])
+    """The last state in words, and the error if it is known."""
     ends = zip(states, figures["mean"][-1], figures["std"][-1], strict=True)
-    last = ", ".join(f"{name} = {cell(m)} ± {cell(s)}" for name, m, s in ends)
-    kind = "smoothed" if smooth else "filtered"
-    known = "" if error is None else f" Root mean square error against the file's own: {error:.3g}."
-    return f"{steps} steps {kind}; after the last one {last}.{known}"
+    last = ", ".join(f"{name} = {show_cell(m)} ± {show_cell(s)}" for name, m, s in ends)
+    known = "" if error is None else f" The root mean square error is {error:.3g}."
+    return f"{len(figures['mean'])} steps {kind}; after the last one {last}.{known}"
 
 
 def track_picture(
-    figures: dict[str, np.ndarray],
-    truth: np.ndarray | None,
-    states: Sequence[str],
-    name: str,
+    figures: dict[str, np.ndarray], truth: np.ndarray | None, states: Sequence[str], name: str
 ) -> Picture:
     """The states over time."""
     from meanmap import plots
 
-    shown = min(len(states), SHOWN_PANELS)
-
     def draw(axes: list[Any]) -> None:
-        ends = figures["lower"], figures["upper"]
-        plots.tracks(figures["mean"], *ends, truth, name, axes)
+        plots.tracks(figures["mean"], figures["lower"], figures["upper"], truth, name, axes)
         for ax, column in zip(axes, states, strict=False):
             ax.set(ylabel=column, xlabel="step")
 
     words = f"{', '.join(states)} at each step: mean and interval ({name})."
-    return Picture(draw, words, shown)
+    return Picture(draw, words, min(len(states), SHOWN_PANELS))

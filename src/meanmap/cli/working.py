@@ -1,6 +1,6 @@
 """`bench` and `demo`: the library at work on its own examples."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: typer reads annotations.
 
 import json
 import re
@@ -9,25 +9,54 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 import meanmap
+from meanmap.cli import FAILED
+from meanmap.cli.app import Findings, PageOptions, PictureOptions
 from meanmap.cli.formats import suggest_name
-from meanmap.cli.outputs import plain_values
 from meanmap.cli.screen import say
-from meanmap.report.answers import Answer, Picture
+from meanmap.report.answers import Answer, AnswerTable, Picture
 
 # --- bench ----------------------------------------------------------------------------------------
 
 
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Benchmarks. Default: all of them.")
+    ] = None,
+    *,
+    listed: Annotated[bool, typer.Option("--list", help="List the benchmarks.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with status 1 unless every bar holds.")
+    ] = False,
+    files: PageOptions,
+) -> Findings | int:
+    """Compare the speed of meanmap with its peers.
+
+    Runs on this machine, and needs the source tree.
+
+    \b
+    For example:
+      meanmap bench --list
+    """
+    code, answers = run_benchmarks(names or [], listed, check, files.json)
+    code = FAILED if code else 0
+    if answers and (files.json or files.report is not None):
+        return Findings(answers, "Benchmarks", as_list=True, code=code)
+    return code
+
+
 def benchmarks() -> Path:
-    """The folder of the benchmarks, which is part of the source tree."""
+    """The folder of the benchmarks in the source tree."""
     for root in (Path(meanmap.__file__).resolve().parents[2], Path.cwd()):
         folder = root / "benchmarks"
         if (folder / "run.py").is_file() and (root / "src" / "meanmap").is_dir():
             return folder
     raise ValueError(
-        "the benchmarks are part of the source tree, not of the installed package. Get the "
+        "the benchmarks are part of the source tree, not of the installed package. Clone the "
         "repository and run meanmap bench inside it."
     )
 
@@ -35,7 +64,7 @@ def benchmarks() -> Path:
 def run_benchmarks(
     names: Sequence[str], listed: bool, check: bool, hidden: bool
 ) -> tuple[int, list[Answer]]:
-    """Run benchmarks, each in an interpreter of its own: the exit code, and what they found."""
+    """Run benchmarks, each in its own interpreter; the exit status, and what they found."""
     folder = benchmarks()
     script = [sys.executable, str(folder / "run.py")]
     if names:
@@ -74,16 +103,27 @@ def bench_answer(found: dict[str, Any]) -> Answer:
         )
         for row in found["rows"]
     )
-    words = f"{sum(held, 0) if None not in held else held.count(True)} of {len(held)} bars hold."
+    words = f"{held.count(True)} of {len(held)} bars hold."
     title = f"{found['name']}: {found.get('title', '')}"
-    return Answer(title, words, plain_values(found), ("work", "peer", "ratio", "bar", ""), rows)
+    table = AnswerTable(("work", "peer", "ratio", "bar", ""), rows)
+    return Answer(title, words, found, (table,))
 
 
 # --- demo -----------------------------------------------------------------------------------------
 
 
+def demo(files: PictureOptions) -> Findings:
+    """Show what meanmap does, next to the truth, in ten seconds.
+
+    \b
+    For example:
+      meanmap demo
+    """
+    return Findings(demo_answers(), "A demonstration of meanmap", as_list=True)
+
+
 def demo_answers() -> list[Answer]:
-    """The parts of the demo, each an answer."""
+    """The parts of the demo, one answer each."""
     import numpy as np
 
     from meanmap import demo as shown
@@ -91,23 +131,15 @@ def demo_answers() -> list[Answer]:
     answers = []
     for part in (make(np.random.default_rng(shown.SEED)) for make in shown.PARTS):
         lines = demo_cells(part.lines[1:])
+        table = AnswerTable(("",) * max(map(len, lines), default=1), lines)
         pictures = () if part.draw is None else (demo_picture(part),)
         values = {"title": part.title, "lines": list(part.lines)}
-        answers.append(
-            Answer(
-                part.title,
-                part.lines[0],
-                values,
-                ("",) * max(map(len, lines), default=1),
-                lines,
-                pictures,
-            )
-        )
+        answers.append(Answer(part.title, part.lines[0], values, (table,) * bool(lines), pictures))
     return answers
 
 
 def demo_cells(lines: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Lines of the demo as cells: a label of 36 letters, then columns; all lines as wide."""
+    """Lines of the demo as cells: a label of 36 characters, then columns."""
     cells = [(line[:36].strip(), *re.split(r"\s{2,}", line[36:].strip())) for line in lines]
     width = max(map(len, cells), default=1)
     return tuple(row + ("",) * (width - len(row)) for row in cells)

@@ -175,13 +175,18 @@ def against(x: np.ndarray, y: np.ndarray, names: tuple[str, str], ax: Any = None
 
 
 def witness_curve(
-    x: np.ndarray, values: np.ndarray, first: np.ndarray, second: np.ndarray, ax: Any = None
+    x: np.ndarray,
+    values: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    ax: Any = None,
+    names: tuple[str, str] = ("X", "Y"),
 ) -> Any:
     """The witness of two samples of numbers, with both samples as histograms behind it."""
     ax = axes(ax)
     behind = ax.twinx()
     edges = np.histogram_bin_edges(np.concatenate([first, second]), bins=40)
-    for sample, colour, name in ((first, BLUE, "X"), (second, ORANGE, "Y")):
+    for sample, colour, name in ((first, BLUE, names[0]), (second, ORANGE, names[1])):
         behind.hist(sample, bins=edges, density=True, color=colour, alpha=0.3, label=name)
     behind.set(yticks=[], ylabel="density")
     behind.yaxis.label.set_visible(False)  # not to be read off, but said where pages are pointed at

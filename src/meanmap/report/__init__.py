@@ -1,4 +1,4 @@
-"""Reports: what the library finds in a person's data, in words, figures and one HTML page."""
+"""Reports: findings in words, figures and one HTML page."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["ShiftReport", "shift_report"]
 
 
 def __getattr__(name: str) -> Any:
-    """The shift report, once it is asked for: other reports and pages need none of its models."""
+    """Import the shift report when it is asked for: other pages do not need its models."""
     if name not in __all__:
         raise AttributeError(f"module 'meanmap.report' has no attribute {name!r}")
     from meanmap.report import shifts

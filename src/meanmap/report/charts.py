@@ -1,12 +1,13 @@
-"""What a page says of a figure: the series that were drawn on its sheets, their values and places.
+"""What a page says about a figure: the series on its sheets, their values and positions.
 
 A `Sheet` of `meanmap.plots.sheet` keeps a record of what it draws; nothing is guessed from the
-drawing. On other axes, series have the names of the legend and no values.
+drawing. On other axes, series have their names from the legend and no values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,8 @@ import numpy as np
 if TYPE_CHECKING:
     from meanmap.plots.sheet import Mark
 
-MOST = 1000  # points of a series that answer to the mouse; more are thinned
-DIGITS = 6  # of a value that are kept
+MOST = 1000  # points of a series that respond to the mouse; more are thinned
+DIGITS = 6  # significant digits of values
 
 
 @dataclass(eq=False)
@@ -32,7 +33,7 @@ class Series:
     artists, entries : what matplotlib draws for it, in the axes and in their legend
     ax, mark : the sheet and its record, None without values
     ids, faded : names of the artists and of the entries in a page
-    points : for JSON: each point's place, values, and the box of a bar or a cell
+    points : for JSON: the position and values of each point, and the box of a bar or a cell
     """
 
     label: str
@@ -52,7 +53,7 @@ class Series:
         return 0 if self.mark is None else self.mark.count
 
     def place(self, height: float) -> None:
-        """Find values and places of the points, with the figure as it is drawn now."""
+        """Find values and positions of the points in the figure as drawn now."""
         if self.mark is None or not len(self.mark.points):
             return
         mark, n = self.mark, len(self.mark.points)
@@ -96,7 +97,7 @@ def figure_series(figure: Any) -> list[Series]:
 
 
 def axes_series(ax: Any) -> Iterator[Series]:
-    """What was recorded, and what only has a name in the legend."""
+    """Series that were recorded, and those that only have a name in the legend."""
     names = axis_names(ax)
     taken: set[int] = set()
     for mark in sorted(getattr(ax, "marks", ()), key=lambda mark: mark.order):
@@ -113,7 +114,7 @@ def axes_series(ax: Any) -> Iterator[Series]:
 
 
 def add_legend(ax: Any, series: list[Series]) -> None:
-    """Entries of a legend fade with what they name."""
+    """Connect entries of the legend with their series."""
     box = ax.get_legend()
     if box is None:
         return
@@ -125,7 +126,7 @@ def add_legend(ax: Any, series: list[Series]) -> None:
 
 
 def read_values(ax: Any, mark: Mark, kept: np.ndarray) -> list[list[float | str]]:
-    """What is said of points: the horizontal and the vertical value, and perhaps a remark."""
+    """The horizontal and the vertical value of each point, and perhaps a remark."""
     x, y = mark.values or mark.points.T
     columns = [read_axis(ax, side, part[kept]) for side, part in (("x", x), ("y", y))]
     if mark.spans:  # bins of a histogram
@@ -145,7 +146,7 @@ def read_values(ax: Any, mark: Mark, kept: np.ndarray) -> list[list[float | str]
 
 
 def read_axis(ax: Any, side: str, numbers: np.ndarray) -> list[float | str]:
-    """Numbers, or the words that stand at their ticks."""
+    """Numbers, or the labels of their ticks."""
     read: list[float | str] = [
         float(f"{v:.{DIGITS}g}") if np.isfinite(v) else str(v) for v in numbers.tolist()
     ]
@@ -164,26 +165,21 @@ def read_axis(ax: Any, side: str, numbers: np.ndarray) -> list[float | str]:
 
 
 def colour_of(artist: Any) -> str:
-    """The colour that an artist is known by, for a button."""
+    """The main colour of an artist, for its button."""
     from matplotlib.colors import to_hex
 
     for name in ("get_color", "get_facecolor", "get_edgecolor"):
-        if not hasattr(artist, name):
-            continue
-        value = getattr(artist, name)()
+        value = getattr(artist, name, str)()
         if name != "get_color" and np.ndim(value) == 2:
-            value = value[0] if len(value) else "none"
-        if isinstance(value, str) and value == "none":
-            continue
-        try:
-            return str(to_hex(value))
-        except ValueError:
-            continue
+            value = value[0] if len(value) else ""
+        if not (isinstance(value, str) and value == "none"):
+            with suppress(ValueError):
+                return str(to_hex(value))
     return "currentColor"
 
 
 def axis_names(ax: Any) -> tuple[str, str]:
-    """Words at the axes, also at those that are shared."""
+    """The labels of the axes, including shared ones."""
     names = []
     for kind in ("x", "y"):
         group = getattr(ax, f"get_shared_{kind}_axes")().get_siblings(ax)

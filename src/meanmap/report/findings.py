@@ -1,4 +1,4 @@
-"""Which columns differ, how much and where: tests of the library, and figures beside them."""
+"""Which columns differ, how much and where."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Points, concatenate, count, take
+from meanmap.arrays import Points, concatenate, take
 from meanmap.comparison import conditional_two_sample_test, two_sample_test
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.report.explanations import squared_distance
+from meanmap.report.explanations import mean_at, squared_distance
 from meanmap.report.samples import ColumnPair, Samples, Targets, rank_columns, row_coordinates
 from meanmap.statistics.columns import column_moments, far_cells
 
 GRID = 200
-FEW = 10  # distinct numbers that are spoken of one by one
+FEW = 10  # distinct numbers that are described one by one
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,10 @@ class ColumnShift:
     ----------
     name : its name
     pvalue, adjusted : of a two-sample test, alone and corrected for all tests (Holm)
-    effect : ‖μ_train - μ_test‖ / √(‖μ_train‖² + ‖μ_test‖²), from 0, alike, to 1, nothing in common
-    difference : mean of test minus mean of training, in training's deviations; NaN for labels
-    spread : the test's deviation over the training's; NaN for labels
+    effect : ‖μ_train - μ_test‖ / √(‖μ_train‖² + ‖μ_test‖²), from 0 (equal) to 1 (disjoint)
+    difference : mean of test minus mean of training, in standard deviations of training; NaN for
+        labels
+    spread : ratio of the standard deviations of test and training; NaN for labels
     where : where the test sample has more and where less, in words
     """
 
@@ -57,9 +58,9 @@ class ColumnShift:
 
 @dataclass(frozen=True)
 class DependenceShift:
-    """How columns go together, after each was brought to the same distribution in both samples.
+    """How the dependence between columns differs, with equal marginal distributions.
 
-    The numbers are ranks within their own sample. The p-value errs on the side of no difference.
+    Numbers are replaced by ranks within their own sample. The p-value is conservative.
     """
 
     pvalue: float
@@ -69,9 +70,17 @@ class DependenceShift:
     correlations: tuple[float, float]
     left_out: tuple[Any, ...]
 
+    @property
+    def change(self) -> str:
+        """The correlation that changed most, in words."""
+        if self.pair is None:
+            return ""
+        names, (before, after) = " and ".join(map(str, self.pair)), self.correlations
+        return f", most in the rank correlation of {names}: {before:.2f} → {after:.2f}"
+
 
 def holm(pvalues: Sequence[float]) -> list[float]:
-    """P-values corrected for being several (Holm 1979)."""
+    """P-values corrected for multiple testing (Holm 1979)."""
     order = np.argsort(pvalues, kind="stable")
     steps = np.array(pvalues, dtype=float)[order] * np.arange(len(pvalues), 0, -1)
     adjusted = np.empty(len(pvalues))
@@ -80,12 +89,8 @@ def holm(pvalues: Sequence[float]) -> list[float]:
 
 
 def relative_distance(kernel: Kernel, train: Points, test: Points) -> float:
-    """‖μ - ν‖ / √(‖μ‖² + ‖ν‖²), the distance without bias and not below 0."""
-    squares = [
-        float(np.mean(kernel.matmul(part, part, np.full((count(part), 1), 1 / count(part)))))
-        for part in (train, test)
-    ]
-    total = sum(squares)
+    """‖μ - ν‖ / √(‖μ‖² + ‖ν‖²), with the unbiased distance, cut off at 0."""
+    total = sum(float(mean_at(kernel, part, part).mean()) for part in (train, test))
     if total <= 0:
         return math.nan
     left = squared_distance(kernel, train, test)
@@ -102,7 +107,7 @@ def describe_column(column: ColumnPair, pvalue: float, adjusted: float) -> Colum
     where = ""
     if column.is_number:
         a, b = column.train[:, 0], column.test[:, 0]
-        # a number far from all others is left out here, and does not stretch the grid
+        # without numbers far from all others, which would stretch the grid
         (mean, own), (other, beside) = (column_moments(part[:, None]) for part in (a, b))
         scale = float(own[0]) or float(both.std())
         if scale > 0:
@@ -130,17 +135,12 @@ def describe_column(column: ColumnPair, pvalue: float, adjusted: float) -> Colum
 
 
 def difference_at(kernel: Kernel, at: Points, column: ColumnPair) -> np.ndarray:
-    """The witness, μ_test - μ_train: above 0 where the test sample has more."""
+    """The witness function μ_test - μ_train: above 0 where the test sample has more."""
     return mean_at(kernel, at, column.test) - mean_at(kernel, at, column.train)
 
 
-def mean_at(kernel: Kernel, at: Points, sample: Points) -> np.ndarray:
-    n = count(sample)
-    return np.asarray(kernel.matmul(at, sample, np.full((n, 1), 1 / n)))[:, 0]
-
-
 def bumps(at: np.ndarray, values: np.ndarray) -> str:
-    """Where the witness is largest and least: the place, and as far as half of the height."""
+    """Where the witness function is largest and least, with the range of half the height."""
     words = []
     for sign, name in ((1, "more"), (-1, "less")):
         w = sign * values
@@ -152,12 +152,12 @@ def bumps(at: np.ndarray, values: np.ndarray) -> str:
             low -= 1
         while high < len(w) - 1 and w[high + 1] > w[top] / 2:
             high += 1
-        # as many digits as tell the ends apart
+        # enough digits to tell the ends apart
         size = float(np.abs(at[[low, top, high]]).max())
         width = max(float(at[high] - at[low]), 1e-15 * size, 1e-300)
         digits = max(2, 1 + math.ceil(math.log10(size / width + 1)))
         if 1 <= size < 1e6:
-            digits = max(digits, 1 + math.floor(math.log10(size)))  # no powers of ten
+            digits = max(digits, 1 + math.floor(math.log10(size)))  # not in scientific notation
         show = [f"{value:.{digits}g}" for value in at[[top, low, high]]]
         words.append(f"{name} around {show[0]} ({show[1]} to {show[2]})")
     return ", ".join(words)
@@ -198,7 +198,7 @@ def conditional_pvalue(
 def dependence(
     fields: tuple[ColumnPair, ...], differ: set[Any], draws: int, rng: np.random.Generator
 ) -> DependenceShift | None:
-    """Whether columns go together otherwise; labels that differ by themselves are left out."""
+    """Whether the dependence between columns differs; without labels that differ themselves."""
     kept = tuple(f for f in fields if f.is_number or (f.is_label and f.name not in differ))
     if len(kept) < 2:
         return None
@@ -222,13 +222,13 @@ def dependence(
 
 
 def extremes(kernel: Kernel, train: Points, test: Points) -> tuple[str, str]:
-    """The row that is most like test and unlike training, and the other way round, in words."""
+    """The rows most typical of test alone and of training alone, in words."""
     both = concatenate([train, test])
     witness = mean_at(kernel, both, test) - mean_at(kernel, both, train)
     found = []
     for i in (int(np.argmax(witness)), int(np.argmin(witness))):
         row = take(both, slice(i, i + 1))
         value = tuple(part[0] for part in row) if isinstance(row, tuple) else row[0]
-        text = repr(value) if isinstance(value, str) else str(value)
+        text = repr(str(value)) if isinstance(value, str) else str(value)
         found.append(text if len(text) <= 60 else text[:57] + "…")
     return found[0], found[1]

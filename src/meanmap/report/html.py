@@ -1,19 +1,16 @@
-"""One self-contained HTML page: nothing is loaded, legible on light and on dark screens.
+"""One self-contained HTML page that loads nothing, legible on light and on dark screens.
 
-The parts of a page are made here, from words that are escaped; `html_page` puts them together.
+The functions here make the parts of a page from text, which they escape; `html_page` joins them.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
-from pathlib import Path
-from typing import Any
 
 
 @cache
@@ -23,9 +20,9 @@ def resource(name: str) -> str:
 
 
 def policy(script: str) -> str:
-    """What a browser may do for the page: load nothing, and run no script but this one.
+    """What a browser may do for the page: load nothing, and run this script only.
 
-    Named by its hash, so that a script which got in by way of somebody's data would not run.
+    The script is named by its hash, so that a script hidden in the data would not run.
     """
     rules = ["default-src 'none'", "style-src 'unsafe-inline'", "img-src data:"]
     rules += ["base-uri 'none'", "form-action 'none'"]
@@ -36,7 +33,7 @@ def policy(script: str) -> str:
 
 
 def html_page(title: str, parts: Iterable[str], interactive: bool = False) -> str:
-    """A whole page of parts, which the functions below make; the script only if `interactive`."""
+    """A whole page from parts, which the functions below make; with a script if `interactive`."""
     script = f"\n{resource('page.js')}\n" if interactive else ""
     lines = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -53,11 +50,6 @@ def html_page(title: str, parts: Iterable[str], interactive: bool = False) -> st
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def write(text: str, path: Any) -> None:
-    """Write a page to a file."""
-    Path(path).write_text(text, encoding="utf-8")
-
-
 def heading(text: str, level: int = 2, name: str = "") -> str:
     """A heading; with a name, links lead to it."""
     place = f' id="{escape(name)}"' if name else ""
@@ -65,7 +57,7 @@ def heading(text: str, level: int = 2, name: str = "") -> str:
 
 
 def paragraph(text: str, lead: bool = False, quiet: bool = False) -> str:
-    """A paragraph; `lead` makes it stand out, `quiet` stand back."""
+    """A paragraph; `lead` emphasises it, `quiet` does the opposite."""
     kind = ' class="lead"' if lead else ' class="quiet"' if quiet else ""
     return f"<p{kind}>{escape(text)}</p>"
 
@@ -75,19 +67,19 @@ def code(text: str) -> str:
 
 
 def command(text: str) -> str:
-    """What to type, with a button that copies it; the button is there where scripts run."""
+    """What to type, with a button that copies it, which is shown if scripts run."""
     button = '<button type="button" class="copy" hidden>Copy</button>'
     return f'<div class="command">{code(text)}{button}</div>'
 
 
 def details(summary: str, parts: Iterable[str]) -> str:
-    """Parts that are shown when they are asked for."""
+    """Parts that are shown on demand."""
     inside = "\n".join(parts)
     return f"<details><summary>{escape(summary)}</summary>\n{inside}\n</details>"
 
 
 def contents(links: Sequence[tuple[str, str]]) -> str:
-    """Links to headings: pairs of a heading's name and its words."""
+    """Links to headings: pairs of a heading's name and its text."""
     items = "\n".join(f'<li><a href="#{escape(n)}">{escape(words)}</a></li>' for n, words in links)
     return f'<nav aria-label="Contents">\n<ol>\n{items}\n</ol>\n</nav>'
 
@@ -99,9 +91,9 @@ def html_table(
     numbers: Sequence[int] = (),
     marked: Sequence[int] = (),
 ) -> str:
-    """A table of words; columns of `numbers` stand to the right, `marked` rows in bold.
+    """A table of text; columns of `numbers` are aligned to the right, `marked` rows are bold.
 
-    Where no column has a name, the first one names the rows. A long table scrolls in a frame.
+    If no column has a name, the first one names the rows. A long table scrolls in a frame.
     """
     named = any(header)
     tall = ' tall" tabindex="0" role="region" aria-label="Table' if len(rows) > TALL else ""
@@ -129,21 +121,9 @@ def html_table(
 
 
 NUMBER = ' class="number"'
-TALL = 30  # rows from which on a table scrolls in a frame
+TALL = 30  # rows beyond which a table scrolls in a frame
 
 
 def html_pairs(values: Mapping[str, str], caption: str = "") -> str:
-    """Names and what they stand for, a row each."""
+    """Names and their values, one row each."""
     return html_table((), [(str(name), str(words)) for name, words in values.items()], caption)
-
-
-def html_figure(drawn: Any, description: str) -> str:
-    """A matplotlib figure as a picture inside the page, with its description in words."""
-    buffer = io.BytesIO()
-    drawn.savefig(buffer, format="png", dpi=110, facecolor="white")
-    data = base64.b64encode(buffer.getvalue()).decode("ascii")
-    words = escape(description, quote=True)
-    return (
-        f'<figure><img alt="{words}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{words}</figcaption></figure>"
-    )

@@ -1,8 +1,7 @@
-"""Matplotlib figures as drawings inside a page that answer to the mouse and the keyboard.
+"""Matplotlib figures as interactive drawings inside a page, for the mouse and the keyboard.
 
-The drawing is matplotlib's own SVG; beside it stand, as JSON, the names of its series, their values
-and their places, which `page.js` shows where somebody points. Without scripts the drawing is there
-all the same.
+The drawing is matplotlib's own SVG. Next to it, as JSON, are the names of its series, their values
+and their positions, which `page.js` shows under the pointer. Without scripts the drawing is static.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from xml.etree import ElementTree
 
 from meanmap.report.charts import Series, figure_series
 
-LARGE = 3000  # points of an artist from which on it is drawn as pixels
+LARGE = 3000  # points of an artist beyond which it is drawn as pixels
 SVG = "{http://www.w3.org/2000/svg}"
 LINK = "{http://www.w3.org/1999/xlink}href"
-SHARP = 150  # pixels an inch of what is drawn as pixels
-UNITS = 72  # of an SVG, an inch
+SHARP = 150  # pixels per inch of what is drawn as pixels
+UNITS = 72  # of an SVG, per inch
 
 
 def interactive_figure(drawn: Any, description: str, name: str) -> str:
@@ -32,10 +31,10 @@ def interactive_figure(drawn: Any, description: str, name: str) -> str:
     ----------
     drawn : matplotlib Figure
     description : str
-        What there is to see; the alternative text.
+        What the figure shows; the alternative text.
     name : str
-        Of the figure in the page, which all names inside the drawing begin with: letters, digits
-        and dashes.
+        Of the figure in the page, a prefix of all names inside the drawing: letters, digits and
+        dashes.
     """
     if not re.fullmatch(r"[A-Za-z][\w-]*", name):
         raise ValueError(f"name: expected a letter, then letters, digits, - and _, got {name!r}.")
@@ -43,9 +42,9 @@ def interactive_figure(drawn: Any, description: str, name: str) -> str:
     width, height = (float(side) * UNITS for side in drawn.get_size_inches())
     document = finish_svg(root, series, description, name, (width, height))
     data = {"size": [round(width, 2), round(height, 2)], "series": [one.plain() for one in series]}
-    # `<` would end the script's element, were it in somebody's label
+    # a `<` in a label could end the script element
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # on a phone a wide drawing is scrolled; on a large screen a small one is not blown up
+    # a wide drawing scrolls on a phone; a small one is not enlarged on a large screen
     wide = width > 500
     room = f"--least:{0.78 * width:.0f}px" if wide else f"--most:{1.7 * width:.0f}px"
     return (
@@ -54,8 +53,8 @@ def interactive_figure(drawn: Any, description: str, name: str) -> str:
         f'<div class="canvas">{document}</div>\n'
         f'<p class="unseen" aria-live="polite"></p>\n'
         f"<figcaption>{escape(full_sentence(description))}"
-        '<span class="hint" hidden> Point at it for values; click it, and the wheel zooms, '
-        "dragging moves, arrow keys step from point to point.</span></figcaption>\n"
+        '<span class="hint" hidden> Point at it for values. After a click, the wheel zooms, '
+        "dragging moves, and arrow keys step from point to point.</span></figcaption>\n"
         f'<script type="application/json">{text.replace("<", chr(92) + "u003c")}</script>\n'
         "</figure>"
     )
@@ -67,7 +66,7 @@ def full_sentence(text: str) -> str:
 
 
 def controls(series: list[Series]) -> str:
-    """Buttons: one a name to show and hide it, and those of zooming; shown where scripts run."""
+    """Buttons that show and hide series, and zoom; shown if scripts run."""
     colours: dict[str, str] = {}
     for one in series:
         if one.label and one.ids:
@@ -82,7 +81,7 @@ def controls(series: list[Series]) -> str:
         for what, words, sign in (
             ("in", "Zoom in", "+"),
             ("out", "Zoom out", "−"),
-            ("reset", "Show all of it", "Reset"),
+            ("reset", "Reset the zoom", "Reset"),
         )
     )
     return f'<div class="controls" hidden>{toggles}<span class="zoom">{zoom}</span></div>'
@@ -92,7 +91,7 @@ def controls(series: list[Series]) -> str:
 
 
 def trace_figure(drawn: Any, name: str) -> tuple[list[Series], ElementTree.Element]:
-    """The series of a figure with the places that they have in its SVG, and the SVG."""
+    """The series of a figure with their positions in its SVG, and the SVG."""
     import matplotlib
 
     series = figure_series(drawn)
@@ -100,7 +99,7 @@ def trace_figure(drawn: Any, name: str) -> tuple[list[Series], ElementTree.Eleme
     quiet = {"svg.fonttype": "none", "svg.hashsalt": "meanmap"}
     with matplotlib.rc_context(quiet), tag_artists(drawn, series):
         drawn.savefig(buffer, format="svg", dpi=SHARP, metadata={"Date": None}, facecolor="white")
-        drawn.set_dpi(UNITS)  # places in the units of the SVG; layouts were made by drawing
+        drawn.set_dpi(UNITS)  # positions in the units of the SVG; drawing has made the layout
         height = float(drawn.get_figheight()) * UNITS
         for one in series:
             one.place(height)
@@ -114,21 +113,18 @@ def trace_figure(drawn: Any, name: str) -> tuple[list[Series], ElementTree.Eleme
 
 @contextmanager
 def tag_artists(drawn: Any, series: list[Series]) -> Iterator[None]:
-    """Artists named for the SVG, the large ones drawn as pixels; afterwards all is as before."""
+    """Name artists for the SVG and draw large ones as pixels; undone afterwards."""
     before: list[tuple[Any, Any, Any]] = []
     dpi, merged = drawn.dpi, drawn.suppressComposite
     for i, one in enumerate(series):
-        for j, artist in enumerate(one.artists):
-            before.append((artist, artist.get_gid(), artist.get_rasterized()))
-            artist.set_gid(f"s{i}-{j}")
-            one.ids.append(f"s{i}-{j}")
-            if one.count > LARGE:
-                artist.set_rasterized(True)
-        for j, artist in enumerate(one.entries):
-            before.append((artist, artist.get_gid(), artist.get_rasterized()))
-            artist.set_gid(f"l{i}-{j}")
-            one.faded.append(f"l{i}-{j}")
-    drawn.suppressComposite = True  # an image each: they are to be hidden one by one
+        for kind, artists, ids in (("s", one.artists, one.ids), ("l", one.entries, one.faded)):
+            for j, artist in enumerate(artists):
+                before.append((artist, artist.get_gid(), artist.get_rasterized()))
+                ids.append(f"{kind}{i}-{j}")
+                artist.set_gid(ids[-1])
+                if kind == "s" and one.count > LARGE:
+                    artist.set_rasterized(True)
+    drawn.suppressComposite = True  # one image each, so that they can be hidden one by one
     try:
         yield
     finally:
@@ -140,9 +136,9 @@ def tag_artists(drawn: Any, series: list[Series]) -> Iterator[None]:
 
 
 def name_images(root: ElementTree.Element, drawn: Any, series: list[Series]) -> None:
-    """What was drawn as pixels gets its artists' names, which matplotlib leaves out.
+    """Give images the names of their artists, which matplotlib leaves out.
 
-    By the order in which it was drawn; left as it is where that is not clear.
+    They are matched by the order of drawing, and left unnamed if that is ambiguous.
     """
     groups = {group.get("id"): group for group in root.iter(f"{SVG}g")}
     names = {id(a): s.ids[j] for s in series for j, a in enumerate(s.artists) if s.count > LARGE}
@@ -166,7 +162,7 @@ def finish_svg(
     name: str,
     size: tuple[float, float],
 ) -> str:
-    """The SVG as a part of a page: names of its own, alternative text, no foreign parts."""
+    """The SVG as a part of a page: unique names, alternative text, no metadata."""
     for parent in root.iter():
         for child in list(parent):
             if child.tag in (f"{SVG}metadata", f"{SVG}style") or not isinstance(child.tag, str):
@@ -183,7 +179,7 @@ def finish_svg(
                 element.set(key, f"#{name}-{value[1:]}")
             elif "url(#" in value:
                 element.set(key, value.replace("url(#", f"url(#{name}-"))
-            if key.startswith("{"):  # names of other documents' languages
+            if key.startswith("{"):  # attributes of other namespaces
                 del element.attrib[key]
     root.attrib.clear()
     root.set("viewBox", f"0 0 {size[0]:g} {size[1]:g}")
@@ -197,7 +193,7 @@ def finish_svg(
 
 
 def series_in_words(series: list[Series]) -> str:
-    """The series of a drawing, for those who cannot see it."""
+    """The series of a drawing in words, for screen readers."""
     names = list(dict.fromkeys(one.label for one in series if one.label))
     axes = list(dict.fromkeys(one.names for one in series if any(one.names)))
     words = [f"{y or 'values'} against {x}" if x else y for x, y in axes]

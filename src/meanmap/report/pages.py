@@ -1,23 +1,23 @@
-"""Pages of answers: what was found, on what, and how to find it again."""
+"""Pages of answers: what was found, on which data, and how to get it again."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
+from contextlib import suppress
 from html import escape
 
 import meanmap
 from meanmap.report import html, interactive, pictures
-from meanmap.report.answers import Answer, DataSource
+from meanmap.report.answers import Answer, AnswerTable, DataSource
 
-MANY = 12  # columns of a table of which more are folded away
+MANY = 12  # columns beyond which the list of columns is folded
 MOST_ROWS = 1000  # of a table in a page
 MOST_JSON = 200_000  # characters
 
 
 def answers_page(answers: Sequence[Answer], title: str) -> str:
-    """One self-contained page of answers, each with its table, figures, settings and data.
+    """One self-contained page of answers, each with its tables, figures, settings and data.
 
     Examples
     --------
@@ -40,21 +40,20 @@ def answers_page(answers: Sequence[Answer], title: str) -> str:
 
 
 def answer_parts(answer: Answer, number: int, level: int) -> list[str]:
-    """All that there is to say of an answer, under headings of a level."""
+    """Everything about an answer, under headings of a level."""
     parts = [html.paragraph(answer.headline, lead=True)]
     for i, picture in enumerate(answer.pictures, start=1):
-        drawn = pictures.draw_picture(picture)
-        if drawn is not None:
-            parts.append(
-                interactive.interactive_figure(drawn, picture.description, f"a{number}-{i}")
-            )
-    if answer.rows:
-        parts.append(html.heading("Numbers", level))
-        rows = answer.rows[:MOST_ROWS]
-        parts.append(html.html_table(answer.header, rows, numbers=number_columns(rows)))
-        left = len(answer.rows) - len(rows)
-        if left:
+        with suppress(ImportError):  # without matplotlib the page has no pictures
+            drawn = pictures.draw_pictures([picture])
+            name = f"a{number}-{i}"
+            parts.append(interactive.interactive_figure(drawn, picture.description, name))
+    for table in answer.tables:
+        parts += [html.heading(table.title, level), answer_table_part(table)]
+        left = len(table.rows) - MOST_ROWS
+        if left > 0:
             parts.append(html.paragraph(f"… and {count_words(left, 'row')} more.", quiet=True))
+    if answer.notes:
+        parts += [html.heading("Notes", level), *map(html.paragraph, answer.notes)]
     if answer.settings:
         parts += [html.heading("Settings", level), html.html_pairs(answer.settings)]
     if answer.sources:
@@ -62,37 +61,31 @@ def answer_parts(answer: Answer, number: int, level: int) -> list[str]:
     if answer.command:
         parts += [html.heading("Run it again", level), html.command(answer.command)]
     if answer.values:
-        text = json.dumps(answer.values, indent=2, ensure_ascii=False, default=str)
-        if len(text) <= MOST_JSON:  # more is not read in a page
-            parts.append(html.details("The same for programs, as JSON", [html.code(text)]))
+        text = json.dumps(answer.values, indent=2, ensure_ascii=False)
+        if len(text) <= MOST_JSON:  # nobody reads more in a page
+            parts.append(html.details("The same as JSON", [html.code(text)]))
     return parts
 
 
 def source_words(source: DataSource) -> str:
-    """A table that was read: its shape, and what its columns were taken for."""
+    """A table that was read: its shape, and the kinds of its columns."""
     columns, rows = len(source.columns), source.rows
     words = f"{source.name}: {count_words(rows, 'row')}, {count_words(columns, 'column')}"
     if not columns:
         return html.paragraph(words)
     kinds = [(str(name), str(kind)) for name, kind in source.columns.items()]
     if columns <= MANY:
-        return html.html_table(("column", "taken for"), kinds, words)
-    return html.details(words, [html.html_table(("column", "taken for"), kinds)])
+        return html.html_table(("column", "kind"), kinds, words)
+    return html.details(words, [html.html_table(("column", "kind"), kinds)])
 
 
 def count_words(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def number_columns(rows: Sequence[Sequence[str]]) -> list[int]:
-    """The columns that hold numbers, or nothing."""
-    width = min(map(len, rows), default=0)
-    columns = ([str(row[j]).strip() for row in rows] for j in range(width))
-    return [j for j, cells in enumerate(columns) if any(cells) and all(map(looks_numeric, cells))]
-
-
-def looks_numeric(cell: str) -> bool:
-    return re.fullmatch(r"(?:[<>≤≥=~]? ?[-+−]?[\d,.]+(?:e[-+]?\d+)?[%*]?)?|nan|–", cell) is not None
+def answer_table_part(table: AnswerTable) -> str:
+    rows = table.rows[:MOST_ROWS]
+    return html.html_table(table.header, rows, table.caption, table.number_columns, table.marked)
 
 
 def footer() -> str:

@@ -1,8 +1,8 @@
-"""Pictures of reports; they draw what they are given."""
+"""Pictures of reports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from meanmap.report.answers import Picture
     from meanmap.report.findings import ColumnShift
 
-SHOWN = 20
+SHOWN = 20  # columns in a picture
+ACROSS = 3  # panels side by side
 
 
 def draw_shift(columns: tuple[ColumnShift, ...], level: float, axes: Any = None) -> Any:
-    """Columns by effect, and the leading one's samples with the witness."""
+    """Columns by effect, and the column with the largest effect in both samples."""
     places = plots.panels(axes, 2)
     effects(columns[:SHOWN], len(columns), level, places[0])
     if len(places) > 1:
@@ -26,11 +27,11 @@ def draw_shift(columns: tuple[ColumnShift, ...], level: float, axes: Any = None)
 
 
 def effects(columns: tuple[ColumnShift, ...], total: int, level: float, ax: Any) -> None:
-    """A bar a column, the largest above; those that differ in another colour."""
+    """One bar per column, the largest first; columns that differ have another colour."""
     at = np.arange(len(columns))
     for differ, colour, name in (
-        (True, plots.ORANGE, f"differs at level {level:.0%}"),
-        (False, plots.GREY, "no difference seen"),
+        (True, plots.ORANGE, f"differs at the {level:g} level"),
+        (False, plots.GREY, "no significant difference"),
     ):
         chosen = [i for i, c in enumerate(columns) if (c.adjusted <= level) == differ]
         if chosen:
@@ -38,21 +39,20 @@ def effects(columns: tuple[ColumnShift, ...], total: int, level: float, ax: Any)
     ax.set_yticks(at, [shorten(str(column.name)) for column in columns])
     ax.set_ylim(len(columns) - 0.4, -0.6)
     few = "" if total == len(columns) else f" (the {len(columns)} largest of {total} columns)"
-    ax.set(xlabel="effect: 0 alike, 1 nothing in common" + few, xlim=(0, None))
+    ax.set(xlabel="effect: 0 equal, 1 nothing in common" + few, xlim=(0, None))
     above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "borderaxespad": 0.2}
     ax.legend(frameon=False, fontsize="small", **above)
 
 
 def draw_column(column: ColumnShift, ax: Any) -> None:
-    """A column in both samples, and where the test sample has more."""
+    """A column in both samples, with the witness function."""
     at, witness = column.witness
     train, test = column.samples
     if not len(at):
         ax.set_axis_off()
         return
     ax.set_title(f"{shorten(str(column.name))}: where the test sample has more", fontsize="medium")
-    few = train.ndim == 1 or len(at) <= 10
-    if few:
+    if train.ndim == 1 or len(at) <= 10:
         both = [part.reshape(len(part)) for part in (train, test)]
         shares = [np.array([np.mean(part == value) for value in at]) for part in both]
         order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:12]
@@ -70,58 +70,30 @@ def draw_column(column: ColumnShift, ax: Any) -> None:
         ax.set(ylabel="share")
         ax.legend(frameon=False)
         return
-    behind = ax.twinx()
-    edges = np.linspace(at[0], at[-1], 41)
-    for part, colour, name in ((train, plots.BLUE, "train"), (test, plots.ORANGE, "test")):
-        behind.hist(part[:, 0], edges, density=True, color=colour, alpha=0.35, label=name)
-    behind.set(yticks=[], ylabel="density")
-    behind.yaxis.label.set_visible(False)  # not to be read off, but said where pages are pointed at
-    behind.set_ylim(0, 1.3 * behind.get_ylim()[1])
-    behind.legend(loc="upper right", frameon=False)
-    ax.plot(at, witness, color="black", linewidth=1.5)
-    ax.axhline(0, color=plots.GREY, linewidth=1)
-    ax.set(xlabel=shorten(str(column.name)), ylabel="witness: above 0 more of test")
-    ax.set_zorder(behind.get_zorder() + 1)
-    ax.patch.set_visible(False)
+    # numbers far from all others are left out of the grid, and of the histograms
+    first, second = (part[(part >= at[0]) & (part <= at[-1])] for part in (train, test))
+    plots.witness_curve(at, witness, first, second, ax, names=("train", "test"))
+    ax.set(xlabel=shorten(str(column.name)), ylabel="witness: above 0, more of test")
 
 
 def shorten(text: str, most: int = 28) -> str:
-    """A name that fits beside a bar; a dollar sign is no mathematics."""
+    """A name that fits next to a bar, with dollar signs escaped for matplotlib."""
     text = text if len(text) <= most else text[: most - 1] + "…"
     return text.replace("$", r"\$")
 
 
-def draw_panels(plot: Callable[[Any], Any]) -> Any:
-    """A figure with two panels drawn without a window, or None without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    plot(list(plots.sheets(figure, 1, 2)))
-    return figure
+def draw_pictures(pictures: Sequence[Picture]) -> Any:
+    """Pictures in one figure without a window, at most three panels side by side."""
+    from matplotlib.figure import Figure
 
-
-def draw_picture(picture: Picture) -> Any:
-    """A picture of an answer, drawn without a window, or None without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    n = picture.panels
-    size = (5.8, 3.9) if n == 1 else (4.6 * n, 3.9)
+    rows = [(one, at) for one in pictures for at in range(0, one.panels, ACROSS)]
+    wide = max(min(one.panels, ACROSS) for one in pictures)
+    size = (5.8 if wide == 1 else 4.6 * wide, 3.9 * len(rows))
     drawn = Figure(figsize=size, layout="constrained")
-    picture.draw(list(np.ravel(plots.sheets(drawn, 1, n))))
+    places: dict[int, list[Any]] = {}
+    for piece, (one, at) in zip(drawn.subfigures(len(rows), 1, squeeze=False), rows, strict=True):
+        made = plots.sheets(piece[0], 1, min(ACROSS, one.panels - at))
+        places.setdefault(id(one), []).extend(np.ravel(made))
+    for one in pictures:
+        one.draw(places[id(one)])
     return drawn
-
-
-def figure_in_words(drawn: Any) -> str:
-    """What a figure shows, by the words on it."""
-    said = []
-    for ax in drawn.axes:
-        if ax.get_label() == "<colorbar>" or not (ax.get_xlabel() or ax.get_ylabel()):
-            continue
-        names = [name for name in (ax.get_ylabel(), ax.get_xlabel()) if name]
-        title = f"{ax.get_title()}: " if ax.get_title() else ""
-        said.append(title + " against ".join(names))
-    return "; ".join(dict.fromkeys(said)) or "a picture"

@@ -1,8 +1,8 @@
-"""Two samples as a report looks at them: rows as points, and columns by name."""
+"""Two samples as a report needs them: rows as points, and columns by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_array, is_chunked, take, to_numpy
-from meanmap.frames import is_frame
+from meanmap.frames import is_frame, list_names
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel
 from meanmap.kernels.defaults import as_kernel
-from meanmap.statistics.columns import column_moments
+from meanmap.statistics.columns import column_moments, label_indicators
 from meanmap.statistics.gates import looks_like_classes, require_points
 from meanmap.statistics.tiles import on_host
 from meanmap.streams.chunks import SAMPLE, Chunks
@@ -21,13 +21,13 @@ from meanmap.streams.chunks import SAMPLE, Chunks
 
 @dataclass(frozen=True, eq=False)
 class ColumnPair:
-    """A column in both samples: numbers (n, 1), or anything else that its kernel compares."""
+    """A column in both samples: numbers (n, 1), or anything else that its kernel takes."""
 
     name: Any
     kernel: Kernel
     train: np.ndarray
     test: np.ndarray
-    given: bool = False  # whether somebody chose the kernel
+    given: bool = False  # whether the caller chose the kernel
 
     @property
     def is_number(self) -> bool:
@@ -45,32 +45,29 @@ class ColumnPair:
         first = self.train[:1]
         return bool((self.train == first).all() and (self.test == first).all())
 
-    def taken(self, train: np.ndarray, test: np.ndarray) -> ColumnPair:
-        """The field at some rows."""
+    def take_rows(self, train: np.ndarray, test: np.ndarray) -> ColumnPair:
+        """The column at some rows."""
         parts = take(self.train, train), take(self.test, test)
         return ColumnPair(self.name, self.kernel, *parts, self.given)
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Training and test rows. `kernel` is None where the rows are vectors made of the fields."""
+    """Training and test rows; `kernel` is None if the rows are vectors made from the columns."""
 
     train: Points
     test: Points
     kernel: Kernel | None
     fields: tuple[ColumnPair, ...]
-    sizes: tuple[int, int]  # before rows were left out
-    drawn_of: tuple[int | None, int | None] = (None, None)  # how many rows are in chunks
+    sizes: tuple[int, int]  # before a sample of the rows was drawn
+    drawn_of: tuple[int | None, int | None] = (None, None)  # the number of rows in chunks
 
     @property
     def movable(self) -> np.ndarray | None:
-        """Which coordinates of the rows could have another location and scale."""
+        """Which coordinates of the rows can change location and scale."""
         if self.kernel is None:
-            parts = [
-                np.full(column_coordinates(field)[0].shape[1], field.is_number)
-                for field in self.fields
-            ]
-            mask = np.concatenate(parts)
+            widths = [column_coordinates(field)[0].shape[1] for field in self.fields]
+            mask = np.repeat([field.is_number for field in self.fields], widths)
             return mask if mask.any() else None
         array = self.train
         if isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind == "f":
@@ -83,28 +80,28 @@ class Samples:
 
     @property
     def whole(self) -> tuple[int, int]:
-        """All rows there are, those in chunks too."""
+        """The numbers of all rows, including those in chunks."""
         return self.drawn_of[0] or self.sizes[0], self.drawn_of[1] or self.sizes[1]
 
     @property
     def words(self) -> list[str]:
-        """That a report stands on a part of the rows in chunks, if it does."""
+        """A note if the report is based on a sample of rows in chunks."""
         parts = [
             f"{few:,} of {size:,} {name} rows"
             for few, size, name in zip(self.used, self.drawn_of, ("training", "test"), strict=True)
             if size is not None and few < size
         ]
-        drawn = "drawn chunk by chunk, every row as likely as any other."
+        drawn = "drawn chunk by chunk with equal probability."
         both = " and ".join(parts)
-        return [f"The report stands on a sample of {both}, {drawn}"] if parts else []
+        return [f"The report is based on a sample of {both}, {drawn}"] if parts else []
 
 
 def in_memory(
     rows: Any, targets: Any, names: tuple[str, str], most: int | None, rng: np.random.Generator
 ) -> tuple[Any, Any, int | None]:
-    """A sample of rows and targets that Dask holds, drawn evenly, and how many there are of them.
+    """A random sample of rows and targets in Dask collections, and the number of all rows.
 
-    What is in memory comes as it is, with None.
+    Data in memory are returned unchanged, with None.
     """
     if not is_chunked(rows, targets):
         return rows, targets, None
@@ -117,7 +114,7 @@ def in_memory(
 def read_samples(
     train: Any, test: Any, kernel: Any, max_samples: int | None, rng: np.random.Generator
 ) -> tuple[Samples, np.ndarray, np.ndarray]:
-    """Both samples, checked, and which of their rows are used."""
+    """Both samples, checked, and the indices of the rows in use."""
     tables = as_table(train, "train", kernel), as_table(test, "test", kernel)
     fields: list[ColumnPair] = []
     points: tuple[Points, Points] | None = None
@@ -130,12 +127,9 @@ def read_samples(
         others = by_column.check(tables[1], "test", parts, "train")
         trios = zip(by_column.names or (), by_column.factors, parts, others, strict=True)
         fields = [ColumnPair(c, k, on_host(a), on_host(b), given) for c, k, a, b in trios]
-    if kernel is not None:
+    plain = bool(fields) and all(field.is_number or field.is_label for field in fields)
+    if kernel is not None or not plain:
         kernel = as_kernel(kernel, train, "train")
-        first = on_host(kernel.check(train, "train"))
-        points = first, on_host(kernel.check(test, "test", first, "train"))
-    elif not fields or not all(field.is_number or field.is_label for field in fields):
-        kernel = as_kernel(None, train, "train")
         first = on_host(kernel.check(train, "train"))
         points = first, on_host(kernel.check(test, "test", first, "train"))
     sizes = (
@@ -146,7 +140,7 @@ def read_samples(
     for name, size in zip(("train", "test"), sizes, strict=True):
         require_points(size, name, 2)
     rows = [rows_at_random(size, max_samples, rng) for size in sizes]
-    kept = tuple(field.taken(*rows) for field in fields)
+    kept = tuple(field.take_rows(*rows) for field in fields)
     if points is None:
         points = row_coordinates(kept)
         return Samples(*points, None, kept, sizes), rows[0], rows[1]
@@ -155,14 +149,14 @@ def read_samples(
 
 
 def rows_at_random(size: int, most: int | None, rng: np.random.Generator) -> np.ndarray:
-    """Rows at random, in their order; all where there are not too many."""
+    """Random rows in their order; all of them if there are not too many."""
     if most is None or size <= most:
         return np.arange(size)
     return np.sort(rng.choice(size, most, replace=False))
 
 
 def as_table(data: Any, name: str, kernel: Any) -> dict[Any, Any] | None:
-    """The columns of a frame, a dict or rows of an array by name; None where there are none."""
+    """The columns of a frame, a dict or an array by name; None for other points."""
     if isinstance(data, Mapping):
         return dict(data)
     if is_frame(data):
@@ -177,7 +171,7 @@ def as_table(data: Any, name: str, kernel: Any) -> dict[Any, Any] | None:
         try:
             np.asarray(data, dtype=float)
         except (TypeError, ValueError):
-            return None  # graphs, sets, series: their kernel says what is wrong
+            return None  # graphs, sets, series: their kernel reports errors
     array = to_numpy(checks.any_points(data, name))
     if array.ndim == 1 and kernel is None and array.dtype.kind in "USObT":
         return {"value": array}
@@ -189,37 +183,42 @@ def as_table(data: Any, name: str, kernel: Any) -> dict[Any, Any] | None:
 def by_position(
     first: dict[Any, Any], train: Any, second: dict[Any, Any], test: Any
 ) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Both tables by column; one that is an array takes the names of one that has some."""
+    """Both tables by column; an array takes the names of the other table."""
     named = [is_frame(data) or isinstance(data, Mapping) for data in (train, test)]
     if named[0] == named[1] or len(first) != len(second):
         return first, second
     names = first if named[0] else second
-    return dict(zip(names, first.values(), strict=True)), dict(
-        zip(names, second.values(), strict=True)
-    )
+    renamed = [dict(zip(names, one.values(), strict=True)) for one in (first, second)]
+    return renamed[0], renamed[1]
 
 
 def check_same_columns(train: Mapping[Any, Any], test: Mapping[Any, Any]) -> None:
     """Refuse tables that do not have the same columns."""
-    words = []
-    for one, other, name in ((train, test, "test lacks"), (test, train, "test also has")):
-        missing = [repr(column) for column in one if column not in other]
-        if missing:
-            words.append(f"{name} {', '.join(missing)}")
+    words = missing_columns((train, test), ("train", "test"))
     if words:
         raise ValueError(
-            f"train and test must have the same columns: {'; '.join(words)}. Drop or add those "
-            "columns, so that the same things are compared."
+            f"train and test must have the same columns: {words}. Drop or add those columns, so "
+            "that the same things are compared."
         )
+
+
+def missing_columns(tables: Sequence[Collection[Any]], names: Sequence[str]) -> str:
+    """Which columns each of two tables lacks, in words."""
+    words = []
+    for here, there, name in ((*tables, names[1]), (*tables[::-1], names[0])):
+        lacking = [repr(column) for column in here if column not in there]
+        if lacking:
+            words.append(f"{name} lacks {list_names(lacking)}")
+    return "; ".join(words)
 
 
 # --- coordinates ----------------------------------------------------------------------------------
 
 
 def column_coordinates(field: ColumnPair) -> tuple[np.ndarray, np.ndarray]:
-    """A column as coordinates of which two random rows differ by 2 in mean square.
+    """A column as coordinates in which two random rows have a mean squared distance of 2.
 
-    Numbers are standardised, labels get an indicator each, on both samples together: exchanging
+    Numbers are standardised and labels become indicators, on both samples together: exchanging
     rows between the samples changes nothing, so that permutation tests stay exact.
     """
     n = len(field.train)
@@ -230,11 +229,8 @@ def column_coordinates(field: ColumnPair) -> tuple[np.ndarray, np.ndarray]:
         z = (both - mean) / scale if spread else np.zeros_like(both)
         z = z.astype(np.float64)
     else:
-        values, row = np.unique(both, return_inverse=True)
-        share = np.bincount(row) / len(row)
-        differ = 1 - float(share @ share)
-        z = np.zeros((len(both), len(values)))
-        z[np.arange(len(both)), row] = differ**-0.5 if differ > 1e-12 else 0.0
+        values, height = label_indicators(both)
+        z = height * (both[:, None] == values[None, :])
     return z[:n], z[n:]
 
 
@@ -247,10 +243,10 @@ def row_coordinates(fields: tuple[ColumnPair, ...]) -> tuple[np.ndarray, np.ndar
 def rank_columns(
     fields: tuple[ColumnPair, ...], rng: np.random.Generator
 ) -> tuple[ColumnPair, ...]:
-    """Numbers replaced by their ranks within their own sample, ties in random order.
+    """Replace numbers by their ranks within their own sample, with ties in random order.
 
-    Every column then has the same distribution in both samples: what still differs is how columns
-    go together.
+    Every column then has the same distribution in both samples, and only the dependence between
+    columns can differ.
     """
     out = []
     for field in fields:
@@ -271,10 +267,10 @@ def rank_columns(
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Targets of training rows and of those test rows that have one."""
+    """Targets of training rows and of labelled test rows."""
 
     field: ColumnPair  # its test part has the labelled rows only
-    labelled: np.ndarray  # which of the test rows used
+    labelled: np.ndarray  # indices among the test rows in use
     classes: bool
 
     @property
@@ -283,19 +279,19 @@ class Targets:
 
     @property
     def plain(self) -> np.ndarray:
-        """Of the training rows, as estimators take them."""
+        """Those of the training rows, as estimators take them."""
         return self.field.train if self.classes else self.field.train[:, 0]
 
 
 def read_targets(
     y: Any, y_test: Any, sizes: tuple[int, int], rows: tuple[np.ndarray, np.ndarray]
 ) -> Targets | None:
-    """Targets of the rows used, checked; None where there are none."""
+    """Targets of the rows in use, checked; None if there are none."""
     if y is None:
         if y_test is not None:
             raise ValueError(
-                "y_test was given without y: the targets of test rows are compared with those of "
-                "training rows. Pass y too."
+                "y_test was given without y. Pass both: the targets of test rows are compared with "
+                "those of training rows."
             )
         return None
     values = flat_targets(y, "y", sizes[0], "train")
@@ -316,16 +312,16 @@ def read_targets(
 
 
 def flat_targets(y: Any, name: str, size: int, of: str) -> np.ndarray:
-    """Targets as an array (n,), one a row."""
+    """Targets as an array (n,), one per row."""
     array = to_numpy(checks.plain(y, name))
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"{name}: expected one target a row, shape (n,), got {array.shape}.")
+        raise ValueError(f"{name}: expected one target per row, shape (n,), got {array.shape}.")
     if len(array) != size:
         more = " Use None or NaN for test rows without a target." if name == "y_test" else ""
         raise ValueError(
-            f"{name} has {len(array)} targets, but {of} has {size} rows; there must be one a row."
+            f"{name} has {len(array)} targets, but {of} has {size} rows; there must be one per row."
             + more
         )
     return array
@@ -339,21 +335,21 @@ def column(values: np.ndarray, name: str) -> np.ndarray:
 def as_classes(values: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Classes of test rows in the type of those of training rows."""
     found = np.asarray(checks.labels(found, "y_test"))
-    # text, dates, truth values and numbers: each kind is equal to its own alone
+    # text, dates and numbers are never equal to one another
     kinds = [
         next(k for k in ("US", "mM", "fiub", array.dtype.kind) if array.dtype.kind in k)
         for array in (values, found)
     ]
     if kinds[0] != kinds[1]:
         raise TypeError(
-            f"y holds classes like {values[0]!r} and y_test like {found[0]!r}: none would be equal "
-            "to another. Use one type in both."
+            f"y holds classes like {values[0]!r} and y_test like {found[0]!r}, which are never "
+            "equal. Use the same type in both."
         )
     return found.astype(np.result_type(values, found))
 
 
 def pair_rows(samples: Samples, targets: Targets) -> tuple[Points, Points, Kernel | None]:
-    """Rows with their targets, of both samples, and the kernel that compares them."""
+    """Rows with their targets in both samples, and the kernel that compares them."""
     test = take(samples.test, targets.labelled)
     field = targets.field
     if samples.kernel is None:

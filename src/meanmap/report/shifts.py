@@ -1,10 +1,11 @@
-"""Which shift is it? Training and test rows compared, and a remedy that is worth trying."""
+"""Shift reports: the kind of shift between training and test rows, and what to try."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from meanmap.comparison.results import TestResult, probability, show_pvalue
 from meanmap.frames import list_names
 from meanmap.progress import progress_bar
 from meanmap.report import findings, html, pictures
-from meanmap.report.explanations import Explanation, explanations, measure, share_outside
-from meanmap.report.findings import ColumnShift, DependenceShift, Finding
+from meanmap.report.answers import Answer, AnswerTable, Picture
+from meanmap.report.explanations import explanations, measure, share_outside
+from meanmap.report.findings import ColumnShift, Finding
+from meanmap.report.pages import answer_parts, answers_page
 from meanmap.report.samples import (
     Samples,
     Targets,
@@ -27,34 +30,35 @@ from meanmap.report.samples import (
 )
 from meanmap.report.verdicts import Figures, verdict
 
-SHOWN = 15  # columns in the text; the page has all
-LABELLED = 10  # labelled test rows without which targets are not compared
+SHOWN = 15  # columns in the text; the page has all of them
+LABELLED = 10  # labelled test rows needed to compare targets
 MOST_DRAWS = 20_000
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ShiftReport:
-    """What `shift_report` found; `print` it, `.plot()` it, or write it with `.to_html(path)`.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ShiftReport(Figures):
+    """What `shift_report` found; `print` it, `.plot()` it, or save it with `.to_html(path)`.
 
     Attributes
     ----------
     kind : "no shift", "covariate shift", "target shift", "location-scale shift",
         "dependence shift", "disjoint supports", "concept shift", "unexplained shift" or
         "cannot tell"
-    candidates : where the kind is "cannot tell", the kinds that explain the shift equally well
+    candidates : if the kind is "cannot tell", the kinds that explain the shift equally well
     verdict, remedy : in words, made from the figures below
     level : of all tests together
-    sizes, used : rows of training and test, and how many of them were looked at
+    sizes, used : numbers of training and test rows, and of those in use
     rows : the test of whole rows; its `.witness(x)` is positive where training has more
     overall : that test's p-values and name
-    effect : of whole rows, from 0 (alike) to 1 (nothing in common)
-    columns : a `ColumnShift` a column, the largest effect first
-    targets : tests that rest on targets of test rows
-    given_targets : the test of P(x|y), made where P(y|x) differs, or None
-    dependence : whether columns go together otherwise, or None
-    explanations : what weights, targets, or location and scale explain, on rows held out
+    effect : of whole rows, from 0 (equal) to 1 (nothing in common)
+    columns : one `ColumnShift` per column, with the largest effect first
+    targets : tests that use targets of test rows
+    given_targets : the test of P(x|y), made if P(y|x) differs, or None
+    dependence : whether the dependence between columns differs, or None
+    explanations : how much weights, targets, or location and scale explain, on held-out rows
     outside : the share of test rows that are unlike all training rows
-    extremes : the row most like test and unlike training, and the reverse, in words
+    labelled : the number of test rows with targets
+    extremes : the rows most typical of test alone and of training alone, in words
     notes : what else a reader should know
 
     Examples
@@ -71,34 +75,25 @@ class ShiftReport:
     kind: str
     verdict: str
     remedy: str
-    level: float
+    candidates: tuple[str, ...]
     sizes: tuple[int, int]
     used: tuple[int, int]
     rows: TestResult
-    overall: Finding
     effect: float
-    columns: tuple[ColumnShift, ...]
-    targets: tuple[Finding, ...]
-    given_targets: Finding | None
-    dependence: DependenceShift | None
-    explanations: tuple[Explanation, ...]
-    outside: float
     extremes: tuple[str, str]
     notes: tuple[str, ...]
-    candidates: tuple[str, ...] = ()
 
     # --- words --------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         lines = [self.title, "", self.verdict, self.remedy, ""]
-        header, rows, _ = self.tests_table()
-        shown = len(rows) - max(len(self.columns) - SHOWN, 0)
-        lines += align_columns([header, *rows[:shown]])
-        if shown < len(rows):
-            lines.append(f"… and {len(rows) - shown} more columns with smaller effects")
-        header, rows, _ = self._explanations()
-        if rows:
-            lines += ["", *align_columns([header, *rows])]
+        tests, tried = self.tests_table(), self.explanations_table()
+        shown = len(tests.rows) - max(len(self.columns) - SHOWN, 0)
+        lines += align_columns([tests.header, *tests.rows[:shown]])
+        if shown < len(tests.rows):
+            lines.append(f"… and {len(tests.rows) - shown} more columns with smaller effects")
+        if tried.rows:
+            lines += ["", *align_columns([tried.header, *tried.rows])]
         remarks = self.remarks()
         return "\n".join([*lines, "", *remarks] if remarks else lines)
 
@@ -110,67 +105,66 @@ class ShiftReport:
         columns = f", {len(self.columns)} columns" if len(self.columns) > 1 else ""
         return f"Shift of {n:,} training rows to {m:,} test rows{used}{columns}: {self.kind}"
 
-    def tests_table(self) -> tuple[list[str], list[list[str]], list[int]]:
-        """The table of tests: header, rows, and which rows are significant."""
-        header = ["", "p (Holm)", "effect", "mean, in sd", "sd ratio", "in the test sample"]
-        rows = [["rows", show_pvalue(self.overall.adjusted), number_text(self.effect), "", "", ""]]
-        adjusted = [self.overall.adjusted]
-        for one in self.targets:
-            rows.append([one.name, show_pvalue(one.adjusted), "", "", "", ""])
-            adjusted.append(one.adjusted)
+    def tests_table(self) -> AnswerTable:
+        """The tests, with those that are significant marked."""
+        found: list[tuple[Any, list[str]]] = []
+        found.append((self.overall, [number_text(self.effect), "", "", ""]))
+        found += [(one, [""] * 4) for one in self.targets]
         for column in self.columns:
-            rows.append(
-                [
-                    str(column.name),
-                    show_pvalue(column.adjusted),
-                    number_text(column.effect),
-                    number_text(column.difference, "+.2f"),
-                    number_text(column.spread),
-                    column.where if column.adjusted <= self.level else "",
-                ]
-            )
-            adjusted.append(column.adjusted)
-        marked = [i for i, p in enumerate(adjusted) if p <= self.level]
-        for i in marked:
-            rows[i][1] += " *"
-        return header, rows, marked
+            where = column.where if column.adjusted <= self.level else ""
+            figures = number_text(column.difference, "+.2f"), number_text(column.spread)
+            found.append((column, [number_text(column.effect), *figures, where]))
+        rows = []
+        for one, cells in found:
+            star = " *" if one.adjusted <= self.level else ""
+            rows.append((str(one.name), show_pvalue(one.adjusted) + star, *cells))
+        return AnswerTable(
+            ("", "p (Holm)", "effect", "mean, in sd", "sd ratio", "in the test sample"),
+            tuple(rows),
+            "Tests",
+            f"Bold and *: significant at the {self.level:g} level for all tests together",
+            tuple(i for i, (one, _) in enumerate(found) if one.adjusted <= self.level),
+        )
 
-    def _explanations(self) -> tuple[list[str], list[list[str]], list[int]]:
-        header = ["explained by", "share", "what is left: p", "rests on", "found"]
+    def explanations_table(self) -> AnswerTable:
+        """What would explain the shift, with the explanations that hold marked."""
+        holds = [one.holds(self.level) for one in self.explanations]
         rows = [
-            [
+            (
                 one.name,
                 number_text(max(one.explained, 0.0), ".0%"),
                 "" if math.isnan(one.pvalue) else show_pvalue(one.pvalue),
                 f"{one.effective_size:.0f} of {one.size}",
-                one.found if one.holds(self.level) else "",
-            ]
-            for one in self.explanations
+                one.found if true else "",
+            )
+            for one, true in zip(self.explanations, holds, strict=True)
         ]
-        marked = [i for i, one in enumerate(self.explanations) if one.holds(self.level)]
-        return header, rows, marked
+        return AnswerTable(
+            ("explained by", "share", "p of the rest", "effective rows", "found"),
+            tuple(rows),
+            "What would explain the shift",
+            "Each fitted on one half of the rows and tested on the other; bold: it holds",
+            tuple(np.flatnonzero(holds).tolist()),
+        )
 
     def remarks(self) -> list[str]:
-        """Sentences beside the verdict: rows unlike all others, dependence, notes."""
+        """Sentences that supplement the verdict."""
         out = []
         if not math.isnan(self.outside):
             out.append(f"Test rows unlike all training rows: {self.outside:.0%}.")
         found = self.dependence
         if found is not None:
-            pair = ""
-            if found.pair is not None:
-                a, b = found.correlations
-                pair = f"; {found.pair[0]} and {found.pair[1]} correlate by {a:.2f} → {b:.2f}"
-            out.append(f"How columns go together: p = {show_pvalue(found.pvalue)}{pair}.")
+            p = show_pvalue(found.pvalue)
+            out.append(f"Test of equal dependence between columns: p = {p}{found.change}.")
         if not self.columns and any(self.extremes) and self.kind != "no shift":
-            out.append(f"Most like the test sample alone: {self.extremes[0]}.")
-            out.append(f"Most like the training sample alone: {self.extremes[1]}.")
+            out.append(f"Most typical of the test sample alone: {self.extremes[0]}.")
+            out.append(f"Most typical of the training sample alone: {self.extremes[1]}.")
         return [*out, *self.notes]
 
     # --- pictures, pages, frames --------------------------------------------------------------
 
     def plot(self, ax: Any = None) -> Any:
-        """Columns by effect, and where the leading one differs; without columns the test.
+        """Columns by effect, and the column with the largest effect; without columns the test.
 
         Parameters
         ----------
@@ -184,38 +178,29 @@ class ShiftReport:
             return self.rows.plot(ax)
         return pictures.draw_shift(self.columns, self.level, ax)
 
+    def answer(self) -> Answer:
+        """The report as pages and the command line show it."""
+        words = "Columns by effect, and the one with the largest effect in both samples."
+        return Answer(
+            self.title,
+            f"{self.verdict} {self.remedy}",
+            report_values(self),
+            tuple(table for table in (self.tests_table(), self.explanations_table()) if table.rows),
+            (Picture(self.plot, words if self.columns else "The test of whole rows.", 2),),
+            settings={"level": f"{self.level:g} for all tests together"},
+            notes=tuple(self.remarks()),
+        )
+
     def to_html(self, path: Any = None) -> str:
-        """One self-contained page, with a picture if matplotlib is there; written to a path."""
-        parts = self._parts()
-        drawn = pictures.draw_panels(self.plot)
-        if drawn is not None:
-            words = "Columns by effect, and where the leading one differs"
-            parts.insert(
-                2, html.html_figure(drawn, words if self.columns else "The test of the rows")
-            )
-        text = html.html_page(self.title, parts)
+        """One self-contained page, with a picture if matplotlib is installed; written to a path."""
+        text = answers_page([self.answer()], self.title)
         if path is not None:
-            html.write(text, path)
+            Path(path).write_text(text, encoding="utf-8")
         return text
 
-    def _parts(self) -> list[str]:
-        parts = [html.paragraph(self.verdict, lead=True), html.paragraph(self.remedy, lead=True)]
-        header, rows, marked = self.tests_table()
-        caption = f"Tests; bold and *: significant at level {self.level:.0%} for all together"
-        parts += [
-            html.heading("Tests"),
-            html.html_table(header, rows, caption, (1, 2, 3, 4), marked),
-        ]
-        header, rows, marked = self._explanations()
-        if rows:
-            caption = "Each fitted on one half of the rows and judged on the other; bold: it holds"
-            table = html.html_table(header, rows, caption, (1, 2), marked)
-            parts += [html.heading("What would explain it"), table]
-        remarks = [html.paragraph(text) for text in self.remarks()]
-        return [*parts, html.heading("Notes"), *remarks] if remarks else parts
-
     def _repr_html_(self) -> str:
-        return "\n".join([html.heading(self.title), *self._parts()])
+        answer = replace(self.answer(), pictures=(), values={})
+        return "\n".join([html.heading(self.title), *answer_parts(answer, 1, 3)])
 
     def to_frame(self) -> Any:
         """The columns' figures as a pandas DataFrame."""
@@ -223,9 +208,38 @@ class ShiftReport:
             import pandas as pd
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas") from error
-        names = ["name", "pvalue", "adjusted", "effect", "difference", "spread", "where"]
-        rows = [[getattr(column, name) for name in names] for column in self.columns]
-        return pd.DataFrame(rows, columns=names).set_index("name")
+        rows = [figures_of(column, COLUMN) for column in self.columns]
+        return pd.DataFrame(rows, columns=list(COLUMN)).set_index("name")
+
+
+#: Figures for programs.
+COLUMN = ("name", "pvalue", "adjusted", "effect", "difference", "spread", "where")
+FINDING = ("name", "pvalue", "adjusted")
+EXPLANATION = ("name", "explained", "pvalue", "effective_size", "found")
+
+
+def figures_of(one: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
+
+
+def report_values(found: ShiftReport) -> dict[str, Any]:
+    """The figures of a report, for programs."""
+    return {
+        **figures_of(found, ("kind", "candidates", "verdict", "remedy")),
+        "statistic": found.rows.statistic,
+        "pvalue": found.overall.pvalue,
+        "adjusted": found.overall.adjusted,
+        "rejected": found.kind != "no shift",
+        "alpha": found.level,
+        **figures_of(found, ("effect", "sizes", "used")),
+        "columns": [figures_of(one, COLUMN) for one in found.columns],
+        "targets": [figures_of(one, FINDING) for one in found.targets],
+        "explanations": [
+            {**figures_of(one, EXPLANATION), "holds": one.holds(found.level)}
+            for one in found.explanations
+        ],
+        "outside": None if math.isnan(found.outside) else found.outside,
+    }
 
 
 def shift_report(
@@ -240,39 +254,39 @@ def shift_report(
     max_samples: int | None = 2000,
     progress: bool | None = None,
 ) -> ShiftReport:
-    """Compare training and test rows: which kind of shift, in which columns, and what to try.
+    """Compare training and test rows: the kind of shift, the columns that differ, what to try.
 
-    The rows as a whole, every column and, where there are targets of test rows, the targets and
-    P(y|x) are tested, with p-values corrected for all of them together (Holm): without any shift
-    the verdict is "no shift" with a probability of at least 1 - level. Where something differs,
-    changes that might explain it are fitted on one half of the rows and judged on the other:
-    weights on rows (`KernelMeanMatching`), weights on targets (`TargetShift`), another location and
-    scale of the columns. The one that leaves the least gives the verdict its name, unless others
-    leave no more than chance explains: then the verdict is "cannot tell" and names them all.
-    Without targets of test rows that is common, since weights on rows can imitate other changes
-    where the samples overlap. A target shift in which a class vanishes is not considered.
+    The rows as a whole, every column and, if there are targets of test rows, the targets and P(y|x)
+    are tested. P-values are corrected for all tests together (Holm): without any shift the verdict
+    is "no shift" with a probability of at least 1 - level. If something differs, changes that might
+    explain it are fitted on one half of the rows and tested on the other: weights on rows
+    (`KernelMeanMatching`), weights on targets (`TargetShift`), another location and scale of the
+    columns. The best explanation names the verdict, unless others are as good up to chance: then
+    the verdict is "cannot tell" and names them all. That is common without targets of test rows,
+    since weights on rows can imitate other changes if the samples overlap. A target shift in which
+    a class vanishes is not considered.
 
     Parameters
     ----------
     train, test : DataFrames, dicts of columns, arrays (n, d), or other points
-        Tables must have the same columns. Of collections of Dask the report looks at rows that are
-        drawn chunk by chunk, every row as likely as any other; their targets are in chunks too.
-        Numbers are standardised and labels get an indicator each, on both samples together. Other
-        points (strings, graphs, …) need a kernel, and are compared as a whole.
+        Tables must have the same columns. For Dask collections the report uses a random sample of
+        the rows, drawn chunk by chunk; their targets are in chunks too. Numbers are standardised
+        and labels become indicators, on both samples together. Other points (strings, graphs, …)
+        need a kernel, and are compared as a whole.
     y : targets of training rows, classes or numbers, or None
-    y_test : targets of test rows, None or NaN where there is none, or None
-        From 10 labelled test rows on they are compared.
+    y_test : targets of test rows, with None or NaN for unlabelled rows, or None
+        They are compared if at least 10 rows have one.
     kernel : Kernel, callable or None
-        Of the rows as a whole; `kernels.Columns` names one a column.
+        Of the rows as a whole; `kernels.Columns` sets one per column.
     level : float
-        The probability of seeing a shift where there is none. All tests are exact but that of
-        P(y|x), whose level is approximate.
+        The probability of reporting a shift when there is none. All tests are exact except that
+        of P(y|x), whose level is approximate.
     rng : int, numpy Generator or None
     max_samples : int or None
-        Rows of each sample that are looked at, drawn at random; None is all, and 20,000 of a
-        collection of Dask.
+        Rows of each sample in use, drawn at random; None uses all rows, and 20,000 of a Dask
+        collection.
     progress : bool or None
-        Show a progress bar; None shows it on a terminal if it takes longer than two seconds.
+        Show a progress bar; None shows one on a terminal after two seconds.
 
     Returns
     -------
@@ -308,33 +322,23 @@ def shift_report(
         if figures.any_shift:
             figures = with_explanations(figures, rows, samples, targets, draws, rng)
         done(3)
-    return make_report(figures, rows, samples, level, reader_notes(samples, targets, compared))
+    return make_report(figures, rows, samples, reader_notes(samples, targets, compared))
 
 
 def make_report(
-    figures: Figures, rows: TestResult, samples: Samples, level: float, notes: tuple[str, ...]
+    figures: Figures, rows: TestResult, samples: Samples, notes: tuple[str, ...]
 ) -> ShiftReport:
-    """The report of what was found."""
-    kernel, found = measure(samples), verdict(figures)
+    """Put the report together."""
+    kernel, pair = measure(samples), (samples.train, samples.test)
     return ShiftReport(
-        found.kind,
-        found.words,
-        found.remedy,
-        level,
-        samples.whole,
-        samples.used,
-        rows,
-        figures.rows,
-        findings.relative_distance(kernel, samples.train, samples.test),
-        figures.columns,
-        figures.targets,
-        figures.given_targets,
-        figures.dependence,
-        figures.explanations,
-        figures.outside,
-        findings.extremes(kernel, samples.train, samples.test),
-        notes,
-        found.candidates,
+        **vars(figures),
+        **vars(verdict(figures)),
+        sizes=samples.whole,
+        used=samples.used,
+        rows=rows,
+        effect=findings.relative_distance(kernel, *pair),
+        extremes=findings.extremes(kernel, *pair),
+        notes=notes,
     )
 
 
@@ -346,7 +350,7 @@ def run_tests(
     rng: np.random.Generator,
     done: Callable[[int], Any],
 ) -> tuple[TestResult, Figures]:
-    """The test of whole rows, and the figures of all tests that the level is shared by."""
+    """The test of whole rows, and the figures of all tests that share the level."""
 
     def two(X: Any, Y: Any, kernel: Any) -> TestResult:
         result = two_sample_test(X, Y, kernel, n_permutations=draws, rng=rng)
@@ -381,7 +385,7 @@ def run_tests(
 def describe_columns(
     samples: Samples, pvalues: list[float], adjusted: list[float]
 ) -> tuple[ColumnShift, ...]:
-    """The columns, those that differ first and by their effects."""
+    """The columns, with the largest effect first."""
     if not samples.fields:
         return ()
     trios = zip(samples.fields, pvalues, adjusted, strict=True)
@@ -397,7 +401,7 @@ def with_explanations(
     draws: int,
     rng: np.random.Generator,
 ) -> Figures:
-    """With what is looked at only where something differs."""
+    """Add what is only computed if something differs."""
     differ = {column.name for column in figures.differing}
     figures = replace(
         figures,
@@ -412,29 +416,29 @@ def with_explanations(
 
 
 def reader_notes(samples: Samples, targets: Targets | None, compared: bool) -> tuple[str, ...]:
-    """What a reader should know beside the figures."""
+    """What else a reader should know."""
     out = samples.words
     flat = [repr(field.name) for field in samples.fields if field.is_constant]
     if flat:
         many = len(flat) > 1
         words = f"Columns {list_names(flat)} are" if many else f"Column {flat[0]} is"
-        out.append(f"{words} constant in both samples: no shift of it can be seen.")
+        out.append(f"{words} constant in both samples and cannot show a shift.")
     if targets is not None and len(targets.labelled):
         if not compared:
             out.append(
                 f"{len(targets.labelled)} labelled test rows are too few to compare targets; "
-                f"{LABELLED} are the least."
+                f"at least {LABELLED} are needed."
             )
         elif targets.classes:
             train, test = (set(part.tolist()) for part in (targets.field.train, targets.field.test))
             for words, classes in (
                 ("No labelled test row has class", train - test),
-                ("No training row has class, though test rows do,", test - train),
+                ("Test rows have a class that no training row has:", test - train),
             ):
                 if classes:
                     out.append(f"{words} {', '.join(sorted(map(str, classes)))}.")
     if targets is not None and len(np.unique(targets.field.train)) < 2:
-        out.append("All training rows have one target, so that target shift cannot be looked for.")
+        out.append("All training rows have the same target, so target shift cannot be tested.")
     return tuple(out)
 
 
@@ -442,12 +446,12 @@ def reader_notes(samples: Samples, targets: Targets | None, compared: bool) -> t
 
 
 def number_text(value: float, form: str = ".2f") -> str:
-    """A number in words, nothing for NaN."""
+    """A number as text, empty for NaN."""
     return "" if math.isnan(value) else format(value, form)
 
 
-def align_columns(rows: list[list[str]]) -> list[str]:
-    """Rows of words as lines whose columns stand below each other."""
+def align_columns(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows of text as aligned lines."""
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -42,6 +42,17 @@ def far_cells(columns: np.ndarray, limit: float = FAR) -> np.ndarray:
     return far
 
 
+def label_indicators(words: np.ndarray) -> tuple[np.ndarray, float]:
+    """The distinct labels, and the height of indicators by which two random rows differ by 2.
+
+    In mean square, as they do in a column of numbers of unit variance.
+    """
+    values, counts = np.unique(words, return_counts=True)
+    share = counts / counts.sum()
+    differ = 1 - float(share @ share)
+    return values, differ**-0.5 if differ > 1e-12 else 0.0
+
+
 def column_moments(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of each column, without numbers that lie far from all others.
 
