@@ -60,7 +60,7 @@ html_theme_options = {"sidebar_hide_name": False}
 def drop_module_docstring(
     app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
-    """A package's docstring is for those who read its source; the reference says the same in Markdown."""
+    """A package's docstring is for readers of its source; the reference says it in Markdown."""
     if what == "module":
         lines.clear()
 

@@ -29,6 +29,7 @@ from meanmap.arrays import (
 )
 from meanmap.kernels.bandwidths import OpenScales, multiply_bandwidth, parse_bandwidth
 from meanmap.kernels.features import FeatureMap
+from meanmap.protocols import ForUsers
 
 # (A, columns, buffer) → the Gram matrix of A against some of B; columns, a slice or an index array,
 # says which, the buffer is one to overwrite or None
@@ -40,7 +41,7 @@ SteinComparison = Callable[[Points, Array, Any], Array]
 ALL = slice(None)
 
 
-class Kernel(BaseEstimator):
+class Kernel(ForUsers, BaseEstimator):
     """A positive definite function of two points.
 
     A kernel is a specification: parameters as given, never changed by fitting. `resolve(points)`
