@@ -15,8 +15,9 @@ Kernel: against between_embeddings bind choices core discrete factors fused_prof
 Radial: at_scale curvature jet profile scaled slope slopes spectral_freedom tangent with_bandwidth
 Composite: lead named_parts pairs part_names varying with_parts
 Delta: at_scale
-Element: as_vector atoms_for beliefs certified evaluate example has_mass in_space made_of on_atoms
+Element: as_vector atoms_for certified evaluate example in_space made_of on_atoms
     scaled_coordinates total vector_spaces with_weights written_out
+Embedding: beliefs has_mass
 Predictive: of part shape
 ConditionalEmbedding: fit_checked fitted_operator posterior_regularization reversal reverse_kernels
     sides
