@@ -329,7 +329,7 @@ def _same_array_kind(a: Array, b: Array) -> bool:
 
 @dataclass(frozen=True)
 class Deferred:
-    """A large sample's coordinates, which nobody keeps: computed a block at a time."""
+    """A large sample's coordinates, which are not kept: computed one block at a time."""
 
     space: Any
     points: Points

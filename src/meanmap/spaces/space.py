@@ -36,7 +36,7 @@ class Space(ForUsers, TransformerMixin, BaseEstimator):
     basis_ : the basis that was used
     rank_ : the number of coordinates
     residual_ : the part of the kernel's trace on the sample that the coordinates miss; for
-        RandomFourier, which is no projection, the mean error of k over pairs of the sample
+        RandomFourier, which is not a projection, the mean error of k over pairs of the sample
 
     Examples
     --------
