@@ -53,7 +53,7 @@ def is_chunked(*values: Any) -> bool:
 
 
 def namespace(*arrays: Array) -> ModuleType:
-    """The array namespace that the arrays share (NumPy when there is no array among them)."""
+    """The array namespace that the arrays share (NumPy's if none of them is an array)."""
     if len(arrays) == 1 and type(arrays[0]) is np.ndarray:
         return _NUMPY  # asked for at every step of a filter
     found = [a for a in arrays if not isinstance(a, np.ndarray) and is_array(a)]
@@ -153,7 +153,7 @@ def in_kind(value: Array, asked: Any) -> Array:
     """What was computed on the host, as the kind of array that was asked about.
 
     That of `asked`, in its precision and on its device, if it is an array of another library than
-    NumPy; labels that are no numbers stay as they are.
+    NumPy; labels that are not numbers are returned unchanged.
     """
     like = asked
     while isinstance(like, tuple | list) and like:
@@ -252,7 +252,7 @@ def assign(array: Array, index: Any, value: Array) -> Array:
 def apply(name: str, array: Array) -> Array:
     """An elementwise function by name (`"exp"`, `"sqrt"`), in place where the library allows it.
 
-    Only for arrays that nobody else holds: Gram tiles that were just computed.
+    Only for arrays without other references, such as Gram tiles that were just computed.
     """
     if isinstance(array, np.ndarray):
         return getattr(np, name)(array, out=array)
@@ -262,7 +262,7 @@ def apply(name: str, array: Array) -> Array:
 
 
 def at_least(array: Array, least: float) -> Array:
-    """The array with what is below `least` raised to it; only for arrays that nobody else holds."""
+    """The array with smaller values raised to `least`; only for arrays without other references."""
     if isinstance(array, np.ndarray):
         return np.maximum(array, least, out=array)
     if array_api_compat.is_torch_array(array):

@@ -33,7 +33,7 @@ from meanmap.frames import column_names
 
 #: The largest numbers taken: products of their squares still fit (in single precision, squares).
 LARGEST, LARGEST_SINGLE = 1e75, 1e17
-SMALLEST = 1e-300  # parameter that is positive: below, 1 over it is no number
+SMALLEST = 1e-300  # the least positive parameter: the inverse of a smaller one overflows
 
 
 def describe(value: Any) -> str:
@@ -290,7 +290,7 @@ def same_kind(points: Array, like: Array, name: str, like_name: str = "the sampl
     if kinds & set("US") and kinds & set("fiub"):
         text, numeric = (name, like_name) if points.dtype.kind in "US" else (like_name, name)
         raise TypeError(
-            f"{text} holds labels that are no numbers, {numeric} numbers, of which none are equal. "
+            f"{text} holds text labels and {numeric} holds numbers, which are never equal. "
             "Use one type for both."
         )
     if points.dtype != like.dtype and is_floating(points) and is_floating(like):

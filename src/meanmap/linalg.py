@@ -185,7 +185,7 @@ def covariance(rows: Array, weights: Array, room: np.ndarray | None = None) -> A
 
 
 def cholesky_factor(matrix: Array) -> Array:
-    """L, lower triangular, with `LLᵀ` a symmetric matrix that nobody else holds.
+    """L, lower triangular, with `LLᵀ` a symmetric matrix without other references.
 
     One triangle of the matrix is read.
     """

@@ -56,6 +56,7 @@ from meanmap.kernels import Kernel
 from meanmap.kernels.bandwidths import LEARNED
 from meanmap.kernels.defaults import as_kernel, as_target, reference_kernel
 from meanmap.kernels.protocol import same_value
+from meanmap.protocols import ForUsers
 from meanmap.rules import bayes_method
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
@@ -63,7 +64,7 @@ from meanmap.streams.chunks import Chunks, answer_chunks
 from meanmap.streams.sums import require_same_space, summarize_rows
 
 
-class ConditionalEmbedding(RegressorMixin, BaseEstimator):
+class ConditionalEmbedding(ForUsers, RegressorMixin, BaseEstimator):
     """The conditional distribution P(Y|X) as an operator between two spaces.
 
     `C_Y|X = C_YX (C_XX + λI)⁻¹` (Song, Huang, Smola and Fukumizu 2009): from x to the embedding of

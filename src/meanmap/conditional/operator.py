@@ -52,6 +52,7 @@ from meanmap.embeddings.element import (
 from meanmap.embeddings.single import embedding_of
 from meanmap.exceptions import DataWarning, quiet
 from meanmap.linalg import Inverse
+from meanmap.protocols import ForUsers
 from meanmap.rules import answer_weights
 from meanmap.spaces import Space
 
@@ -81,7 +82,7 @@ class Observed:
     weights: Array
 
 
-class ConditionalOperator:
+class ConditionalOperator(ForUsers):
     """A conditional distribution P(target | source), immutable: query it, or push through it.
 
     `ConditionalEmbedding.posterior(prior)` returns one: P(X|Y) under the prior.

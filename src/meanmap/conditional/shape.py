@@ -69,7 +69,7 @@ HELD, JUDGED = 500, 2000  # rows that choose, of those that they choose among
 COARSE = PivotedCholesky(1e-4, 150)  # coordinates in which scales are regressed
 SMALL = 0.1  # of the median residual: what a logarithm is taken of, at least
 WIDEST = 3.0  # logarithm of the largest scale over the average one
-GROWTH = np.exp(2.0)  # of a residual on a scale of its own, at most
+GROWTH = np.exp(2.0)  # the most that a rescaled residual may grow by
 FEW = 10  # queries whose widths of residuals stand for those of all
 NEGLIGIBLE = 1e-6  # of the largest weight
 BLOCK = 1 << 24  # weights in memory at a time
@@ -456,7 +456,7 @@ def choose_shape(evidence: LeftOutRows, learn: bool = True) -> tuple[ResidualSha
     """The shape, and the ranked probability scores of left-out rows under it.
 
     The size of residuals may depend on other columns than the mean does: unless `learn` is False,
-    a regression of it with scales of its own is tried beside one in the kernel of the mean.
+    a regression with its own scales is tried beside one in the kernel of the mean.
     """
     own = learned_scale_kernel(evidence) if learn else None
     kernels = [evidence.kernel] if own is None else [evidence.kernel, own]

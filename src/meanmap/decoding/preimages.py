@@ -37,7 +37,7 @@ def preimage(kernel: Kernel, atoms: Points, weights: Array) -> Points:
 
     | kernel | over |
     |---|---|
-    | with a `preimage` of its own: linear, trace, chordal | as that says |
+    | with a `preimage` method: linear, trace, chordal | as that says |
     | smooth radial ones: Gaussian, Matérn 3/2 and 5/2, ... | R^d, by a fixed point |
     | polynomial, and others with a gradient everywhere | R^d, by L-BFGS |
     | any other | the atoms |

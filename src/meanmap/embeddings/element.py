@@ -33,6 +33,7 @@ from meanmap.arrays import (
 from meanmap.decoding.quantiles import refuse_labels
 from meanmap.kernels import Kernel
 from meanmap.kernels.algebra import match_columns, require_same_kernel
+from meanmap.protocols import ForUsers
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.spaces.space import fit_space_quietly
 
@@ -43,7 +44,7 @@ BLOCK = 1 << 12  # points whose coordinates are in memory at a time
 LazyCoordinates = Array | Callable[[], Array] | None
 
 
-class Element:
+class Element(ForUsers):
     """`Σ wᵢ k(xᵢ, ·)`: atoms and weights first, coordinates second.
 
     What an element is as a distribution, `Embedding` answers.
@@ -328,7 +329,7 @@ def _same_array_kind(a: Array, b: Array) -> bool:
 
 @dataclass(frozen=True)
 class Deferred:
-    """A large sample's coordinates, which nobody keeps: computed a block at a time."""
+    """A large sample's coordinates, which are not kept: computed one block at a time."""
 
     space: Any
     points: Points

@@ -158,7 +158,7 @@ def _moment(parts: list[Array], w: Array) -> Array:
 class GridEmbedding(JointEmbedding):
     """A joint embedding on all pairs (x̃ⱼ, yᵢ) of two sets of atoms, which chain rule (a) gives.
 
-    It is an operator first; the pairs are written out only when somebody asks for atoms.
+    It is an operator first; the pairs are written out only when atoms are asked for.
     """
 
     written_out: ClassVar[bool] = False

@@ -373,8 +373,8 @@ class Embedding(Element):
     def herd(self, n: int) -> Points:
         """n atoms, with repetition, whose plain average is near to the embedding: kernel herding.
 
-        Deterministic, and each next point mends what the ones before it missed (Chen, Welling and
-        Smola 2010), so that the distance falls faster than that of a random sample.
+        Deterministic, and each point corrects the error that the points before it leave (Chen,
+        Welling and Smola 2010), so that the distance falls faster than that of a random sample.
 
         Examples
         --------

@@ -236,7 +236,7 @@ class OpenScales:
 
 
 def scaled_columns(points: Points, weights: Array | None) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of numbers about their middle, each over a robust scale of its own, and those."""
+    """Columns of numbers about their middle, each divided by its robust scale, and the scales."""
     x = to_numpy(points).astype(np.float64)
     scales = column_scales(x, None if weights is None else to_numpy(weights).astype(np.float64))
     return (x - np.median(x, axis=0)) / scales, scales

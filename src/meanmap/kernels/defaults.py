@@ -1,4 +1,4 @@
-"""The kernel for points when nobody names one."""
+"""The default kernel for each kind of points."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from meanmap.arrays import (
 )
 from meanmap.kernels.bandwidths import OpenScales, multiply_bandwidth, parse_bandwidth
 from meanmap.kernels.features import FeatureMap
+from meanmap.protocols import ForUsers
 
 # (A, columns, buffer) → the Gram matrix of A against some of B; columns, a slice or an index array,
 # says which, the buffer is one to overwrite or None
@@ -40,7 +41,7 @@ SteinComparison = Callable[[Points, Array, Any], Array]
 ALL = slice(None)
 
 
-class Kernel(BaseEstimator):
+class Kernel(ForUsers, BaseEstimator):
     """A positive definite function of two points.
 
     A kernel is a specification: parameters as given, never changed by fitting. `resolve(points)`
@@ -82,10 +83,10 @@ class Kernel(BaseEstimator):
     `radial`              False         whether k is a function of ‖x - x'‖/σ alone
     `power`               None          p where k = exp(-‖(x - x')/σ‖^p/p): 2 for a Gaussian
     `over_columns`        None          whether k is a function `of_sum` of a sum over columns
-    `preimage`            None          the point nearest to an embedding, by a way of its own
+    `preimage`            None          the point nearest to an embedding, in closed form
     `gradients`           an error      ∇ₐ k(a, b), where k is smooth on vectors
     `stein_against`       an error      the Stein kernel, where k has two derivatives
-    `feature_map`         None          finite features of its own, for the `Explicit` basis
+    `feature_map`         None          the kernel's finite features, for the `Explicit` basis
     `sample_frequencies`  an error      its spectral measure, for the `RandomFourier` basis
     `rescaled`            if possible   a multiple of its `bandwidth`, if `choices` names one
     `gram_matrix`         by `against`  a faster way, where there is one; so `gram_times`
@@ -103,11 +104,11 @@ class Kernel(BaseEstimator):
     bounded: bool = True
 
     #: The domain, in words, on which an embedding determines its probability distribution; None
-    #: where it does not, or nobody knows.
+    #: where it does not, or where it is not known.
     characteristic: str | None = None
 
     #: The domain, in words, on which the space is dense in the continuous functions (those that
-    #: vanish at infinity); None where it is not, or nobody knows.
+    #: vanish at infinity); None where it is not, or where it is not known.
     universal: str | None = None
 
     #: Whether k is differentiable everywhere, so that a mode can be climbed to.
@@ -263,7 +264,7 @@ class Kernel(BaseEstimator):
         for name in self.choices:
             value = getattr(self, name)
             if isinstance(value, str):
-                parse_bandwidth(value)  # refuses what is no rule in its own words
+                parse_bandwidth(value)  # raises its own error for a word that is not a rule
                 raise ValueError(
                     f"{name}={value!r} has to be chosen on data first: use kernel.resolve(points), "
                     "or the kernel of a fitted model."

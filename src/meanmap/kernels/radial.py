@@ -48,7 +48,7 @@ class Radial(VectorKernel):
 
     `bandwidth` is "median" (the median distance between two points of the sample, resolved when a
     model is fitted), "scaled median" (one per column: the median distance after every column is
-    divided by a robust scale of its own, so that the units of columns do not matter), a multiple of
+    divided by its robust scale, so that the units of columns do not matter), a multiple of
     either ("0.5*median"), a positive number, or one positive number per column. "loo" lets a
     `ConditionalEmbedding` learn one per column by leave-one-out.
 

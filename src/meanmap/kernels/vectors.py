@@ -291,7 +291,9 @@ class Polynomial(InnerProduct):
         return self.replace(degree=self._degree(), offset=float(self.offset))
 
     def _degree(self) -> int:
-        checks.not_negative(self.offset, "offset", "A negative one is no positive definite kernel.")
+        checks.not_negative(
+            self.offset, "offset", "With a negative offset the kernel is not positive definite."
+        )
         return checks.whole(self.degree, "degree")
 
     def of_sum(self, total: Array) -> Array:
@@ -369,13 +371,14 @@ class Energy(Rough):
         return self.replace(origin=self._place(points.shape[1]), scale=scale)
 
     def _place(self, dimension: int) -> float | tuple[float, ...]:
-        """The origin as a number, or one a column."""
+        """The origin as a number, or one number per column."""
         value, shape = self.origin, np.shape(self.origin)
         if shape == ():
             return checks.number(value, "origin")
         if shape != (dimension,):
             raise ValueError(
-                f"origin has shape {shape} for {dimension} columns. Use a number, or one a column."
+                f"origin has shape {shape} for {dimension} columns. Use one number, or one per "
+                "column."
             )
         return tuple(checks.number(v, "origin") for v in value)
 

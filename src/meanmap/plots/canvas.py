@@ -60,6 +60,6 @@ def stacked_axes(given: Any, count: int) -> list[Any]:
     if given is not None:
         found = list(map(require_axes, np.ravel(np.asarray(given, dtype=object))))
         if len(found) < count:
-            raise ValueError(f"ax: expected {count} axes, one a coordinate, got {len(found)}.")
+            raise ValueError(f"ax: expected {count} axes, one per coordinate, got {len(found)}.")
         return found
     return list(np.ravel(new_sheets(count, 1, (8, 1.0 + 1.5 * count), sharex=True)))

@@ -251,7 +251,7 @@ class Explicit(Basis):
         feature_map = kernel.feature_map(points)
         if feature_map is None:
             raise TypeError(
-                f"{kernel!r} has no finite features of its own, which Explicit() needs. "
+                f"{kernel!r} has no finite features, which Explicit() needs. "
                 "Use basis=PivotedCholesky(), or None to let the library choose."
             )
         return Features(feature_map)

@@ -366,7 +366,7 @@ def enlarge(rows: Array, filled: int, size: int, limit: int) -> Array:
     is never held twice; elsewhere room doubles.
     """
     if isinstance(rows, np.ndarray):
-        rows.resize((size, rows.shape[1]), refcheck=False)  # nobody else holds a view
+        rows.resize((size, rows.shape[1]), refcheck=False)  # there are no other views
         return rows
     size = min(limit, max(2 * rows.shape[0], size))
     larger = namespace(rows).empty((size, rows.shape[1]), dtype=rows.dtype, device=device(rows))

@@ -63,7 +63,7 @@ class RandomFourier(Basis):
 
     For `Gaussian`, `Laplace` and `Matern` kernels, whatever their bandwidth. The features depend on
     the kernel and the seed alone, not on the sample, so that samples that come in parts share them.
-    They are no projection: `residual_` is the mean of |k(x, x') - ψ(x)·ψ(x')| over pairs of the
+    They are not a projection: `residual_` is the mean of |k(x, x') - ψ(x)·ψ(x')| over pairs of the
     sample, as measured, and there is no bound for a single pair.
 
     Parameters

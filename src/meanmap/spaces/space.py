@@ -14,11 +14,12 @@ from meanmap.frames import remember_columns, seen_columns
 from meanmap.kernels import Kernel
 from meanmap.kernels.algebra import require_same_kernel
 from meanmap.kernels.defaults import as_kernel
+from meanmap.protocols import ForUsers
 from meanmap.spaces.bases import Basis, Coordinates, Explicit
 from meanmap.spaces.cholesky import MAX_RANK, PivotedCholesky
 
 
-class Space(TransformerMixin, BaseEstimator):
+class Space(ForUsers, TransformerMixin, BaseEstimator):
     """A kernel with coordinates: ψ with k(x, x') = ψ(x)·ψ(x'), fitted to a sample.
 
     Parameters
@@ -35,7 +36,7 @@ class Space(TransformerMixin, BaseEstimator):
     basis_ : the basis that was used
     rank_ : the number of coordinates
     residual_ : the part of the kernel's trace on the sample that the coordinates miss; for
-        RandomFourier, which is no projection, the mean error of k over pairs of the sample
+        RandomFourier, which is not a projection, the mean error of k over pairs of the sample
 
     Examples
     --------

@@ -324,7 +324,7 @@ class RunningEmbedding(BaseEstimator):
             raise ValueError(f"a stream of {len(parts)} variables; one or two are supported.")
         bases = self._bases() if isinstance(self.basis, tuple) else self._bases() * len(parts)
         if len(bases) != len(parts):
-            raise ValueError(f"basis: expected {len(parts)}, one a variable, got {len(bases)}.")
+            raise ValueError(f"basis: expected {len(parts)}, one per variable, got {len(bases)}.")
         spaces = []
         for k, basis, part in zip(kernels, bases, parts, strict=True):
             if isinstance(basis, Space):

@@ -93,7 +93,7 @@ class RowSums:
 
 
 def value_columns(points: Points) -> list[Array]:
-    """Numeric points as rows of numbers, one array a variable; empty where there are no numbers."""
+    """Numeric points as rows of numbers, one array per variable; empty if nothing is numeric."""
     parts = points if isinstance(points, tuple) else (points,)
     if any(isinstance(p, np.ndarray) and p.dtype.kind not in "fiub" for p in parts):
         return []

@@ -677,7 +677,7 @@ def test_expected_takes_a_kernel() -> None:
     ids=["rotations", "twice", "not square"],
 )
 def test_no_permutations_are_refused(points: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="is no permutation matrix"):
+    with pytest.raises(ValueError, match="is not a permutation matrix"):
         embed(points, kernel=Mallows())
 
 

@@ -1,1 +1,1 @@
-"""Kernels on points that are neither vectors nor labels, each domain in a file of its own."""
+"""Kernels on points that are neither vectors nor labels, with one module per domain."""

@@ -136,7 +136,7 @@ def _read_indices(value: Any, size: int, name: str) -> Array:
 
 
 def is_scikit_learn(kernel: Any) -> bool:
-    """Whether it is a kernel of `sklearn.gaussian_process.kernels` (that nobody else imports)."""
+    """Whether it is a kernel of `sklearn.gaussian_process.kernels`, which is not imported here."""
     module = sys.modules.get("sklearn.gaussian_process.kernels")
     return module is not None and isinstance(kernel, module.Kernel)
 

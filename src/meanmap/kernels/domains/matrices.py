@@ -245,8 +245,8 @@ def read_permutations(value: Any, name: str) -> Array:
     if not square or not (binary & once).all():
         row = int(np.flatnonzero(~(binary & once))[0]) if square else 0
         raise ValueError(
-            f"{name}[{row}] is no permutation matrix: a square one of zeros with a single 1 in "
-            "every row and column. Permutations given as orders (n, p) become matrices by "
+            f"{name}[{row}] is not a permutation matrix: a square matrix of zeros with a single "
+            "1 in every row and column. Permutations given as orders (n, p) become matrices by "
             f"np.eye(p)[{name}]."
         )
     return array

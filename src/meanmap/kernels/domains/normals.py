@@ -21,7 +21,7 @@ from meanmap.kernels.algebra import Constant, Scaled, Sum
 from meanmap.kernels.protocol import Kernel
 from meanmap.kernels.vectors import Gaussian, Linear, Polynomial
 
-MEMORY = 1 << 21  # numbers of matrices, one a pair, in memory at a time
+MEMORY = 1 << 21  # numbers in memory at a time, with one matrix per pair
 CLOSED = "Gaussian, Linear, Polynomial, Constant, and sums and multiples of these"
 
 
@@ -141,7 +141,7 @@ class Components:
 
     @property
     def form(self) -> int:
-        """1 for one variance each, 2 for one a coordinate, 3 for matrices."""
+        """1 for one variance, 2 for one variance per coordinate, 3 for matrices."""
         return 1 if self.spread is None else self.spread.ndim
 
     def spreads(self, form: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Kernels on points that are no rows of numbers: strings, graphs, series, bags.
+"""Kernels on points that are not rows of numbers: strings, graphs, series, bags.
 
 Such points stand in a 1-D NumPy array, one string or object each.
 """
@@ -109,7 +109,7 @@ def read_objects(value: Any, name: str, what: str) -> np.ndarray:
     if hasattr(value, "to_numpy") and not is_array(value):  # pandas, polars
         value = value.to_numpy()
     if not isinstance(value, list) and not (checks.holds_objects(value) and value.ndim == 1):
-        remedy = "Pass a list, one a point."
+        remedy = "Pass a list with one item per point."
         if isinstance(value, tuple):
             remedy = "Lists hold samples; tuples stand for pairs, with kernels.TensorProduct."
         raise TypeError(

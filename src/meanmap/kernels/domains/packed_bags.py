@@ -124,7 +124,7 @@ class Pack:
 
     @cached_property
     def weighted(self) -> bool:
-        """Whether some bag has weights of its own."""
+        """Whether any bag is weighted."""
         return any(isinstance(bag, Weighted) for bag in self.bags)
 
     @cached_property
