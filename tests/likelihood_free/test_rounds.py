@@ -167,7 +167,6 @@ def test_rounds_where_simulations_fail() -> None:
     assert_allclose(w[theta > 0.75].sum(), 0.25 / 0.7, atol=0.035)
 
 
-@pytest.mark.slow
 def test_rounds_are_seeded_and_go_on() -> None:
     def run() -> KernelABC:
         model = KernelABC(shift, stats.norm(), random_state=4).fit(200)
@@ -179,8 +178,7 @@ def test_rounds_are_seeded_and_go_on() -> None:
     assert len(one.theta_) == 400
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [1, 1001])
+@pytest.mark.parametrize("n", [1, pytest.param(1001, marks=pytest.mark.slow)])
 def test_rounds_of_odd_sizes(n: int) -> None:
     model = KernelABC(sharp, stats.multivariate_normal([0, 0]), random_state=0).fit(200)
     assert len(model.refine([0.2, 0.2], n).theta_) == 200 + n
