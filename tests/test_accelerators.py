@@ -181,7 +181,9 @@ def test_a_device_that_is_full(there: Library, monkeypatch: pytest.MonkeyPatch) 
     class OutOfMemoryError(RuntimeError):
         pass
 
-    X, Y = samples(700, 650)
+    for module in (arrays, tiles):  # tiles that can be halved twice
+        monkeypatch.setattr(module, "DEVICE_SIDE", 600)
+    X, Y = samples(1400, 1300)
     truth = mmd(X, Y, Gaussian(1.0))
     plain, calls = tiles.total, []
 

@@ -570,7 +570,7 @@ def bayes_filter(given: Given) -> Answers:
     return tracked(model, given)
 
 
-@case("KernelBayesFilter", slow=("jax",))
+@case("KernelBayesFilter", slow=("jax", "torch"))
 def validated_filter(given: Given) -> Answers:
     states, observations = turning()
     controls = np.ones((len(states), 1)) + 0.01 * states[:, :1]

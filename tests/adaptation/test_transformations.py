@@ -190,6 +190,7 @@ def test_known_scales_and_locations_are_recovered_within_five_per_cent(recovered
     assert_allclose(model.history_[-1], model.objective_, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_classifier_of_moved_rows_is_right_more_often(recovered: tuple) -> None:
     model, (X, y, T, u) = recovered
     plain = LogisticRegression().fit(X, y).score(T, u)

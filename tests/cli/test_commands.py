@@ -259,6 +259,7 @@ def test_condition_on_several_and_of_labels(run: Caller) -> None:
     assert abs(found["mean"]["leaf"][0] - 5.8) < 0.5
 
 
+@pytest.mark.slow
 def test_filter(run: Caller, here: Path) -> None:
     train, new = shipped("path-train"), shipped("path-new")
     spread = train.to_numpy().std(axis=0)

@@ -187,6 +187,25 @@ def test_correlations_that_vary() -> None:
     assert Correlation.of(x, fixed) is None
 
 
+def test_the_density_of_outputs_whose_correlation_varies() -> None:
+    """It integrates to one, wherever the parameter lies."""
+    rng = np.random.default_rng(0)
+    theta = rng.uniform(-2, 2, size=(800, 1))
+    rho = np.tanh(theta[:, 0])
+    first, second = rng.normal(size=(2, 800))
+    outputs = np.column_stack([first, rho * first + np.sqrt(1 - rho**2) * second]) + theta
+    law = OutputLaw.of(theta, outputs, (np.array([-np.inf]), np.array([np.inf])))
+    assert law is not None and law.correlation is not None
+    side = np.linspace(-8, 8, 81)
+    grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    for at in ([-1.5], [1.5]):
+        _, *others = law.moments(np.array([at]))
+        rows = [np.repeat(part, len(grid), axis=0) for part in others]
+        # one output at many means is as good as many outputs at one mean
+        logs = law.log_density(np.zeros(2), (grid, *rows))
+        assert np.exp(logs).sum() * (side[1] - side[0]) ** 2 == pytest.approx(1.0, abs=0.02)
+
+
 @pytest.mark.slow
 def test_the_density_of_outputs_is_the_truth() -> None:
     """y = (θ², θ) and noise that grows: against the density written out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -33,11 +34,10 @@ def shift(theta: Array, rng: np.random.Generator) -> Array:
 @cache
 def refined(rounds: int) -> KernelABC:
     """A sharp problem: noise a twentieth of the prior's width, in two parameters."""
+    if rounds:
+        return deepcopy(refined(rounds - 1)).refine([0.8, 0.5], 300)
     model = KernelABC(sharp, {"a": stats.norm(), "b": stats.uniform(-2, 4)}, random_state=0)
-    model.fit(500)
-    for _ in range(rounds):
-        model.refine([0.8, 0.5], 300)
-    return model
+    return model.fit(500)
 
 
 def sharp(theta: Array, rng: np.random.Generator) -> Array:
@@ -102,6 +102,7 @@ def test_a_sharp_posterior_is_found_with_and_without_rounds(rounds: int) -> None
     assert distance_to_truth(found) < 0.02  # measured: .002 to .004
 
 
+@pytest.mark.slow
 def test_rounds_end_near_the_truth() -> None:
     """With 900 draws around it, a posterior of width 0.05 is found, mean and spread."""
     after = refined(3).posterior([0.8, 0.5])
@@ -112,6 +113,7 @@ def test_rounds_end_near_the_truth() -> None:
     assert (np.ptp(refined(3).theta_[-300:], axis=0) < 20 * 0.05).all()
 
 
+@pytest.mark.slow
 def test_posteriors_elsewhere_stay_right() -> None:
     plain, more = refined(0), refined(3)
     rng = np.random.default_rng(4)
@@ -166,7 +168,6 @@ def test_rounds_where_simulations_fail() -> None:
     assert_allclose(w[theta > 0.75].sum(), 0.25 / 0.7, atol=0.035)
 
 
-@pytest.mark.slow
 def test_rounds_are_seeded_and_go_on() -> None:
     def run() -> KernelABC:
         model = KernelABC(shift, stats.norm(), random_state=4).fit(200)
@@ -178,8 +179,7 @@ def test_rounds_are_seeded_and_go_on() -> None:
     assert len(one.theta_) == 400
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [1, 1001])
+@pytest.mark.parametrize("n", [1, pytest.param(1001, marks=pytest.mark.slow)])
 def test_rounds_of_odd_sizes(n: int) -> None:
     model = KernelABC(sharp, stats.multivariate_normal([0, 0]), random_state=0).fit(200)
     assert len(model.refine([0.2, 0.2], n).theta_) == 200 + n
@@ -206,6 +206,7 @@ def answered_by(posterior: Posterior) -> int:
     return len(posterior.atoms)
 
 
+@pytest.mark.slow
 def test_the_refined_observation_is_answered_in_the_box() -> None:
     for rounds in (1, 2, 3):
         model = refined(rounds)
@@ -219,6 +220,7 @@ def test_the_refined_observation_is_answered_in_the_box() -> None:
         )
 
 
+@pytest.mark.slow
 def test_others_are_answered_by_all_simulations() -> None:
     model = refined(2)
     n = len(model.theta_)
@@ -233,6 +235,7 @@ def test_others_are_answered_by_all_simulations() -> None:
     assert answered_by(model.posterior([0.8, 0.5])) in counts
 
 
+@pytest.mark.slow
 def test_boxes_are_where_the_posterior_is() -> None:
     """Each round looks where the one before has found it."""
     boxes = refined(3)._simulations.boxes
@@ -270,6 +273,7 @@ def test_a_few_simulations_in_a_box_answer_nothing() -> None:
     assert len(model._simulations.boxes) == 3
 
 
+@pytest.mark.slow
 def test_a_refined_posterior_in_files(tmp_path: Any) -> None:
     posterior = refined(2).posterior([0.8, 0.5])
     meanmap.save(posterior, tmp_path / "p.npz")
@@ -399,6 +403,7 @@ def test_a_round_resolves_what_the_prior_could_not() -> None:
     assert after < 0.5 * before  # measured: .06, from .56 deviations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 3])
 def test_a_further_round_does_no_harm(seed: int) -> None:
     """What was found before must not be lost to an answer at large.
