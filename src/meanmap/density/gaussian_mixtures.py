@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
 from meanmap.arrays import spans
@@ -58,7 +59,7 @@ class GaussianFit:
         """The log-density, in blocks of points."""
         out = np.empty(len(Z))
         for block in spans(len(Z), max(1, BLOCK // self.means.size)):
-            out[block] = log_total(self.logs(Z[block]))
+            out[block] = logsumexp(self.logs(Z[block]), axis=1)
         return out
 
     @property
@@ -95,7 +96,7 @@ def fit_components(
     for _ in range(STEPS):
         found = maximise(Z, w, size, shares, shrinkage)
         logs = found.logs(Z)
-        totals = log_total(logs)
+        totals = logsumexp(logs, axis=1)
         now = float(w @ totals)
         if now - before < GAIN:
             break
@@ -125,12 +126,6 @@ def maximise(
     S = share * W / p[:, None, None] + (1 - share) * towards
     S[:, here, here] += FLOOR
     return GaussianFit(p / p.sum(), means, np.linalg.cholesky(S))
-
-
-def log_total(logs: np.ndarray) -> np.ndarray:
-    """log Σ exp over columns."""
-    top = logs.max(axis=1)
-    return np.asarray(top + np.log(np.exp(logs - top[:, None]).sum(axis=1)))
 
 
 def first_shares(Z: np.ndarray, w: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -211,7 +206,7 @@ def held_out_logs(
             if k not in starts:
                 starts[k] = first_shares(Z[rows], w, k, rng)
             found = fit_components(Z[rows], w, float(1 / (w @ w)), starts[k], kind)
-            out[judge, j] = log_total(found.logs(Z[looked[judge]]))
+            out[judge, j] = logsumexp(found.logs(Z[looked[judge]]), axis=1)
     return out
 
 

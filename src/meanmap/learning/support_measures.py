@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.svm import SVC, SVR
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,28 +32,23 @@ class SupportMeasures(DistributionEstimator):
 
     def _solve(self, machine: Any, X: Any, y: np.ndarray, sample_weight: Any) -> Any:
         """The machine fitted; what it needs to predict is kept."""
-        bags, kernel, w, shown = self._read(X, sample_weight)
-        check_consistent_length(bags, y)
+        read = self._read(X, y, sample_weight)
         checks.positive(self.C, "C", "It weighs errors against the margin; try 1.")
-        weights = (
-            None if sample_weight is None else np.asarray(host_array(sample_weight), dtype=float)
-        )
-        there = np.flatnonzero(w > 0)  # a weight of zero means the bag is not there
-        bags, y, w = take(bags, there), y[there], w[there]
-        weights = None if weights is None else weights[there]
-        examples, kernel, point_space = self._embed(kernel, bags, w)
-        space = None
+        weights, space = None, None
+        if sample_weight is not None:
+            weights = np.asarray(host_array(sample_weight), dtype=float)[read.rows]
+        examples, w = read.examples, read.weights
         if self.basis is None:
-            kernel, gram = kernel.resolve_gram(examples, w)
-            self._run(machine.set_params(kernel="precomputed"), gram, y, weights)
+            kernel, gram = read.kernel.resolve_gram(examples, w)
+            self._run(machine.set_params(kernel="precomputed"), gram, read.y, weights)
         else:
-            kernel = kernel.resolve(examples, w)
+            kernel = read.kernel.resolve(examples, w)
             space, coordinates = fit_space(kernel, self.basis, examples, w)
-            self._run(machine.set_params(kernel="linear"), coordinates, y, weights)
+            self._run(machine.set_params(kernel="linear"), coordinates, read.y, weights)
         # nothing is kept before everything has worked
-        self._remember(kernel, bags, point_space, shown)
+        self._remember(read, kernel)
         self.space_ = space
-        self.support_ = there[machine.support_]
+        self.support_ = read.rows[machine.support_]
         self.dual_coef_ = machine.dual_coef_
         self.intercept_ = machine.intercept_
         self.n_iter_ = int(np.max(machine.n_iter_))

@@ -22,6 +22,7 @@ from meanmap.likelihood_free.simulation import (
     CHECK,
     DRAWS,
     OTHER,
+    Batch,
     Runner,
     Seeds,
     Simulations,
@@ -466,11 +467,7 @@ class KernelABC(BaseEstimator):
         check_is_fitted(self, "model_")
         n = checks.whole(n, "n", 10, "It is the number of new simulations.")
         self._given_again()
-        seeds = self._simulations.seeds
-        theta = self._simulations.prior.sample(n, seeds.generator(CALIBRATION, 0))
-        runs = self._runner().run(theta, seeds, (CALIBRATION, 1), 0, self._shape_of_output)
-        if not len(runs.kept):
-            raise ValueError(f"simulator: all {n} draws failed; the first {runs.reason}.")
+        runs = self._simulate(self._simulations.prior.sample, n, CALIBRATION)
         ranks = self._learned.ranks(runs.outputs, runs.survivors)
         return Calibration(ranks, self.names_)
 
@@ -492,12 +489,17 @@ class KernelABC(BaseEstimator):
             raise ValueError("y: expected one observation to check, got several.")
         n = checks.whole(n, "n", 10, "It is the number of new simulations.")
         self._given_again()
+        runs = self._simulate(posterior.sample, n, CHECK)
+        return PredictiveCheck(runs.outputs, self._read_observation(y)[0][0])
+
+    def _simulate(self, sample: Callable[..., Any], n: int, purpose: int) -> Batch:
+        """Simulations with n draws of a distribution, from random numbers of their own."""
         seeds = self._simulations.seeds
-        draws = posterior.sample(n, seeds.generator(CHECK, 0))
-        runs = self._runner().run(draws, seeds, (CHECK, 1), 0, self._shape_of_output)
+        draws = sample(n, seeds.generator(purpose, 0))
+        runs = self._runner().run(draws, seeds, (purpose, 1), 0, self._shape_of_output)
         if not len(runs.kept):
             raise ValueError(f"simulator: all {n} draws failed; the first {runs.reason}.")
-        return PredictiveCheck(runs.outputs, self._read_observation(y)[0][0])
+        return runs
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -17,6 +17,7 @@ from meanmap.conditional.ranges import TargetScale
 from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding
+from meanmap.likelihood_free.priors import in_box
 from meanmap.likelihood_free.regression import smooth_draws
 
 
@@ -158,11 +159,7 @@ class Posterior(Predictive):
     def share(self, low: Any, high: Any) -> Any:
         """The probability of a box, from `low` to `high`, numbers or one a parameter."""
         low, high = (self._corner(end, name) for end, name in ((low, "low"), (high, "high")))
-
-        found = [
-            weights @ ((points >= low) & (points <= high)).all(axis=1)
-            for points, weights in self.beliefs()
-        ]
+        found = [weights @ in_box(points, low, high) for points, weights in self.beliefs()]
         return np.array(found) if self.is_batch else float(found[0])
 
     def _corner(self, end: Any, name: str) -> np.ndarray:
