@@ -48,7 +48,7 @@ class GaussianFit:
     factors: np.ndarray  # (k, d, d) lower triangular
 
     def logs(self, Z: np.ndarray) -> np.ndarray:
-        """`log πₖ N(z; mₖ, LₖLₖᵀ)`, a row a point."""
+        """`log πₖ N(z; mₖ, LₖLₖᵀ)`, one row per point."""
         d = Z.shape[1]
         scaled = np.linalg.solve(self.factors, (Z - self.means[:, None, :]).swapaxes(1, 2))
         volumes = np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1)
@@ -194,7 +194,7 @@ def held_out_logs(
     kinds: list[tuple[int, Shrinkage]],
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Log-densities of the points looked at under mixtures without their fold, a column a kind."""
+    """Log-densities of points under mixtures fitted without their fold, one column per kind."""
     out = np.empty((len(looked), len(kinds)))
     for fold in range(sample.folds.max() + 1):
         rows = np.flatnonzero(sample.folds != fold)

@@ -76,7 +76,7 @@ def frame_of(
 def _atoms(embedding: Embedding, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
     """The points of an embedding, and its weights of total one."""
     if sample_weight is not None:
-        raise ValueError("sample_weight goes with points; an embedding has weights of its own.")
+        raise ValueError("sample_weight goes with points; an embedding has its own weights.")
     if embedding.is_batch:
         raise TypeError("X is a batch of embeddings; fit one density each: fit(X[0]), ...")
     if not embedding.kernel.on_vectors:

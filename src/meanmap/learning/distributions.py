@@ -68,7 +68,7 @@ def as_bags(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
     if is_array(X) and not many and X.ndim > 2:
         return X, False
     if hasattr(X, "iloc") and not all_numbers(X):
-        return [X.iloc[i : i + 1] for i in range(len(X))], False  # rows that are no vectors
+        return [X.iloc[i : i + 1] for i in range(len(X))], False  # rows that are not vectors
     if on_vectors:
         lengths = {len(row) for row in X if hasattr(row, "__len__")} if many else set()
         if len(lengths) > 1:
@@ -234,7 +234,7 @@ def no_spanning_points(basis: Any) -> TypeError:
 
 
 def spanning_points(kernel: Kernel, basis: Basis, bags: Points) -> list[Points]:
-    """Points that a basis chooses among those of all bags, each a bag of its own."""
+    """Points that a basis chooses among those of all bags, each as a bag by itself."""
     points = Pack(bags).centres
     some = np.linspace(0, count(points) - 1, min(count(points), POINTS)).astype(int)
     points = take(points, some)

@@ -19,6 +19,7 @@ from meanmap import checks
 from meanmap.arrays import Array, host_array, in_kind, take, to_numpy, warn
 from meanmap.learning.distributions import DistributionEstimator
 from meanmap.spaces.space import fit_space
+from meanmap.statistics.gates import require_target
 
 STEPS, PER_BAG = 1_000_000, 100  # of LIBSVM, the larger of the two: nothing can interrupt it
 
@@ -112,7 +113,7 @@ class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):
         None compares every point of a bag with every point of another. A basis describes
         embeddings by some of the points: bags become vectors, at a fraction of the cost.
     decision_function_shape : "ovr" or "ovo"
-        One column a class, or one a pair of classes.
+        One column per class, or one per pair of classes.
     tol, max_iter : as of `sklearn.svm.SVC`, where -1 is a million steps, or 100 per bag if more
 
     Attributes
@@ -240,12 +241,8 @@ def pairwise(dual: np.ndarray, n_support: np.ndarray) -> np.ndarray:
 
 
 def bag_labels(y: Any) -> np.ndarray:
-    """Classes, one a bag."""
-    if y is None:
-        raise ValueError(
-            "This estimator requires y to be passed, but the target y is None: fit(X, y) takes a "
-            "class for every bag."
-        )
+    """Classes, one per bag."""
+    require_target(y, "fit(X, y) takes a class for every bag")
     y = column_or_1d(host_array(y), warn=True)
     missing = np.flatnonzero(checks.missing_rows(y))
     if len(missing):
@@ -263,12 +260,8 @@ def r2(found: Array, y: Any, sample_weight: Any) -> float:
 
 
 def bag_numbers(y: Any, several: bool = False) -> np.ndarray:
-    """Targets that are numbers, one a bag (or a row of them)."""
-    if y is None:
-        raise ValueError(
-            "This estimator requires y to be passed, but the target y is None: fit(X, y) takes a "
-            "number for every bag."
-        )
+    """Targets that are numbers, one per bag (or a row of them)."""
+    require_target(y, "fit(X, y) takes a number for every bag")
     y = np.asarray(to_numpy(checks.numbers(y, "y")), dtype=np.float64)
     if y.ndim not in (1, 2) or 0 in y.shape:
         raise ValueError(f"y: expected a number for every bag, got {checks.describe(y)}.")

@@ -63,7 +63,7 @@ class KernelABC(BaseEstimator):
         On parameters and on outputs. None is a Gaussian with a bandwidth for each column, in
         proportion to its spread; for outputs the leave-one-out error chooses the factor.
     summary : callable or None
-        From the simulator's output (a batch, if vectorised) to numbers, one row a draw.
+        From the simulator's output (a batch, if vectorised) to numbers, one row per draw.
         Observations are then such summaries.
     vectorized : bool
     random_state : int, Generator or None
@@ -221,7 +221,7 @@ class KernelABC(BaseEstimator):
             self._made_by, self._complete = made_by, False
             return
         if hasattr(self, "_simulations"):
-            # a simulator that was replaced after an error is taken for the same one, mended
+            # a simulator that was replaced after an error counts as the same one, fixed
             same = zip(self._made_by[: 3 if self._complete else 2], made_by, strict=False)
             if all(before is now for before, now in same):
                 self._made_by, self._complete = made_by, False
