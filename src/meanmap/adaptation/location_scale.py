@@ -142,7 +142,7 @@ class LocationScaleShift(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
         """Find W and B, and weights, from labelled training rows and unlabelled test rows."""
-        require_target(y, "scale and location are functions of it")
+        require_target(y, "scale and location are functions of it; KernelMeanMatching needs none")
         require_test_rows(X_test, "fit(X, y, X_test=T)")
         self._check_parameters()
         kernel_x = as_gaussian(self.kernel_x)
@@ -408,8 +408,8 @@ def read_both(X: Any, X_test: Any) -> tuple[np.ndarray, np.ndarray]:
     X_test = in_order(X_test, column_names(X), "X_test", "X")
     train, test = _float_rows(X, "X"), _float_rows(X_test, "X_test")
     checks.same_kind(test, train, "X_test", "X")
-    require_two_rows(len(train), "one row of X does not determine a scale")
-    require_two_rows(len(test), "one row of X_test does not determine a scale")
+    require_two_rows(len(train), "a scale cannot be told from one row of X")
+    require_two_rows(len(test), "a scale cannot be told from one row of X_test")
     return train, test
 
 
