@@ -130,7 +130,7 @@ def condition_part(rng: np.random.Generator) -> Part:
         values[:, 0].tolist() for values in (at, given.mean(), mean(at), given.std(), spread(at))
     ]
     lines = [
-        "Y = sin(2x) + noise that grows with x; neither is told to the model",
+        "Y = sin(2x) + noise that grows with x; the model knows neither",
         row("", "mean", "truth", "std", "truth"),
         *(row(f"Y given x = {x}", *numbers) for x, *numbers in zip(*columns, strict=True)),
     ]
@@ -284,7 +284,7 @@ def draw_rotation(n: int, noise: float, rng: np.random.Generator) -> tuple[np.nd
 
 
 def track_part(rng: np.random.Generator) -> Part:
-    """Where is a point now, when nobody can write how it moves?"""
+    """Where is a point now, when the dynamics are unknown?"""
     n, steps, noise = 400, 80, 0.2
     path, seen = draw_rotation(n + steps, noise, rng)
     model = mm.KernelBayesFilter(progress=False).fit(path[:n], seen[:n])

@@ -490,7 +490,7 @@ def test_bad_data(data: Any) -> None:
         InvariantComponents(supervised=True).fit(X, domains=domains)
     with pytest.raises(ValueError, match="domains has 59"):
         model.fit(X, y, domains=domains[:-1])
-    with pytest.raises(ValueError, match="one label a row"):
+    with pytest.raises(ValueError, match="one label per row"):
         model.fit(X, y, domains=np.zeros((60, 2)))
     with pytest.raises(ValueError, match="missing labels in 1 rows"):
         model.fit(X, y, domains=np.where(np.arange(60) == 3, np.nan, domains))

@@ -94,7 +94,7 @@ def test_draws_for_numbers_have_images_and_a_ridge_of_their_own() -> None:
     ridges = Ridges(np.array([1.0, 0.1]), errors)
     rng = np.random.default_rng(0)
     assert {ridges.draw(rng) for _ in range(50)} == {1.0, 0.1}
-    assert Ridges.single(0.3).drawn(rng) == Ridges.single(0.3).best() == 0.3
+    assert Ridges.single(0.3).draw(rng) == Ridges.single(0.3).best() == 0.3
 
 
 @pytest.mark.slow

@@ -402,7 +402,7 @@ def test_samples_are_checked() -> None:
     with pytest.raises(NotFittedError):
         model.transform(X, y)
     model.fit(X, y, X_test=T)
-    with pytest.raises(ValueError, match="7 is no class of the training rows"):
+    with pytest.raises(ValueError, match="7 is not a class of the training rows"):
         model.transform(X[:1], [7])
     with pytest.raises(ValueError, match="features"):
         model.transform(X[:, :1], y)

@@ -703,7 +703,7 @@ def test_a_state_that_is_no_rotation(kind: Any) -> None:
         for wrong in (1.5 * R[7], np.diag([1.0, 1.0, -1.0]) @ R[7]):
             states = R.copy()
             states[7] = wrong
-            with pytest.raises(ValueError, match=r"states: row 7 is no rotation.*from_matrix"):
+            with pytest.raises(ValueError, match=r"states: row 7 is not a rotation.*from_matrix"):
                 kind(kernel, validation=None).fit(states, o)
     # matrices that are none at all are matrices
     kind(Trace(), validation=None).fit(np.random.default_rng(0).normal(size=(60, 3, 3)), o)

@@ -619,14 +619,14 @@ def test_threads_change_nothing() -> None:
     [
         ({"n_features_to_select": 9}, "n_features_to_select=9, but X has 4 features. Ask for at"),
         ({"n_features_to_select": 0}, "n_features_to_select must be a whole number ≥ 1"),
-        ({"n_features_to_select": 1.5}, "is no share of the features"),
+        ({"n_features_to_select": 1.5}, "is not a share of the features"),
         ({"n_features_to_select": "half"}, "is not understood. Use a whole number"),
         ({"method": "sideways"}, "method must be one of 'auto', 'backward', 'forward', 'lasso'"),
         ({"estimator": "W"}, "estimator must be one of"),
         ({"step": 0}, "step must be a whole number ≥ 1"),
         ({"step": 1.0}, "step=1.0 is no share"),
         ({"block_size": 3}, "block_size must be a whole number ≥ 8"),
-        ({"kernel": Gaussian((1.0, 2.0, 3.0, 4.0))}, "one bandwidth a column does not fit"),
+        ({"kernel": Gaussian((1.0, 2.0, 3.0, 4.0))}, "one bandwidth per column does not fit"),
     ],
 )
 def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:

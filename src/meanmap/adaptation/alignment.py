@@ -2,8 +2,8 @@
 
     z'ᵢ = cᵢ + (zᵢ - cᵢ) ⊙ w(yᵢ) + b(yᵢ),    w = 1 + Σ_a f_a(y) G_a,    b = Σ_a f_a(y) H_a
 
-for features f of the targets (one a class, or coordinates of a kernel on y) and centres c that are
-the mean of z given y, about which a stretch leaves the location alone. G and H minimise
+for features f of the targets (one per class, or coordinates of a kernel on y) and centres c, the
+mean of z given y, about which a stretch leaves the location alone. G and H minimise
 
     ‖Σ αᵢ φ(z'ᵢ) - μ_test‖² + ρ E[(β - 1)²] + λ (‖G‖² + ‖H‖²)
 

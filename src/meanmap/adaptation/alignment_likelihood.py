@@ -3,7 +3,7 @@
 The distance of embeddings that an alignment minimises says little about which of two good ones is
 right: classes that are moved for themselves imitate other proportions, and the other way round. The
 likelihood of the test rows under the moved and weighted training rows tells them apart in far fewer
-rows. Each class has a density estimate of its own, normal kernels of the width that is likeliest
+rows. Each class has its own density estimate, normal kernels of the width that is likeliest
 for rows left out. Freedom costs what it does in Schwarz's criterion (1978), where the noise of two
 samples counts: (1 + m/n)/2 · log m per parameter. Other proportions need very strong evidence.
 """

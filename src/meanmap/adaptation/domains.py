@@ -49,8 +49,8 @@ def distributional_variance(samples: Any, domains: Any = None, kernel: Any = Non
     if domains is None:
         if not isinstance(samples, list) or not samples or np.isscalar(samples[0]):
             raise TypeError(
-                "distributional_variance takes a list of samples, one a domain, or one sample and "
-                f"domains=labels; got {checks.describe(samples)} and domains=None."
+                "distributional_variance takes a list of samples, one per domain, or one sample "
+                f"and domains=labels; got {checks.describe(samples)} and domains=None."
             )
         kernel = as_kernel(kernel, samples[0], "samples[0]")
         parts = [kernel.check(samples[0], "samples[0]")]
@@ -76,7 +76,7 @@ def domain_codes(domains: Any, n: int, name: str = "X") -> tuple[np.ndarray, np.
         labels = labels[:, 0]
     if labels.ndim != 1:
         raise ValueError(
-            f"domains: expected one label a row, shape ({n},), got shape {labels.shape}."
+            f"domains: expected one label per row, shape ({n},), got shape {labels.shape}."
         )
     if len(labels) != n:
         raise ValueError(

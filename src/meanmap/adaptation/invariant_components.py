@@ -26,6 +26,7 @@ from meanmap.kernels.defaults import as_kernel
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.spaces.space import choose_basis
 from meanmap.statistics.columns import column_signs
+from meanmap.statistics.gates import require_target, require_two_rows
 
 RELATIONS = ("covariance", "inverse")
 RANK = 1000  # coordinates at most
@@ -92,7 +93,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     Examples
     --------
-    Every domain has an offset of its own in the first column; the class is in the second.
+    Every domain has its own offset in the first column; the class is in the second.
 
     >>> import numpy as np
     >>> from meanmap import InvariantComponents
@@ -231,15 +232,12 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if domains is None:
             raise ValueError(
                 "fit(X, y, domains=labels) needs the domain of every row, got domains=None. Pass "
-                "one label a row; in a pipeline as <step>__domains=labels, or with metadata "
+                "one label per row; in a pipeline as <step>__domains=labels, or with metadata "
                 'routing after set_fit_request(domains="groups"). KernelPCA needs none.'
             )
         supervised = y is not None if self.supervised is None else self.supervised
-        if supervised and y is None:
-            raise ValueError(
-                "This estimator requires y to be passed, but the target y is None: supervised="
-                "True asks for components that tell of it. Use supervised=False."
-            )
+        if supervised:
+            require_target(y, "supervised=True asks for components that predict it. Use False")
         return supervised
 
     def _targets(self, y: Any, points: Points) -> tuple[Points | None, Kernel | None]:
@@ -299,11 +297,7 @@ class InvariantComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return lam, t
 
     def _must_vary(self, problem: DomainProblem, space: Space) -> None:
-        if len(problem.psi) < 2:
-            raise ValueError(
-                "Found array with 1 sample(s) while a minimum of 2 is required: components are "
-                "directions in which rows differ."
-            )
+        require_two_rows(len(problem.psi), "components are directions in which rows differ")
         if not len(problem.axes[0]):
             raise ValueError(
                 f"all {len(problem.psi)} rows of X are the same to {space.kernel_!r}: there is no "

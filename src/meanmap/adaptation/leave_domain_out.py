@@ -52,7 +52,7 @@ def fold(
     multiples: Sequence[float],
     judge: Judge,
 ) -> np.ndarray:
-    """Scores on the rows that were not seen, one a multiple."""
+    """Scores on the rows that were not seen, one per multiple."""
     mean, phi = whole.psi[seen].mean(axis=0), whole.phi
     if phi is not None:
         phi = phi[seen] - phi[seen].mean(axis=0)

@@ -25,7 +25,6 @@ from meanmap.adaptation.alignment_likelihood import penalized_likelihood
 from meanmap.adaptation.mean_matching import (
     fit_host_space,
     read_target,
-    require_targets,
     require_test_rows,
 )
 from meanmap.adaptation.target_mixtures import classes_of
@@ -39,11 +38,12 @@ from meanmap.kernels import Gaussian, Kernel
 from meanmap.kernels.defaults import as_target
 from meanmap.spaces import PivotedCholesky, Space
 from meanmap.statistics.columns import column_moments
+from meanmap.statistics.gates import require_target, require_two_rows
 from meanmap.statistics.tiles import on_host
 
 BANDWIDTH = "0.4*scaled median"  # narrower than the median: widths of classes are to be told apart
 SHARE = 0.1  # λ of "auto", in units of the noise of both samples, 1/n + 1/m; a column for classes
-CLASSES_RIDGE, RIDGE = 1e-6, 1e-4  # ρ of β: one number a class, or a function
+CLASSES_RIDGE, RIDGE = 1e-6, 1e-4  # ρ of β: one number per class, or a function
 RANK = 30  # features of numbers y at most
 RARE = 0.02  # a share of the test rows that is too small to tell a scale from
 Rows = tuple[np.ndarray, np.ndarray]  # of the training and of the test sample
@@ -89,7 +89,7 @@ class LocationScaleShift(BaseEstimator):
 
     Attributes
     ----------
-    scale_, location_ : W and B, a row a class; for other y a row a training row
+    scale_, location_ : W and B, one row per class; for other y one row per training row
     X_new_ : X ⊙ W + B, the training rows as the test would have them
     weights_ : β(yᵢ), one on average; ones where P(y) is kept
     target_shift_ : whether P(y) was found, or said, to differ
@@ -143,7 +143,7 @@ class LocationScaleShift(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
         """Find W and B, and weights, from labelled training rows and unlabelled test rows."""
-        require_targets(y, "scale and location are functions")
+        require_target(y, "scale and location are functions of it; KernelMeanMatching needs none")
         require_test_rows(X_test, "fit(X, y, X_test=T)")
         self._check_parameters()
         kernel_x = as_gaussian(self.kernel_x)
@@ -201,7 +201,7 @@ class LocationScaleShift(BaseEstimator):
         self.distance_before_ = problem.distance(0 * found.parameters, weighted=False)
 
     def _keep_classes(self, classes: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> None:
-        """Scales and locations as a row a class, and the classes' proportions."""
+        """Scales and locations with one row per class, and the classes' proportions."""
         first = np.unique(groups, return_index=True)[1]
         self.scale_, self.location_ = self.scale_[first], self.location_[first]
         self.classes_ = classes
@@ -324,7 +324,7 @@ class LocationScaleShift(BaseEstimator):
             if new.any():
                 known = ", ".join(map(repr, self.classes_.tolist()))
                 raise ValueError(
-                    f"y: {values[new].tolist()[0]!r} is no class of the training rows, so that it "
+                    f"y: {values[new].tolist()[0]!r} is not a class of the training rows, so it "
                     f"has no scale and location. Known are {known}."
                 )
         scale, location = self._line(
@@ -333,7 +333,7 @@ class LocationScaleShift(BaseEstimator):
         return in_kind(table * scale + location, X)
 
     def plot(self, ax: Any = None) -> Any:
-        """Scales and locations a feature, for classes; for numbers against y. Two axes."""
+        """Scales and locations by feature, for classes; for numbers against y. Two axes."""
         check_is_fitted(self, "scale_")
         columns = [str(v) for v in getattr(self, "feature_names_in_", range(self.n_features_in_))]
         # where the mean of the test rows would go, so that no column's origin matters
@@ -346,7 +346,7 @@ class LocationScaleShift(BaseEstimator):
         if isinstance(self._targets, tuple) or to_numpy(self._targets).dtype.kind not in "fiu":
             raise ValueError(
                 "plot draws scales and locations of classes, or against numbers; y is neither. "
-                "Look at scale_ and location_, which have a row a training row."
+                "Look at scale_ and location_, which have one row per training row."
             )
         values = to_numpy(self._targets)
         y = values.reshape(len(values), -1)[:, 0]
@@ -409,18 +409,10 @@ def read_both(X: Any, X_test: Any) -> tuple[np.ndarray, np.ndarray]:
     X_test = in_order(X_test, column_names(X), "X_test", "X")
     train, test = _float_rows(X, "X"), _float_rows(X_test, "X_test")
     checks.same_kind(test, train, "X_test", "X")
-    _enough(train, "X", "a scale")
-    _enough(test, "X_test", "the scale of the test rows")
+    require_two_rows(len(train), "a scale cannot be told from one row of X")
+    require_two_rows(len(test), "a scale cannot be told from one row of X_test")
     return train, test
 
 
 def _float_rows(X: Any, name: str) -> np.ndarray:
     return to_numpy(checks.vectors(X, name)).astype(np.float64)
-
-
-def _enough(rows: np.ndarray, name: str, what: str) -> None:
-    if len(rows) < 2:
-        raise ValueError(
-            f"Found array with {len(rows)} sample(s) (shape={rows.shape}) while a minimum of 2 is "
-            f"required: {what} cannot be told from one row of {name}."
-        )

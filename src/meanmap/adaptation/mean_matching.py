@@ -45,7 +45,7 @@ FACTORS = (0.3, 0.6, 1.0, 2.0)  # multiples of the median that are tried where n
 LEVELS = (0.5, 0.75, 0.9)  # ν that "auto" tries, in units of the largest mean of k(x, test row)
 STRONG = 5  # ρ that it tries them with: with less of a ridge a few rows would have all weight
 FOLDS = 4
-PATIENCE = 3  # ρ in a row that are no better
+PATIENCE = 3  # consecutive ρ without improvement
 SEARCHED = 400  # rows of each sample that a search looks at
 RANK = 1000  # coordinates at most; what they miss is below any ρ that is of use
 LARGE, LARGE_RANK = 10_000, 500  # rows of both together beyond which there are fewer
@@ -259,8 +259,8 @@ class KernelMeanMatching(BaseEstimator):
         check_is_fitted(self, "weights_")
         if self.ridge_ == 0:
             raise ValueError(
-                "with ridge=0 weights belong to training rows alone and are no function. Fit with "
-                'ridge="auto" or a positive number.'
+                "with ridge=0 weights belong to training rows alone and are not a function. "
+                'Fit with ridge="auto" or a positive number.'
             )
         psi = to_numpy(self.space_.coordinates(self.kernel_.check(X, "X", self.space_.example_)))
         return self._scale(self._programme.elsewhere(self._solution, psi))
@@ -285,15 +285,6 @@ class KernelMeanMatching(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "weights_")
-
-
-def require_targets(y: Any, what: str) -> None:
-    """Refuse to fit without targets."""
-    if y is None:
-        raise ValueError(
-            f"This estimator requires y to be passed, but the target y is None: {what} of it. "
-            "KernelMeanMatching needs none."
-        )
 
 
 def read_target(y: Any, kernel: Any) -> tuple[Kernel, Points, bool]:

@@ -95,7 +95,7 @@ class Mixture(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Classes(Mixture):
-    """One value a class."""
+    """One value per class."""
 
     classes: np.ndarray
     features: np.ndarray  # of the training rows
@@ -156,15 +156,15 @@ class Classes(Mixture):
         if new.any():
             known = ", ".join(map(repr, self.classes[:6].tolist()))
             raise ValueError(
-                f"y: {values[new].tolist()[0]!r} is no class of the training rows ({known}…), so "
-                "that it has no weight."
+                f"y: {values[new].tolist()[0]!r} is not a class of the training rows ({known}…), "
+                "so it has no weight."
             )
         return found.beta[at]
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers(Mixture):
-    """One value a training row, between which the images are smooth."""
+    """One value per training row, between which the images are smooth."""
 
     model: ConditionalEmbedding  # of the features given y
     features: np.ndarray  # of the training rows

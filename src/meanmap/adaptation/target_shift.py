@@ -15,7 +15,6 @@ from meanmap.adaptation.mean_matching import (
     RANK,
     fit_host_space,
     read_target,
-    require_targets,
     require_test_rows,
 )
 from meanmap.adaptation.target_mixtures import (
@@ -37,6 +36,7 @@ from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import as_kernel, as_target
 from meanmap.spaces import Basis, PivotedCholesky, Space
 from meanmap.statistics.columns import positive_ratio
+from meanmap.statistics.gates import require_target
 from meanmap.statistics.tiles import on_host
 from meanmap.streams.chunks import Chunks, answer_chunks, sample_rows
 
@@ -128,7 +128,7 @@ class TargetShift(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, *, X_test: Any = None) -> Self:
         """Find the weights from labelled training rows and unlabelled test rows."""
-        require_targets(y, "the weights are a function")
+        require_target(y, "weights are a function of it; KernelMeanMatching needs none")
         require_test_rows(X_test, "fit(X, y, X_test=T)")
         if is_chunked(X, y, X_test):
             return self._fit_chunks(X, y, X_test)
@@ -274,8 +274,8 @@ class TargetShift(BaseEstimator):
             raise ValueError(f"level must be between 0 and 1, got {level!r}. Use 0.9 for 90%.")
         if not self._mix.has_mean:
             raise ValueError(
-                "y is no numbers, so that it has no mean. Use distribution_, the embedding of its "
-                "distribution among the test rows, or weights_."
+                "y does not consist of numbers, so it has no mean. Use distribution_, the "
+                "embedding of its distribution among the test rows, or weights_."
             )
         if not len(self.draws_):
             raise ValueError("n_bootstrap=0 leaves no draws to make an interval of. Use 200.")

@@ -73,7 +73,7 @@ def _proportions(base: Any, candidates: NormalCandidates) -> np.ndarray:
         ) from error
     if q.shape != (len(candidates),) or not (q > 0).all() or not np.isfinite(q).all():
         raise ValueError(
-            f"base: expected {len(candidates)} positive proportions, one a candidate "
+            f"base: expected {len(candidates)} positive proportions, one per candidate "
             f"({len(candidates.centres)} centres at {len(candidates.widths)} scales); got "
             f"{checks.describe(base)}."
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
 
 from meanmap.arrays import spans
 from meanmap.kernels import Gaussian
@@ -98,11 +99,13 @@ class NormalCandidates:
         log_alpha = np.log(proportions[kept])
         out = np.empty(len(Z))
         for block in spans(len(Z), max(1, BLOCK // len(self))):
-            logs = self.logs(Z[block])[:, kept] + log_alpha
-            top = logs.max(axis=1)
-            safe = np.where(np.isfinite(top), top, 0.0)[:, None]
-            out[block] = top + np.log(np.maximum(np.exp(logs - safe).sum(axis=1), np.exp(-700)))
+            out[block] = logsumexp(self.logs(Z[block])[:, kept] + log_alpha, axis=1)
         return out
+
+
+def gaussian_of(bandwidths: np.ndarray) -> Gaussian:
+    """The kernel with these bandwidths, one per column."""
+    return Gaussian(tuple(float(sigma) for sigma in bandwidths))
 
 
 def expected_kernel(
@@ -114,6 +117,6 @@ def expected_kernel(
 ) -> np.ndarray:
     """`E k(a + u, b)` for u ~ N(0, variance), a matrix; times weights of the b where given."""
     wide = np.sqrt(sigma**2 + variance)
-    kernel = Gaussian(tuple(float(w) for w in wide))
+    kernel = gaussian_of(wide)
     values = kernel.gram_matrix(A, B) if weights is None else kernel.gram_times(A, B, weights)
     return float(np.prod(sigma / wide)) * values

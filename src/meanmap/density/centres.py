@@ -8,7 +8,7 @@ import numpy as np
 
 from meanmap import checks, decoding
 from meanmap.arrays import to_numpy
-from meanmap.density.candidates import RoundFrame
+from meanmap.density.candidates import RoundFrame, gaussian_of
 from meanmap.density.selection import DistinctSample
 from meanmap.frames import in_order
 from meanmap.kernels import Gaussian
@@ -58,7 +58,7 @@ def round_kernel(frame: RoundFrame, sigma: np.ndarray | None, Z: np.ndarray) -> 
     """The kernel in the frame; at the median distance if there is none."""
     if sigma is None:
         return Gaussian().resolve(Z)
-    return Gaussian(tuple(float(s) for s in frame.bandwidths(sigma)))
+    return gaussian_of(frame.bandwidths(sigma))
 
 
 def herding_order(

@@ -47,7 +47,7 @@ SCALINGS = ("covariance", "columns")
 SOME = 80  # centres in cross-validation, at most
 RATIO = 2.0  # the kernel's bandwidth over the candidates', where neither is given
 SEARCHED = 1e-8  # Newton's decrement squared in cross-validation
-DUST = 1e-10  # proportions below it are no components
+DUST = 1e-10  # smaller proportions are left out
 
 
 class EmbeddingDensity(DensityMixin, BaseEstimator):

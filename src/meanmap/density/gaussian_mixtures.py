@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
 from meanmap.arrays import spans
@@ -47,7 +48,7 @@ class GaussianFit:
     factors: np.ndarray  # (k, d, d) lower triangular
 
     def logs(self, Z: np.ndarray) -> np.ndarray:
-        """`log πₖ N(z; mₖ, LₖLₖᵀ)`, a row a point."""
+        """`log πₖ N(z; mₖ, LₖLₖᵀ)`, one row per point."""
         d = Z.shape[1]
         scaled = np.linalg.solve(self.factors, (Z - self.means[:, None, :]).swapaxes(1, 2))
         volumes = np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1)
@@ -58,7 +59,7 @@ class GaussianFit:
         """The log-density, in blocks of points."""
         out = np.empty(len(Z))
         for block in spans(len(Z), max(1, BLOCK // self.means.size)):
-            out[block] = log_total(self.logs(Z[block]))
+            out[block] = logsumexp(self.logs(Z[block]), axis=1)
         return out
 
     @property
@@ -95,7 +96,7 @@ def fit_components(
     for _ in range(STEPS):
         found = maximise(Z, w, size, shares, shrinkage)
         logs = found.logs(Z)
-        totals = log_total(logs)
+        totals = logsumexp(logs, axis=1)
         now = float(w @ totals)
         if now - before < GAIN:
             break
@@ -125,12 +126,6 @@ def maximise(
     S = share * W / p[:, None, None] + (1 - share) * towards
     S[:, here, here] += FLOOR
     return GaussianFit(p / p.sum(), means, np.linalg.cholesky(S))
-
-
-def log_total(logs: np.ndarray) -> np.ndarray:
-    """log Σ exp over columns."""
-    top = logs.max(axis=1)
-    return np.asarray(top + np.log(np.exp(logs - top[:, None]).sum(axis=1)))
 
 
 def first_shares(Z: np.ndarray, w: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -199,7 +194,7 @@ def held_out_logs(
     kinds: list[tuple[int, Shrinkage]],
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Log-densities of the points looked at under mixtures without their fold, a column a kind."""
+    """Log-densities of points under mixtures fitted without their fold, one column per kind."""
     out = np.empty((len(looked), len(kinds)))
     for fold in range(sample.folds.max() + 1):
         rows = np.flatnonzero(sample.folds != fold)
@@ -211,7 +206,7 @@ def held_out_logs(
             if k not in starts:
                 starts[k] = first_shares(Z[rows], w, k, rng)
             found = fit_components(Z[rows], w, float(1 / (w @ w)), starts[k], kind)
-            out[judge, j] = log_total(found.logs(Z[looked[judge]]))
+            out[judge, j] = logsumexp(found.logs(Z[looked[judge]]), axis=1)
     return out
 
 

@@ -10,11 +10,10 @@ from scipy.linalg import solve_triangular
 from meanmap import checks
 from meanmap.arrays import to_numpy
 from meanmap.decoding.densities import density_bandwidths
-from meanmap.density.candidates import NormalCandidates, RoundFrame, expected_kernel
+from meanmap.density.candidates import NormalCandidates, RoundFrame, expected_kernel, gaussian_of
 from meanmap.density.gaussian_mixtures import GaussianFit
 from meanmap.density.selection import DistinctSample
 from meanmap.embeddings import Embedding, embed
-from meanmap.kernels import Gaussian
 
 
 def distinct_points(
@@ -77,7 +76,7 @@ def frame_of(
 def _atoms(embedding: Embedding, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
     """The points of an embedding, and its weights of total one."""
     if sample_weight is not None:
-        raise ValueError("sample_weight goes with points; an embedding has weights of its own.")
+        raise ValueError("sample_weight goes with points; an embedding has its own weights.")
     if embedding.is_batch:
         raise TypeError("X is a batch of embeddings; fit one density each: fit(X[0]), ...")
     if not embedding.kernel.on_vectors:
@@ -91,13 +90,13 @@ def _atoms(embedding: Embedding, sample_weight: Any) -> tuple[np.ndarray, np.nda
 
 def probability_weights(points: np.ndarray, w: np.ndarray, sigma: np.ndarray | None) -> np.ndarray:
     """The nearest probability on the points, by which a width is chosen for signed weights."""
-    kernel = None if sigma is None else Gaussian(tuple(float(s) for s in sigma))
+    kernel = None if sigma is None else gaussian_of(sigma)
     return to_numpy(embed(points, kernel, w).project().weights)
 
 
 def square(sample: DistinctSample, sigma: np.ndarray) -> float:
     """`‖μ̂‖²`."""
-    kernel = Gaussian(tuple(float(s) for s in sigma))
+    kernel = gaussian_of(sigma)
     return float(sample.target @ kernel.gram_times(sample.points, sample.points, sample.target))
 
 

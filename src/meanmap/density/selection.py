@@ -42,7 +42,7 @@ class DistinctSample:
         return float(1 / (self.weights @ self.weights))
 
     def training(self) -> np.ndarray:
-        """The weights of all folds but one, a column a fold."""
+        """The weights of all folds but one, one column per fold."""
         V = np.where(self.folds[:, None] == np.arange(self.folds.max() + 1), 0.0, 1.0)
         V *= self.weights[:, None]
         return V / V.sum(axis=0)
@@ -55,7 +55,7 @@ class DistinctSample:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was tried, and how likely points held out were: a row a width, a column a penalty."""
+    """What was tried, and how likely held-out points were: a table of widths by penalties."""
 
     widths: tuple[float, ...]
     penalties: tuple[float, ...]

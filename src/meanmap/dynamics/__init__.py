@@ -1,4 +1,4 @@
-"""Filters, smoothers and predictors for hidden states whose dynamics nobody can write."""
+"""Filters, smoothers and predictors for hidden states with unknown dynamics."""
 
 from meanmap.dynamics.additive import AdditiveFilter
 from meanmap.dynamics.bayes import KernelBayesFilter

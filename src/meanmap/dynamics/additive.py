@@ -285,22 +285,7 @@ class AdditiveFilter(StateFilter):
 
     def _renew(self) -> AdditiveModel:
         assert self._stream is not None
-        stream = self._stream
-        found = stream.parts()
-        return AdditiveModel(
-            found.sample,
-            found.transition,
-            stream.observations,
-            found.evidence,
-            found.matrix,
-            found.inverse,
-            found.rows,
-            found.mass,
-            stream.centered,
-            stream.regularization,
-            stream.step_sums.steps,
-            found.gain,
-        )
+        return AdditiveModel(**self._stream.parts())
 
     def _learn(self, embedded: EmbeddedTraining, settings: dict[str, Any]) -> AdditiveModel:
         given = settings["regularization"]

@@ -73,7 +73,7 @@ class StateFilter(BaseEstimator):
     n_jobs: int | None
     progress: bool | None
 
-    _current: Model | None  # None after more sequences came: made anew when somebody asks
+    _current: Model | None  # None after more sequences came: made again on first use
     _initials: ClassVar[tuple[str, ...]] = ("first", "uniform")
     _factors: ClassVar[tuple[float, ...]] = FACTORS  # of the median bandwidth, that are tried
 

@@ -166,7 +166,7 @@ def least_share(weights: Array) -> Array:
 
 
 class KernelBayesFilter(StateFilter):
-    """Track a hidden state whose dynamics nobody can write: kernel Bayes filtering.
+    """Track a hidden state with unknown dynamics: kernel Bayes filtering.
 
     From training sequences of states and observations it learns the transition P(s'|s) and the
     observation P(o|s) as operators. Given new observations it predicts by the one and conditions

@@ -41,7 +41,7 @@ class OperatorSpectrum:
         return len(self.eigenvalues)
 
     def functions(self, x: Any) -> Array:
-        """The eigenfunctions at rows of points, one a column, of mean square one on the sample."""
+        """The eigenfunctions at points, one per column, of mean square one on the sample."""
         points = self._space.kernel_.check(x, "x", self._space.example_)
         psi = self._space.coordinates(points)
         return as_complex(to_numpy(psi) @ self._vectors, psi)

@@ -111,7 +111,7 @@ class Model:
         return self.evidence.log(predicted, features, values, unseen)
 
     def start(self, prior: Belief, lifted: Array, known: bool) -> Belief:
-        """The first belief; `known` says that somebody gave the prior."""
+        """The first belief; `known` says that the prior was given by the caller."""
         raise TypeError(f"{type(self).__name__} does not say how to begin.")
 
     def update(self, belief: Belief, predicted: Belief, source: Array, lifted: Array) -> Belief:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -183,20 +184,6 @@ class StreamedTransition(Transition):
 
 
 @dataclass(frozen=True)
-class AdditiveParts:
-    """An additive model's parts, from sums."""
-
-    sample: Sample
-    transition: StreamedTransition
-    evidence: Evidence
-    matrix: Array
-    inverse: Array
-    rows: Array
-    mass: Array | None
-    gain: Array | None
-
-
-@dataclass(frozen=True)
 class SequenceSums:
     """Everything that is kept of the sequences seen so far."""
 
@@ -231,8 +218,8 @@ class SequenceSums:
         conditional = copy(self.conditional).merge(copy(other.conditional))
         return replace(self, step_sums=self.step_sums + other.step_sums, conditional=conditional)
 
-    def parts(self) -> AdditiveParts:
-        """The operators, and beliefs on a sample of the states seen."""
+    def parts(self) -> dict[str, Any]:
+        """An additive model's fields: the operators, and beliefs on a sample of the states."""
         before, after = (side.points for side in self.conditional.sides())
         atoms = concatenate([after, before if self.control is None else before[0]])
         psi = self.states.coordinates(atoms)
@@ -246,16 +233,20 @@ class SequenceSums:
         squares, cross = step_sums.squares / step_sums.moves, step_sums.cross / step_sums.moves
         mean, rows = cross[0], balance.weights(cross)
         inverse, gain = self._operators(squares, cross[-r:], mean)
-        return AdditiveParts(
-            sample,
-            self._transition(sample, count(after), rows, squares, mean),
-            self._evidence(step_sums, psi),
-            cross[-r:] @ inverse,
-            inverse,
-            rows,
-            steady_mass(mean @ inverse, squares, mean),
-            gain,
-        )
+        return {
+            "sample": sample,
+            "transition": self._transition(sample, count(after), rows, squares, mean),
+            "observations": self.observations,
+            "evidence": self._evidence(step_sums, psi),
+            "matrix": cross[-r:] @ inverse,
+            "inverse": inverse,
+            "rows": rows,
+            "mass": steady_mass(mean @ inverse, squares, mean),
+            "centered": self.centered,
+            "regularization": self.regularization,
+            "steps": step_sums.steps,
+            "gain": gain,
+        }
 
     def _operators(self, squares: Array, cross: Array, mean: Array) -> tuple[Array, Array | None]:
         """The inverse that operators are made of, and the gain of the smoother."""

@@ -161,7 +161,7 @@ def require_transition(sequences: Sequences, name: str, least: int = 2) -> None:
 
 
 def require_rotations(states: Points, kernel: Kernel, name: str) -> None:
-    """Refuse a state that is no rotation among states that are."""
+    """Refuse a state that is not a rotation among states that are."""
     if kernel.core.domain != "matrices" or states.shape[1] != states.shape[2]:
         return
     R = to_numpy(states)
@@ -173,9 +173,9 @@ def require_rotations(states: Points, kernel: Kernel, name: str) -> None:
         return
     row = int(np.flatnonzero(~rotation)[0])
     raise ValueError(
-        f"{name}: row {row} is no rotation (RᵀR differs from the identity by {rest[row]:.2g}, the "
-        f"determinant is {np.linalg.det(R[row]):.3g}), but {int(rotation.sum())} of {len(R)} rows "
-        "are. Correct or drop it, or make it one with scipy.spatial.transform.Rotation."
+        f"{name}: row {row} is not a rotation (RᵀR differs from the identity by {rest[row]:.2g}, "
+        f"the determinant is {np.linalg.det(R[row]):.3g}), but {int(rotation.sum())} of {len(R)} "
+        "rows are. Correct or drop it, or make it one with scipy.spatial.transform.Rotation."
         "from_matrix(R).as_matrix()."
     )
 

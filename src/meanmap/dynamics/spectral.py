@@ -41,7 +41,7 @@ LAMBDAS = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
 
 
 class SpectralFilter(BaseEstimator):
-    """Forecast observations of a hidden state that nobody ever saw: a spectral kernel filter.
+    """Forecast observations whose hidden state is never seen: a spectral kernel filter.
 
     Learned from sequences of observations alone, without hidden states: the kernel hidden Markov
     model of Song, Boots, Siddiqi, Gordon and Smola (2010). Its belief is the distribution of the

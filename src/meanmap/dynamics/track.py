@@ -248,7 +248,7 @@ class Track:
     def plot(self, truth: Any = None, ax: Any = None, level: float = 0.9) -> Any:
         """Draw one track: means with credible intervals over time, beside the truth if given.
 
-        One panel a coordinate (the first six); labels are drawn as probabilities over time.
+        One panel per coordinate (the first six); labels are drawn as probabilities over time.
         """
         if not self.single:
             raise TypeError("plot draws one sequence: track[0].plot().")

@@ -48,7 +48,7 @@ class Training:
     controls: tuple[Sequences, Kernel] | None
 
     def part(self, rows: list[np.ndarray]) -> Training:
-        """Some stretches of rows, each a sequence of its own."""
+        """Some stretches of rows, each as a separate sequence."""
         index = np.concatenate(rows)
         lengths = tuple(len(row) for row in rows)
 

@@ -32,7 +32,7 @@ from meanmap.rules import CONFLICT, PriorOnSample, SquaredMethod, answer_weights
 from meanmap.spaces import PivotedCholesky, Space
 
 STEADY = 0.1  # a conditional whose weights sum to one within this on the sample determines mass
-BOUND = 2.0  # of sup k(s, s): a belief with a larger ‖m‖² is no distribution
+BOUND = 2.0  # of sup k(s, s): a belief with a larger ‖m‖² is not a distribution
 SHARP = 1e-8  # of the trace: how closely a prior is written on the training states
 
 

@@ -20,6 +20,7 @@ from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis
 from meanmap.spaces.space import fit_space
 from meanmap.statistics.columns import column_signs, positive_ratio
+from meanmap.statistics.gates import require_target, require_two_rows
 
 SHARES = 10.0 ** np.arange(-6.0, 0.5, 0.5)  # λ that "auto" tries, in units of the mean of k(x, x)
 FOLDS = 5
@@ -88,22 +89,14 @@ class KernelCCA(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, Y: Any = None, sample_weight: Any = None, *, y: Any = None) -> Self:
         """Find the functions on pairs (xᵢ, yᵢ), rows at the same place."""
         Y = Y if Y is not None else y
-        if Y is None:
-            raise ValueError(
-                "This estimator requires y to be passed, but the target y is None: fit(X, Y) takes "
-                "two views of the same rows."
-            )
+        require_target(Y, "fit(X, Y) takes two views of the same rows")
         most = checks.whole(self.n_components, "n_components", 1, "Use 1 for the leading pair.")
         given = checks.number_or_auto(
             self.regularization, "regularization", checks.positive, "1e-3"
         )
         pairs = read_pairs(X, Y, self.kernel_x, self.kernel_y, self.basis, sample_weight)
         points_x, points_y, kernel_x, kernel_y, bases, w, flat, *_ = pairs
-        if count(points_x) < 2:
-            raise ValueError(
-                f"Found array with {count(points_x)} sample(s) while a minimum of 2 is required: "
-                "correlation needs rows that differ."
-            )
+        require_two_rows(count(points_x), "correlation needs rows that differ")
         views = (View(kernel_x, points_x, bases[0]), View(kernel_y, points_y, bases[1]))
         tried = None
         if given is None:

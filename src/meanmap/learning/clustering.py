@@ -172,7 +172,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         self._features, self._by_size = F, bool(self.normalized)
         self._mean = mean
         self._slopes, levels = objective.tangent(S, W)
-        self._levels = np.where(W > 0, levels, -np.inf)  # labels that nobody has are not given
+        self._levels = np.where(W > 0, levels, -np.inf)  # unused labels are never predicted
         if keep.all():
             self.labels_ = best.labels
         else:

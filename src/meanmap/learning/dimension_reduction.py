@@ -21,6 +21,7 @@ from meanmap.kernels import Gaussian, Kernel
 from meanmap.kernels.defaults import as_target
 from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.columns import column_moments
+from meanmap.statistics.gates import require_target, require_two_rows
 from meanmap.statistics.tiles import on_host
 
 METHODS = ("kdr", "gradient")
@@ -105,11 +106,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the projection."""
-        if y is None:
-            raise ValueError(
-                "This estimator requires y to be passed, but the target y is None: directions are "
-                "those that tell most of y. KernelPCA needs none."
-            )
+        require_target(y, "directions are those that say most about it; KernelPCA needs none")
         checks.option(self.method, "method", METHODS)
         for name in ("n_components", "n_init", "max_iter", "max_samples"):
             checks.whole(getattr(self, name), name, 1, "Use 1 or more.")
@@ -119,8 +116,7 @@ class KernelDimensionReduction(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         points, kernel = read_points(target, self.target_kernel, None, "y")
         points = on_host(points)
         n = checks.same_length([("X", table), ("y", points)])
-        if n < 2:
-            raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required.")
+        require_two_rows(n, "directions are those in which rows differ")
         if self.n_components > table.shape[1]:
             raise ValueError(
                 f"n_components={self.n_components}, but X has {table.shape[1]} feature(s). Ask for "

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_consistent_length
 
-from meanmap.arrays import Array, in_kind, take
+from meanmap.arrays import Array, in_kind
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Linear
 from meanmap.learning.distributions import DistributionEstimator
@@ -72,15 +70,11 @@ class DistributionRidge(RegressorMixin, DistributionEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to bags and their numbers, (n,) or (n, q); a bag of weight zero is left out."""
         y = bag_numbers(y, several=True)
-        bags, kernel, w, shown = self._read(X, sample_weight)
-        check_consistent_length(bags, y)
-        there = np.flatnonzero(w > 0)
-        bags, y, w = take(bags, there), y[there], w[there]
-        examples, kernel, point_space = self._embed(kernel, bags, w)
+        read = self._read(X, y, sample_weight)
         model = ConditionalEmbedding(
-            kernel, Linear(), self.regularization, basis=(self.basis, None), centered=True
-        ).fit(examples, y, sample_weight=w)
-        self._remember(model.kernel_x_, bags, point_space, shown)
+            read.kernel, Linear(), self.regularization, basis=(self.basis, None), centered=True
+        ).fit(read.examples, read.y, sample_weight=read.weights)
+        self._remember(read, model.kernel_x_)
         self.model_ = model
         self.regularization_ = model.regularization_
         self.leave_one_out_ = model.leave_one_out_

@@ -7,11 +7,12 @@ coordinates for the embeddings of many bags.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, is_array, take, to_numpy
@@ -60,7 +61,7 @@ def as_bags(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
     if is_array(X) and not many and X.ndim > 2:
         return X, False
     if hasattr(X, "iloc") and not all_numbers(X):
-        return [X.iloc[i : i + 1] for i in range(len(X))], False  # rows that are no vectors
+        return [X.iloc[i : i + 1] for i in range(len(X))], False  # rows that are not vectors
     if on_vectors:
         lengths = {len(row) for row in X if hasattr(row, "__len__")} if many else set()
         if len(lengths) > 1:
@@ -81,6 +82,20 @@ def as_bags(X: Any, kernel: Any, name: str) -> tuple[Any, bool]:
     return rows[:, None], True
 
 
+@dataclass(frozen=True, eq=False)
+class ReadBags:
+    """Bags that were read; those of weight zero are left out."""
+
+    bags: Points
+    y: np.ndarray
+    weights: np.ndarray  # which sum to one
+    rows: np.ndarray  # where the bags were among all
+    examples: Points  # what is compared: bags, or with a `point_basis` vectors in a space
+    kernel: Kernel  # between examples, not yet resolved
+    space: Space | None
+    shown: Any  # what shows the columns: the table, or the first bag as it came
+
+
 class DistributionEstimator(BaseEstimator):
     """What learners on distributions share: parameters, the gate, and the second level."""
 
@@ -90,11 +105,8 @@ class DistributionEstimator(BaseEstimator):
     basis: Any
     point_basis: Any
 
-    def _read(self, X: Any, weights: Any) -> tuple[Points, Kernel, np.ndarray, Any]:
-        """Bags, the kernel between them (not yet resolved), weights that sum to one.
-
-        And what shows the columns: the table, or the first bag as it came.
-        """
+    def _read(self, X: Any, y: np.ndarray, weights: Any) -> ReadBags:
+        """The bags of positive weight, their targets, and the kernel between them."""
         between_points = self.level2.point_kernel if isinstance(self.level2, Kernel) else None
         if between_points is not None and self.kernel is not None:
             raise ValueError(
@@ -104,8 +116,13 @@ class DistributionEstimator(BaseEstimator):
         bags, table = as_bags(X, self.kernel if between_points is None else between_points, "X")
         kernel = self._second(bags)
         checked = kernel.check(bags, "X")
-        w = checks.sample_weights(weights, checked, np.empty(0))
-        return checked, kernel, to_numpy(w), X if table else bags[0]
+        w = to_numpy(checks.sample_weights(weights, checked, np.empty(0)))
+        check_consistent_length(checked, y)
+        there = np.flatnonzero(w > 0)
+        kept, w = take(checked, there), w[there]
+        examples, kernel, space = self._embed(kernel, kept, w)
+        shown = X if table else bags[0]
+        return ReadBags(kept, y[there], w, there, examples, kernel, space, shown)
 
     def _second(self, bags: Any) -> Kernel:
         """The kernel between bags."""
@@ -158,8 +175,9 @@ class DistributionEstimator(BaseEstimator):
         space, vectors = embeddings_space(expected, self.point_basis, bags, w)
         return vectors, between, space
 
-    def _remember(self, kernel: Kernel, bags: Points, space: Space | None, shown: Any) -> None:
-        """What it takes to read new bags: kernels, one of the bags, columns and their names."""
+    def _remember(self, read: ReadBags, kernel: Kernel) -> None:
+        """Keep what it takes to read new bags: kernels, one of the bags, columns and names."""
+        bags, space, shown = read.bags, read.space, read.shown
         if hasattr(shown, "columns") or depth(shown) == 2:
             remember_columns(self, shown)
         else:
@@ -210,7 +228,7 @@ def no_spanning_points(basis: Any) -> TypeError:
 
 
 def spanning_points(kernel: Kernel, basis: Basis, bags: Points) -> list[Points]:
-    """Points that a basis chooses among those of all bags, each a bag of its own."""
+    """Points that a basis chooses among those of all bags, each as a bag by itself."""
     points = Pack(bags).centres
     some = np.linspace(0, count(points) - 1, min(count(points), POINTS)).astype(int)
     points = take(points, some)

@@ -33,7 +33,7 @@ from meanmap.learning.subset_regression import (
 from meanmap.learning.targets import Target, scale_columns, target_of
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
-from meanmap.statistics.gates import require_points
+from meanmap.statistics.gates import require_points, require_target
 from meanmap.statistics.tiles import on_host
 
 METHODS = ("auto", "backward", "forward", "lasso")
@@ -164,11 +164,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         """Choose features of X, of shape (n, d), for the target y of n rows."""
         checks.option(self.method, "method", METHODS)
         checks.option(self.estimator, "estimator", ("U", "V"))
-        if y is None:
-            raise ValueError(
-                "This estimator requires y to be passed, but the target y is None: "
-                "fit(X, y) takes features and their target."
-            )
+        require_target(y, "fit(X, y) takes features and their target")
         points = np.asarray(on_host(checks.vectors(X, "X")), dtype=np.float64)
         target = target_of(y, self.target_kernel)
         n = checks.same_length([("X", points), ("y", target.points)])
@@ -351,7 +347,7 @@ def feature_kernel(kernel: Any, points: np.ndarray) -> Kernel:
     found = Gaussian(BANDWIDTH) if kernel is None else as_kernel(kernel, points, "X")
     if np.ndim(getattr(found, "bandwidth", 0.0)) > 0:
         raise ValueError(
-            "kernel: one bandwidth a column does not fit sets of columns. Divide the columns by "
+            "kernel: one bandwidth per column does not fit sets of columns. Divide the columns by "
             "their bandwidths, and use Gaussian(1.0) with scale=False."
         )
     found.check(points, "X")
@@ -370,7 +366,7 @@ def feature_count(asked: Any, d: int) -> int | None:
     if isinstance(asked, float | np.floating):
         if not 0 < asked <= 1:
             raise ValueError(
-                f"n_features_to_select={asked!r} is no share of the features. {remedy}"
+                f"n_features_to_select={asked!r} is not a share of the features. {remedy}"
             )
         return max(1, int(asked * d))
     k = checks.whole(asked, "n_features_to_select", 1, remedy)
@@ -387,7 +383,7 @@ def step_size(step: Any) -> Callable[[int], int]:
     remedy = "Use a share between 0 and 1, or a whole number of features."
     if isinstance(step, float | np.floating):
         if not 0 < step < 1:
-            raise ValueError(f"step={step!r} is no share of the features in play. {remedy}")
+            raise ValueError(f"step={step!r} is not a share of the features in play. {remedy}")
         return lambda in_play: max(1, int(step * in_play))
     number = checks.whole(step, "step", 1, remedy)
     return lambda in_play: number

@@ -24,7 +24,7 @@ def label_features(structure: Any, k: int) -> np.ndarray:
 
     Labels on a graph are as similar as heat that starts at one is found at the other; labels that
     are the leaves of a rooted tree by the number of edges that they share on their way from the
-    root (Song, Smola, Gretton and Borgwardt 2007), one feature an edge.
+    root (Song, Smola, Gretton and Borgwardt 2007), one feature per edge.
     """
     if structure is None:
         return np.eye(k)
@@ -94,7 +94,7 @@ def _from_graph(graph: Any, k: int) -> np.ndarray:
         if len(graph) == 0 or not nx.is_arborescence(graph):
             raise ValueError(
                 "label_kernel: a directed graph stands for a rooted tree, whose edges lead from "
-                "one root to the leaves, which are the labels. This one is no such tree; pass "
+                "one root to the leaves, which are the labels. This one is not such a tree; pass "
                 "graph.to_undirected() for labels that are its nodes."
             )
         leaves = [node for node in graph.nodes if graph.out_degree(node) == 0]

@@ -14,6 +14,7 @@ from meanmap.embeddings import Embedding
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis, Space
 from meanmap.statistics.columns import column_signs
+from meanmap.statistics.gates import require_two_rows
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -85,11 +86,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         spectrum = Spectrum.of((centred.T * w) @ centred)
         kept = to_numpy(spectrum.values) > spectrum.cutoff
         size = int(kept.sum())
-        if psi.shape[0] < 2:
-            raise ValueError(
-                f"Found array with {psi.shape[0]} sample(s) while a minimum of 2 is required: "
-                "components are directions in which rows differ."
-            )
+        require_two_rows(psi.shape[0], "components are directions in which rows differ")
         if most is not None and most > size:
             raise ValueError(
                 f"n_components={most}, but the sample varies in {size} direction(s) of the space "

@@ -21,7 +21,7 @@ from meanmap.spaces import Basis
 from meanmap.statistics.dependence import HsicSums, coordinates
 
 SIDE = 512  # rows and columns of a tile, which fits a core's cache
-FEW = 300  # rows on which a bandwidth is chosen where every candidate has one of its own
+FEW = 300  # rows on which a bandwidth is chosen where every candidate has a different one
 LARGEST = 3.0  # of x²/σ², up to which a left-out column is expanded in powers
 REMAINDER = 1e-14  # what the powers that are left out may come to
 STRIP = 64  # columns that are expanded at once
@@ -161,7 +161,7 @@ class Subsets:
         ).estimate(self.estimator)
 
     def _each(self, sets: list[np.ndarray], *kernels: Kernel) -> np.ndarray:
-        """Set by set, for kernels that are no function of a sum over columns."""
+        """Set by set, for kernels that are not functions of a sum over columns."""
         each = kernels if len(kernels) == len(sets) else kernels * len(sets)
         return np.array([self.of(s, kernel) for s, kernel in zip(sets, each, strict=True)])
 

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.svm import SVC, SVR
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,6 +20,7 @@ from meanmap.arrays import Array, host_array, in_kind, take, to_numpy
 from meanmap.exceptions import warn
 from meanmap.learning.distributions import DistributionEstimator
 from meanmap.spaces.space import fit_space
+from meanmap.statistics.gates import require_target
 
 STEPS, PER_BAG = 1_000_000, 100  # of LIBSVM, the larger of the two: nothing can interrupt it
 
@@ -33,28 +34,23 @@ class SupportMeasures(DistributionEstimator):
 
     def _solve(self, machine: Any, X: Any, y: np.ndarray, sample_weight: Any) -> Any:
         """The machine fitted; what it needs to predict is kept."""
-        bags, kernel, w, shown = self._read(X, sample_weight)
-        check_consistent_length(bags, y)
+        read = self._read(X, y, sample_weight)
         checks.positive(self.C, "C", "It weighs errors against the margin; try 1.")
-        weights = (
-            None if sample_weight is None else np.asarray(host_array(sample_weight), dtype=float)
-        )
-        there = np.flatnonzero(w > 0)  # a weight of zero means the bag is not there
-        bags, y, w = take(bags, there), y[there], w[there]
-        weights = None if weights is None else weights[there]
-        examples, kernel, point_space = self._embed(kernel, bags, w)
-        space = None
+        weights, space = None, None
+        if sample_weight is not None:
+            weights = np.asarray(host_array(sample_weight), dtype=float)[read.rows]
+        examples, w = read.examples, read.weights
         if self.basis is None:
-            kernel, gram = kernel.resolve_gram(examples, w)
-            self._run(machine.set_params(kernel="precomputed"), gram, y, weights)
+            kernel, gram = read.kernel.resolve_gram(examples, w)
+            self._run(machine.set_params(kernel="precomputed"), gram, read.y, weights)
         else:
-            kernel = kernel.resolve(examples, w)
+            kernel = read.kernel.resolve(examples, w)
             space, coordinates = fit_space(kernel, self.basis, examples, w)
-            self._run(machine.set_params(kernel="linear"), coordinates, y, weights)
+            self._run(machine.set_params(kernel="linear"), coordinates, read.y, weights)
         # nothing is kept before everything has worked
-        self._remember(kernel, bags, point_space, shown)
+        self._remember(read, kernel)
         self.space_ = space
-        self.support_ = there[machine.support_]
+        self.support_ = read.rows[machine.support_]
         self.dual_coef_ = machine.dual_coef_
         self.intercept_ = machine.intercept_
         self.n_iter_ = int(np.max(machine.n_iter_))
@@ -118,7 +114,7 @@ class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):
         None compares every point of a bag with every point of another. A basis describes
         embeddings by some of the points: bags become vectors, at a fraction of the cost.
     decision_function_shape : "ovr" or "ovo"
-        One column a class, or one a pair of classes.
+        One column per class, or one per pair of classes.
     tol, max_iter : as of `sklearn.svm.SVC`, where -1 is a million steps, or 100 per bag if more
 
     Attributes
@@ -246,12 +242,8 @@ def pairwise(dual: np.ndarray, n_support: np.ndarray) -> np.ndarray:
 
 
 def bag_labels(y: Any) -> np.ndarray:
-    """Classes, one a bag."""
-    if y is None:
-        raise ValueError(
-            "This estimator requires y to be passed, but the target y is None: fit(X, y) takes a "
-            "class for every bag."
-        )
+    """Classes, one per bag."""
+    require_target(y, "fit(X, y) takes a class for every bag")
     y = column_or_1d(host_array(y), warn=True)
     missing = np.flatnonzero(checks.missing_rows(y))
     if len(missing):
@@ -269,12 +261,8 @@ def r2(found: Array, y: Any, sample_weight: Any) -> float:
 
 
 def bag_numbers(y: Any, several: bool = False) -> np.ndarray:
-    """Targets that are numbers, one a bag (or a row of them)."""
-    if y is None:
-        raise ValueError(
-            "This estimator requires y to be passed, but the target y is None: fit(X, y) takes a "
-            "number for every bag."
-        )
+    """Targets that are numbers, one per bag (or a row of them)."""
+    require_target(y, "fit(X, y) takes a number for every bag")
     y = np.asarray(to_numpy(checks.numbers(y, "y")), dtype=np.float64)
     if y.ndim not in (1, 2) or 0 in y.shape:
         raise ValueError(f"y: expected a number for every bag, got {checks.describe(y)}.")

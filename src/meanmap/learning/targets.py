@@ -56,7 +56,7 @@ def target_of(y: Any, kernel: Any) -> Target:
 
 
 def plain_target(y: Any) -> Target | None:
-    """Labels or numbers; None for what has a kernel of its own, or needs to be given one."""
+    """Labels or numbers; None for targets that bring or need a kernel."""
     structured = isinstance(y, tuple) or (isinstance(y, list) and y and hasattr(y[0], "adj"))
     if structured or (is_frame(y) and not all_numbers(y)):
         return None

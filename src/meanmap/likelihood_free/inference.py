@@ -23,6 +23,7 @@ from meanmap.likelihood_free.simulation import (
     CHECK,
     DRAWS,
     OTHER,
+    Batch,
     Runner,
     Seeds,
     Simulations,
@@ -61,7 +62,7 @@ class KernelABC(BaseEstimator):
         On parameters and on outputs. None is a Gaussian with a bandwidth for each column, in
         proportion to its spread; for outputs the leave-one-out error chooses the factor.
     summary : callable or None
-        From the simulator's output (a batch, if vectorised) to numbers, one row a draw.
+        From the simulator's output (a batch, if vectorised) to numbers, one row per draw.
         Observations are then such summaries.
     vectorized : bool
     random_state : int, Generator or None
@@ -231,7 +232,7 @@ class KernelABC(BaseEstimator):
             self._made_by, self._complete = made_by, False
             return
         if hasattr(self, "_simulations"):
-            # a simulator that was replaced after an error is taken for the same one, mended
+            # a simulator that was replaced after an error counts as the same one, fixed
             same = zip(self._made_by[: 3 if self._complete else 2], made_by, strict=False)
             if all(before is now for before, now in same):
                 self._made_by, self._complete = made_by, False
@@ -486,11 +487,7 @@ class KernelABC(BaseEstimator):
         check_is_fitted(self, "model_")
         n = checks.whole(n, "n", 10, "It is the number of new simulations.")
         self._given_again()
-        seeds = self._simulations.seeds
-        theta = self._simulations.prior.sample(n, seeds.generator(CALIBRATION, 0))
-        runs = self._runner().run(theta, seeds, (CALIBRATION, 1), 0, self._shape_of_output)
-        if not len(runs.kept):
-            raise ValueError(f"simulator: all {n} draws failed; the first {runs.reason}.")
+        runs = self._simulate(self._simulations.prior.sample, n, CALIBRATION)
         ranks = self._learned.ranks(runs.outputs, runs.survivors)
         return Calibration(ranks, self.names_)
 
@@ -512,12 +509,17 @@ class KernelABC(BaseEstimator):
             raise ValueError("y: expected one observation to check, got several.")
         n = checks.whole(n, "n", 10, "It is the number of new simulations.")
         self._given_again()
+        runs = self._simulate(posterior.sample, n, CHECK)
+        return PredictiveCheck(runs.outputs, self._read_observation(y)[0][0])
+
+    def _simulate(self, sample: Callable[..., Any], n: int, purpose: int) -> Batch:
+        """Simulations with n draws of a distribution, from random numbers of their own."""
         seeds = self._simulations.seeds
-        draws = posterior.sample(n, seeds.generator(CHECK, 0))
-        runs = self._runner().run(draws, seeds, (CHECK, 1), 0, self._shape_of_output)
+        draws = sample(n, seeds.generator(purpose, 0))
+        runs = self._runner().run(draws, seeds, (purpose, 1), 0, self._shape_of_output)
         if not len(runs.kept):
             raise ValueError(f"simulator: all {n} draws failed; the first {runs.reason}.")
-        return PredictiveCheck(runs.outputs, self._read_observation(y)[0][0])
+        return runs
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -29,7 +29,7 @@ from meanmap.conditional.noise import NoiseMixture
 from meanmap.conditional.ranges import TargetScale, or_one
 from meanmap.conditional.shape import ResidualShape, scales_of, takes_few_values
 from meanmap.kernels import Kernel
-from meanmap.likelihood_free.priors import NormalMap
+from meanmap.likelihood_free.priors import NormalMap, in_box
 from meanmap.likelihood_free.screening import dependent_columns
 from meanmap.likelihood_free.tempering import Population, temper
 from meanmap.spaces import PivotedCholesky, Space
@@ -303,8 +303,7 @@ class LikelihoodPosterior:
             theta = self.prior.points(z)
             found = self.power * self.law.log_density(y, self.law.moments(theta))
             if self.box is not None:
-                inside = ((theta >= self.box[0]) & (theta <= self.box[1])).all(axis=1)
-                found = np.where(inside, found, LEAST)
+                found = np.where(in_box(theta, *self.box), found, LEAST)
             return found
 
         found = temper(Population(z, logs), log_likelihood, n, np.random.default_rng(0))

@@ -173,7 +173,7 @@ class PosteriorModel:
             if self.operator is self.model.operator_:
                 answer = self.operator.answer(features[0] if single else features)
         if self.operator is not self.model.operator_:
-            # Bayes' rule has a mean of its own, and something to say where prior and y conflict
+            # Bayes' rule has its own mean, and warns where prior and y conflict
             answer = self.operator.given(y[0] if single else y)
             centre = self.regression.centre
             sums = answer.expect(lambda theta: centre_parameters(theta, centre))

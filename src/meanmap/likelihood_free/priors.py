@@ -75,7 +75,7 @@ class NormalMap:
 
 @dataclass(frozen=True)
 class Prior:
-    """Something to draw parameters from, one row a draw, with a name for each column."""
+    """Something to draw parameters from, one row per draw, with a name for each column."""
 
     draw: Sampler
     names: tuple[str, ...] | None

@@ -13,9 +13,9 @@ of the prior's draws. How local κ is, held-out rows decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -165,13 +165,22 @@ def drawn_scores(at: ResidualsAt, y: np.ndarray) -> np.ndarray:
     Up to a constant, and the dimension as a factor, that is the log score of a nearest-neighbour
     estimate of the density.
     """
-    evidence = at.shape.evidence
+    rows = ((at.row(i), partial(at.place, i)) for i in range(len(y)))
+    return nearest_draw_scores(rows, at.shape.evidence, y)
+
+
+def nearest_draw_scores(
+    laws: Iterable[tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]],
+    evidence: LeftOutRows,
+    y: np.ndarray,
+) -> np.ndarray:
+    """Scores (b,) of the truth y (b, d) under laws: weights, and the points of given numbers."""
     unit = or_one(columns_spread(evidence.y, evidence.weights))
     levels = (np.arange(DRAWS) + 0.5) / DRAWS
     found = []
-    for i, truth in enumerate(y):
-        F = np.cumsum(at.row(i))
-        draws = at.place(i, np.searchsorted(F, levels * F[-1]))
+    for (p, points_of), truth in zip(laws, y, strict=True):
+        F = np.cumsum(p)
+        draws = points_of(np.searchsorted(F[:-1], levels * F[-1]))
         found.append(log_distance((draws - truth) / unit))
     return np.array(found)
 
@@ -191,14 +200,8 @@ def belief_scores_of(
     beliefs: Sequence[tuple[np.ndarray, np.ndarray]], evidence: LeftOutRows, held: np.ndarray
 ) -> np.ndarray:
     """The same scores (b,) of points with weights, at some of the rows."""
-    unit = or_one(columns_spread(evidence.y, evidence.weights))
-    levels = (np.arange(DRAWS) + 0.5) / DRAWS
-    found = []
-    for (points, p), truth in zip(beliefs, evidence.y[held], strict=True):
-        F = np.cumsum(p)
-        draws = points[np.searchsorted(F[:-1], levels * F[-1])]
-        found.append(log_distance((draws - truth) / unit))
-    return np.array(found)
+    laws = ((p, points.__getitem__) for points, p in beliefs)
+    return nearest_draw_scores(laws, evidence, evidence.y[held])
 
 
 @dataclass(frozen=True, eq=False)

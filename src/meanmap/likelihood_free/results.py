@@ -17,6 +17,7 @@ from meanmap.conditional.ranges import TargetScale
 from meanmap.conditional.shape import ShapeAt
 from meanmap.decoding import quantiles
 from meanmap.embeddings import Embedding
+from meanmap.likelihood_free.priors import in_box
 from meanmap.likelihood_free.regression import smooth_draws
 
 
@@ -156,13 +157,9 @@ class Posterior(Predictive):
         return np.stack([smooth_draws(b, self._scale, n, random) for b in self.beliefs()])
 
     def share(self, low: Any, high: Any) -> Any:
-        """The probability of a box, from `low` to `high`, numbers or one a parameter."""
+        """The probability of a box, from `low` to `high`, numbers or one per parameter."""
         low, high = (self._corner(end, name) for end, name in ((low, "low"), (high, "high")))
-
-        found = [
-            weights @ ((points >= low) & (points <= high)).all(axis=1)
-            for points, weights in self.beliefs()
-        ]
+        found = [weights @ in_box(points, low, high) for points, weights in self.beliefs()]
         return np.array(found) if self.is_batch else float(found[0])
 
     def _corner(self, end: Any, name: str) -> np.ndarray:
@@ -275,7 +272,7 @@ class Calibration:
         return ((self.ranks >= tail) & (self.ranks <= 1 - tail)).mean(axis=0)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw coverage against the level, one curve a parameter; the diagonal is right."""
+        """Draw coverage against the level, one curve per parameter; the diagonal is the ideal."""
         levels = np.linspace(0.02, 0.98, 49)
         curves = np.stack([self.coverage(float(level)) for level in levels])
         return plots.coverage(levels, curves, list(self.names), len(self.ranks), ax)

@@ -276,7 +276,7 @@ def _numbers(values: Any) -> np.ndarray:
         return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"simulator: expected an array of numbers, one row a draw, got "
+            f"simulator: expected an array of numbers, one row per draw, got "
             f"{checks.describe(values)} ({error}). Outputs of different lengths need a summary "
             "that makes them of one length."
         ) from error

@@ -76,6 +76,20 @@ def require_points(n: int, name: str, least: int) -> None:
         )
 
 
+def require_target(y: Any, why: str) -> None:
+    """Refuse to fit without targets, in scikit-learn's words and why they are needed."""
+    if y is None:
+        raise ValueError(
+            f"This estimator requires y to be passed, but the target y is None: {why}."
+        )
+
+
+def require_two_rows(n: int, why: str) -> None:
+    """Refuse a sample of one row, in scikit-learn's words and why it is not enough."""
+    if n < 2:
+        raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required: {why}.")
+
+
 def near_origin(kernels: Sequence[Kernel], *samples: Points) -> list[Points]:
     """The samples moved so that their mean is 0, where that leaves distances as they are."""
     if not movable(kernels):
