@@ -1047,7 +1047,7 @@ def test_double_precision_that_single_does_not_hold() -> None:
         mm.kernels.Gaussian(1.0)(single, np.array([[1e60]]))
     with pytest.raises(ValueError, match="weights holds numbers .* overflow in float32"):
         mm.embed(single, mm.kernels.Gaussian(1.0), weights=[1e30, 1.0, 1.0])
-    with pytest.raises(ValueError, match=r"a kernel's factor of 1e\+60 overflows in float32"):
+    with pytest.raises(ValueError, match="a kernel's factor holds .* overflow in float32"):
         (1e60 * mm.kernels.Gaussian(1.0))(single)
 
 
