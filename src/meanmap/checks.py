@@ -436,7 +436,7 @@ def holds_objects(value: Any) -> bool:
 
 def whole(value: Any, name: str = "n", least: int = 1, remedy: str = "") -> int:
     """A whole number that is not below `least`."""
-    ok = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    ok = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
     if not ok or value < least:
         words = f"{name} must be a whole number ≥ {least}, got {value!r:.60}. {remedy}"
         raise ValueError(words.rstrip())
