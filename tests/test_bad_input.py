@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
+import meanmap as mm
 from meanmap import (
     ConditionalEmbedding,
     Embedding,
@@ -990,3 +991,81 @@ def test_tame_numbers_always_give_finite_answers(pairs: Any, centered: bool) -> 
     e = embed(x)
     assert 0 <= e.norm() <= 1 + 1e-12
     assert np.isfinite(e.mode()).all()
+
+
+# --- foreign words and types that once came through -----------------------------------------------
+
+
+def _walk(n: int = 50) -> np.ndarray:
+    return np.cumsum(np.sin(np.arange(n) ** 1.3))[:, None]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda D: mm.learning.KernelPCA(1).fit(D), TypeError, "X is a Dask collection.*compute"),
+        (lambda D: mm.learning.KernelCCA(1).fit(D, D), TypeError, "is a Dask collection.*compute"),
+        (lambda D: mm.KernelBayesFilter().fit(D, D), TypeError, "is a Dask collection.*compute"),
+        (lambda D: mm.embed(D), TypeError, "is a Dask collection.*take chunks"),
+        (lambda D: mm.statistics.compress(D, 3), TypeError, "is a Dask collection"),
+        (lambda D: mm.statistics.joint_hsic(D, D), TypeError, "is a Dask collection"),
+    ],
+)
+def test_dask_where_it_is_not_read(call: Any, error: type[Exception], words: str) -> None:
+    D = pytest.importorskip("dask.array").from_array(_walk(), chunks=25)
+    with pytest.raises(error, match=words):
+        call(D)
+
+
+@pytest.mark.parametrize("seed", [2**40, -1, 1.5, "a"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda seed: mm.HSICClustering(2, random_state=seed).fit(_walk()),
+        lambda seed: mm.ColoredUnfolding(1, random_state=seed).fit(_walk(), _walk()[:, 0]),
+        lambda seed: mm.HSICSelector(1, random_state=seed).fit(np.eye(20), np.arange(20.0)),
+    ],
+)
+def test_seeds_that_are_none(model: Any, seed: Any) -> None:
+    with pytest.raises(ValueError, match=r"random_state must be .* from 0 to 2\*\*32 - 1"):
+        model(seed)
+
+
+@pytest.mark.parametrize("kind", [mm.KernelBayesFilter, mm.AdditiveFilter])
+def test_more_folds_than_steps(kind: Any) -> None:
+    with pytest.raises(ValueError, match=r"validation=100: expected folds .* 50 steps.*at most 25"):
+        kind(validation=100, progress=False).fit(_walk(), _walk())
+
+
+@pytest.mark.parametrize("ax", [3, "a", [1, 2], object()])
+def test_axes_that_are_none(ax: Any) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(TypeError, match="ax: expected axes of matplotlib, got"):
+        mm.embed(_walk()).plot(ax=ax)
+    with pytest.raises(TypeError, match="ax: expected axes of matplotlib, got"):
+        mm.two_sample_test(_walk(), _walk(), n_permutations=9, rng=0).plot(ax=ax)
+
+
+def test_double_precision_that_single_does_not_hold() -> None:
+    single = np.ones((3, 1), dtype=np.float32)
+    with pytest.raises(ValueError, match="B holds numbers .* overflow in float32"):
+        mm.kernels.Gaussian(1.0)(single, np.array([[1e60]]))
+    with pytest.raises(ValueError, match="weights holds numbers .* overflow in float32"):
+        mm.embed(single, mm.kernels.Gaussian(1.0), weights=[1e30, 1.0, 1.0])
+    with pytest.raises(ValueError, match="a kernel's factor holds .* overflow in float32"):
+        (1e60 * mm.kernels.Gaussian(1.0))(single)
+
+
+def test_one_library_and_precision_for_pairs() -> None:
+    torch = pytest.importorskip("torch")
+    X, Y = np.eye(4), np.arange(4.0)[:, None]
+    kernel = mm.kernels.Gaussian(1.0) @ mm.kernels.Gaussian(1.0)
+    plain = mm.embed((X, Y), kernel)
+    for pair in (
+        (torch.tensor(X), torch.tensor(Y, dtype=torch.float32)),
+        (X, torch.tensor(Y)),
+        (torch.tensor(X), Y),
+    ):
+        found = mm.embed(pair, kernel)
+        assert float(found.norm()) == pytest.approx(float(plain.norm()), rel=1e-6)
+        assert np.allclose(np.asarray(found((X, Y))), plain((X, Y)), rtol=1e-6)

@@ -129,26 +129,6 @@ def to_library(points: Points, like: Points) -> Points:
     return xp.asarray(host, device=device(like))
 
 
-def in_one_library(parts: tuple[Points, ...]) -> tuple[Points, ...]:
-    """Samples of numbers in the library of the first that is not NumPy's, and in one precision.
-
-    NumPy mixes precisions by itself; labels that are no numbers stay as they are.
-    """
-    others = [p for p in parts if is_array(p) and not isinstance(p, np.ndarray)]
-    if not others:
-        return parts
-    found = [
-        to_library(p, others[0]) if isinstance(p, np.ndarray) and p.dtype.kind in "fiub" else p
-        for p in parts
-    ]
-    xp = namespace(others[0])
-    numbers = [p for p in found if is_array(p) and not isinstance(p, np.ndarray) and is_floating(p)]
-    if len({p.dtype for p in numbers}) < 2:
-        return tuple(found)
-    wide = xp.result_type(*(p.dtype for p in numbers))
-    return tuple(xp.astype(p, wide) if any(p is q for q in numbers) else p for p in found)
-
-
 def in_kind(value: Array, asked: Any) -> Array:
     """What was computed on the host, as the kind of array that was asked about.
 

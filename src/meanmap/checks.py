@@ -13,7 +13,6 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from meanmap.arrays import (
     Array,
@@ -431,7 +430,7 @@ def holds_objects(value: Any) -> bool:
 
 def whole(value: Any, name: str = "n", least: int = 1, remedy: str = "") -> int:
     """A whole number that is not below `least`."""
-    ok = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    ok = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
     if not ok or value < least:
         words = f"{name} must be a whole number ≥ {least}, got {value!r:.60}. {remedy}"
         raise ValueError(words.rstrip())
@@ -451,15 +450,4 @@ def random_generator(value: Any, name: str = "rng") -> np.random.Generator:
         kind = ValueError if name == "random_state" else TypeError
         raise kind(
             f"{name} must be None, a seed or a NumPy Generator, got {value!r:.60} ({error})."
-        ) from error
-
-
-def random_state(value: Any, name: str = "random_state") -> np.random.RandomState:
-    """The same as scikit-learn's kind of state, for what scikit-learn draws."""
-    try:
-        return check_random_state(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} must be None, a whole number from 0 to 2**32 - 1 or a NumPy RandomState, got "
-            f"{value!r:.60}."
         ) from error

@@ -127,6 +127,7 @@ KEPT: list[tuple[str, str, str, int]] = [
     ("update", "several", "several", 9007),
     ("support_regressor", "several", "several", 163),
     ("asked_shift", "y", "dates", 48),
+    ("power", "sizes", "drawn", 200102),
 ]
 
 #: Values that Hypothesis made up: an entry, an argument, and the value.

@@ -1,8 +1,8 @@
 """Relations between answers: another unit, another origin or another order of rows changes nothing.
 
-Each question has answers that do not depend on the units of its rows, since its kernels are chosen on
-the data: numbers without a unit, or means of targets whose units stay. Data lie on a grid of 2⁻²⁰, so
-that an offset of 2³⁰ and factors of 2^±200 change no digit of them.
+Each question has answers that do not depend on the units of its rows, since its kernels are chosen
+on the data: numbers without a unit, or means of targets whose units stay. Data lie on a grid of
+2⁻²⁰, so that an offset of 2³⁰ and factors of 2^±200 change no digit of them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ QUESTIONS: dict[str, Question] = {
         lambda X, Z, y: RunningEmbedding(Gaussian()).partial_fit(X).embedding_(Z)
     ),
     "mmd": Question(lambda X, Z, y: (mm.mmd(X, Z), mm.mmd(X, Z, estimator="V"))),
-    "hsic": Question(lambda X, Z, y: (mm.hsic(X, y[:, None]), mm.hsic(X, Z, estimator="V")), rows=False),
+    "hsic": Question(
+        lambda X, Z, y: (mm.hsic(X, y[:, None]), mm.hsic(X, Z, estimator="V")), rows=False
+    ),
     "joint_hsic": Question(lambda X, Z, y: mm.statistics.joint_hsic(X, y[:, None])),
     "two_sample_test": Question(
         lambda X, Z, y: tested(mm.two_sample_test(X, Z, **OPTIONS)),
@@ -72,12 +74,16 @@ QUESTIONS: dict[str, Question] = {
         rows=False,
         rtol=1e-4,
     ),
-    "RunningTwoSampleTest": Question(lambda X, Z, y: tested(RunningTwoSampleTest().fit(X, Z).result())),
+    "RunningTwoSampleTest": Question(
+        lambda X, Z, y: tested(RunningTwoSampleTest().fit(X, Z).result())
+    ),
     "RunningIndependenceTest": Question(
         lambda X, Z, y: tested(RunningIndependenceTest().fit(X, y[:, None]).result())
     ),
     "ConditionalEmbedding": Question(conditional),
-    "KernelPCA": Question(lambda X, Z, y: abs(mm.learning.KernelPCA(2, Gaussian()).fit(X).transform(Z))),
+    "KernelPCA": Question(
+        lambda X, Z, y: abs(mm.learning.KernelPCA(2, Gaussian()).fit(X).transform(Z))
+    ),
     "KernelCCA": Question(
         lambda X, Z, y: mm.learning.KernelCCA(1, regularization=1e-2).fit(X, y).correlations_
     ),
@@ -85,16 +91,22 @@ QUESTIONS: dict[str, Question] = {
         lambda X, Z, y: mm.HSICSelector(1, random_state=0).fit(X, y).get_support()
     ),
     "HSICClustering": Question(
-        lambda X, Z, y: together(mm.HSICClustering(3, Gaussian(), n_init=4, random_state=0).fit(X).predict(X[:8])),
+        lambda X, Z, y: together(
+            mm.HSICClustering(3, Gaussian(), n_init=4, random_state=0).fit(X).predict(X[:8])
+        ),
         rows=False,
         X=FAR,
     ),
     "compress": Question(
-        lambda X, Z, y: mm.statistics.compress(X, 6, Gaussian(), method="herding").weights, rows=False
+        lambda X, Z, y: mm.statistics.compress(X, 6, Gaussian(), method="herding").weights,
+        rows=False,
     ),
     "KernelMeanMatching": Question(
-        lambda X, Z, y: mm.KernelMeanMatching(Gaussian(), ridge=1e-2, bound=10.0, random_state=0)
-        .fit(X, X_test=Z).weights(Z),
+        lambda X, Z, y: (
+            mm.KernelMeanMatching(Gaussian(), ridge=1e-2, bound=10.0, random_state=0)
+            .fit(X, X_test=Z)
+            .weights(Z)
+        ),
         rtol=1e-4,
     ),
     "distributional_variance": Question(
@@ -103,32 +115,54 @@ QUESTIONS: dict[str, Question] = {
     "chow_liu_tree": Question(
         lambda X, Z, y: sorted(
             weight
-            for *_, weight in mm.graphical.chow_liu_tree({"a": X[:, 0], "b": X[:, 1], "c": y}).edges(data="weight")
+            for *_, weight in mm.graphical.chow_liu_tree(
+                {"a": X[:, 0], "b": X[:, 1], "c": y}
+            ).edges(data="weight")
         )
     ),
     "KernelGraphicalModel": Question(
-        lambda X, Z, y: mm.KernelGraphicalModel(None, Gaussian(), 1e-2)
-        .fit({"a": X[:, 0], "b": X[:, 1], "c": y})
-        .marginal("c", {"a": Z[0, 0]}).mean()
+        lambda X, Z, y: (
+            mm.KernelGraphicalModel(None, Gaussian(), 1e-2)
+            .fit({"a": X[:, 0], "b": X[:, 1], "c": y})
+            .marginal("c", {"a": Z[0, 0]})
+            .mean()
+        )
     ),
     "KernelBayesFilter": Question(
-        lambda X, Z, y: mm.KernelBayesFilter(
-            Gaussian(), Gaussian(), regularization=1e-2, posterior_regularization=1e-2, power=1.0, validation=None,
-        ).fit(STATES[:24], X).filter(X[:6]).mean,
+        lambda X, Z, y: (
+            mm.KernelBayesFilter(
+                Gaussian(),
+                Gaussian(),
+                regularization=1e-2,
+                posterior_regularization=1e-2,
+                power=1.0,
+                validation=None,
+            )
+            .fit(STATES[:24], X)
+            .filter(X[:6])
+            .mean
+        ),
         rows=False,
         X=on_grid(SEEN[:24]),
     ),
     "InvariantComponents": Question(
         lambda X, Z, y: abs(
-            mm.InvariantComponents(2, Gaussian(), trade_off=1.0, regularization=1e-2, random_state=0)
-            .fit(X, y, domains=np.arange(N) // 6).transform(X)
+            mm.InvariantComponents(
+                2, Gaussian(), trade_off=1.0, regularization=1e-2, random_state=0
+            )
+            .fit(X, y, domains=np.arange(N) // 6)
+            .transform(X)
         ),
-        rtol=1e-4, rows=False, X=FAR, y=KINDS[:N],
+        rtol=1e-4,
+        rows=False,
+        X=FAR,
+        y=KINDS[:N],
     ),
     "shift_report": Question(
-        lambda X, Z, y: mm.report.shift_report(X, Z, rng=0, progress=False).overall.pvalue, rows=False
+        lambda X, Z, y: mm.report.shift_report(X, Z, rng=0, progress=False).overall.pvalue,
+        rows=False,
     ),
-}  # fmt: skip
+}
 
 
 def tested(result: Any) -> Any:

@@ -1,6 +1,6 @@
 """Hostile values at every public entry point: a right answer, or an error of ours, never else.
 
-`make fuzz` runs 20,000 cases from a seed that it prints, half of them with several hostile arguments
+`make fuzz` runs 20,000 cases from a seed that it prints, half of them with several hostile values
 at once; the tests run a few from a fixed one. A case that fails prints a line for `kept.py`, which
 keeps it as a test, and `MEANMAP_FUZZ_CASE` runs it alone (with "several" as its argument and twist
 if there were several):

@@ -1250,7 +1250,12 @@ def colliding(n: int) -> list[Any]:
     "node",
     [
         {"dict": [[key, 0] for key in colliding(50_000)]},
-        {"graph": "Graph", "attributes": {"node": 0}, "nodes": [[k, {"node": 0}] for k in colliding(50_000)], "edges": []},
+        {
+            "graph": "Graph",
+            "attributes": {"node": 0},
+            "nodes": [[k, {"node": 0}] for k in colliding(50_000)],
+            "edges": [],
+        },
         {
             "graph": "MultiGraph",
             "attributes": {"node": 0},
@@ -1259,7 +1264,7 @@ def colliding(n: int) -> list[Any]:
         },
     ],
     ids=["dict", "nodes", "edges"],
-)  # fmt: skip
+)
 def test_keys_with_one_hash(node: Any, tmp_path: Path) -> None:
     """Two megabytes of them took half a minute."""
     content = archive(manifest({"dict": []}, node))

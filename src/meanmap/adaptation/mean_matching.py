@@ -180,11 +180,7 @@ class KernelMeanMatching(BaseEstimator):
             programme = matching_programme(psi, mean, ridge, bound, slack)
             found = solve_weights(programme, most_steps)
 
-        if not found.beta.sum() > 0:
-            raise ValueError(
-                f"bound={bound:g} and ridge={ridge:g} leave no row any weight. Use a bound of 1 or "
-                "more, and a smaller ridge."
-            )
+        require_weight(found.beta, ridge)
         if getattr(train, "ndim", 0) == 2:  # nothing is set before everything has worked
             remember_columns(self, X)
         self.kernel_, self.space_ = space.kernel_, space
@@ -309,6 +305,15 @@ def fit_host_space(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space,
     """A space and the points' coordinates on the host, without a word on what they miss."""
     space, psi = fit_space_quietly(kernel, basis, points)
     return space, to_numpy(psi)
+
+
+def require_weight(beta: np.ndarray, ridge: float) -> None:
+    """Refuse weights that are all zero."""
+    if not beta.sum() > 0:
+        raise ValueError(
+            f"ridge={ridge:g} and the bound leave no row any weight. Use a smaller ridge, and a "
+            "bound of 1 or more."
+        )
 
 
 def check_bound(bound: float, slack: float) -> None:

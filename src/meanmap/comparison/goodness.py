@@ -191,6 +191,12 @@ class SteinOutcome:
         """From sums over Stein kernels."""
         values = np.array([each.estimate(estimator) for each in sums])
         scales = np.array([np.abs(s.bins).sum() / s.n**2 + s.trace / s.n**2 for s in sums])
+        if not scales.max() <= checks.LARGEST**2:
+            raise ValueError(
+                f"the Stein kernel has values as large as {scales.max():.3g}, whose squares "
+                "overflow: rows or scores are of an extreme scale. Divide the rows by their "
+                "standard deviation, and multiply the scores by it."
+            )
         return cls(values, scales, np.asarray(table), estimator, kind, notes)
 
     def combine(self, null: str) -> tuple[float, Draws, int]:

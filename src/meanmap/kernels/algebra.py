@@ -19,7 +19,9 @@ from meanmap.arrays import (
     epsilon,
     float_like,
     full,
-    in_one_library,
+    in_kind,
+    is_array,
+    is_floating,
     namespace,
     spans,
 )
@@ -31,6 +33,18 @@ from meanmap.kernels.protocol import Comparison, Kernel, SteinComparison, show
 def as_term(value: Any) -> Kernel:
     """A summand: a kernel, or a number that stands for a constant kernel."""
     return value if isinstance(value, Kernel) else Constant(value)
+
+
+def _in_one_precision(parts: tuple[Points, ...]) -> tuple[Points, ...]:
+    """Numbers in the library and precision of the widest array that is not NumPy's.
+
+    NumPy mixes precisions by itself; labels that are no numbers stay as they are.
+    """
+    others = [p for p in parts if is_array(p) and not isinstance(p, np.ndarray) and is_floating(p)]
+    like = min(others, key=epsilon, default=None)
+    if like is None:
+        return parts
+    return tuple(in_kind(p, like) if is_array(p) and p.dtype != like.dtype else p for p in parts)
 
 
 def _term(kernel: Kernel) -> str:
@@ -327,21 +341,12 @@ class Scaled(Around):
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
         remedy = "Kernels add up, not subtract."
         factor = checks.positive(self.factor, "a kernel's factor", remedy)
+        checks.finite(np.array([factor]), "a kernel's factor", like=float_like(points))
         return super().resolve(points, weights).replace(factor=factor)
 
     def against(self, B: Points) -> Comparison:
         inner = self.kernel.against(B)
-
-        def compare(A: Points, columns: Any, out: Any) -> Array:
-            found = inner(A, columns, out)
-            if self.factor > checks.LARGEST_SINGLE and epsilon(found) > 1e-10:
-                raise ValueError(
-                    f"a kernel's factor of {self.factor:g} overflows in {found.dtype}. Pass double "
-                    f"precision, or a factor of at most {checks.LARGEST_SINGLE:g}."
-                )
-            return self.factor * found
-
-        return compare
+        return lambda A, columns, out: self.factor * inner(A, columns, out)
 
     def __repr__(self) -> str:
         return f"{show(self.factor)} * {_factor(self.kernel)}"
@@ -463,7 +468,7 @@ class TensorProduct(Joined):
             label: k.check(part, label, other, like_name) for (k, part, label), other in named
         }
         checks.same_length(list(checked.items()))
-        return in_one_library(tuple(checked.values()))
+        return _in_one_precision(tuple(checked.values()))
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         named = zip(self.named_parts(x, name), like, strict=True)

@@ -193,11 +193,8 @@ class RationalQuadratic(Radial):
 
     def resolve(self, points: Points, weights: Array | None = None) -> Self:
         alpha = checks.positive(self.alpha, "alpha", "It mixes widths; try 1.")
-        if not 1e-10 <= alpha <= 1e10:
-            raise ValueError(
-                f"alpha must lie between 1e-10 and 1e+10, got {alpha:g}: rounding would decide the "
-                "kernel. Use Gaussian(), its limit for large alpha."
-            )
+        if not 1e-10 <= alpha <= 1e10:  # rounding would decide the kernel
+            raise ValueError(f"alpha must lie between 1e-10 and 1e10, got {alpha:g}. Try 1.")
         return super().resolve(points, weights).replace(alpha=alpha)
 
     def _base(self, squared: Array) -> Array:

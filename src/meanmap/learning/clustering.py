@@ -28,6 +28,7 @@ from meanmap.learning.label_kernels import label_features
 from meanmap.spaces import PivotedCholesky
 from meanmap.spaces.space import choose_basis, fit_space, read_points
 from meanmap.statistics import hsic
+from meanmap.statistics.gates import read_random_state
 
 SMALL = 256  # up to this rank one BLAS thread is faster than several
 LARGE = 2000  # of more points than this a millionth of the kernel's trace is let go
@@ -156,7 +157,7 @@ class HSICClustering(ClusterMixin, BaseEstimator):
         mean = v @ Z
         Z = Z - mean
         objective: Objective = BySize(F) if self.normalized else Plain(F)
-        rng = checks.random_state(self.random_state)
+        rng = read_random_state(self.random_state)
         with one_blas_thread(Z.shape[1] < SMALL):
             best = self._best(Z, v, objective, rng)
         S, W = sums(Z, v, best.labels, k)

@@ -33,7 +33,7 @@ from meanmap.learning.subset_regression import (
 from meanmap.learning.targets import Target, scale_columns, target_of
 from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
-from meanmap.statistics.gates import require_points, require_target
+from meanmap.statistics.gates import read_random_state, require_points, require_target
 from meanmap.statistics.tiles import on_host
 
 METHODS = ("auto", "backward", "forward", "lasso")
@@ -173,7 +173,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
         d = points.shape[1]
         k = feature_count(self.n_features_to_select, d)
         step = step_size(self.step)
-        rng = checks.random_state(self.random_state)
+        rng = read_random_state(self.random_state)
         x, varies = scale_columns(points, self.scale)
         free = np.flatnonzero(varies)
         blocks, some, judged = self._deal(n, rng)

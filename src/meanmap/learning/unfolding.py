@@ -21,6 +21,7 @@ from meanmap.learning.neighbour_graph import Distinct, NeighbourGraph, reconstru
 from meanmap.learning.unfolding_programme import UnfoldingProgramme
 from meanmap.spaces.space import fit_space, read_points
 from meanmap.statistics.columns import column_signs
+from meanmap.statistics.gates import read_random_state
 from meanmap.statistics.tiles import on_host
 
 FULL = 300  # up to this many points every kernel matrix is considered
@@ -216,7 +217,7 @@ class ColoredUnfolding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _unfold(self, some: Distinct, side: _Side) -> tuple[np.ndarray, np.ndarray]:
         """Find the map; the places of all rows, and the factors of K."""
-        rng = checks.random_state(self.random_state)
+        rng = read_random_state(self.random_state)
         m = len(some.rows)
         near = min(self.n_neighbors, m - 1)
         graph = NeighbourGraph.of(some.rows, near)

@@ -35,8 +35,8 @@ from meanmap.persistence.writing import encode
 FORMAT = 1
 MAX_BYTES = 4 << 30  # what `load` takes unless told otherwise
 MAX_MANIFEST = 1 << 28
-#: What a manifest takes in memory when it is read, at most: numbers and text grow tenfold, and every
-#: list or dict has a head. So much is allowed whatever `max_bytes` is.
+#: What a manifest takes in memory when it is read, at most: numbers and text grow tenfold, every
+#: list or dict has a head; and how much is allowed whatever `max_bytes` is.
 GROWTH, HEAD, SMALL = 10, 320, 1 << 26
 STALE = 3600  # seconds after which a file that nobody completed is given up
 
@@ -86,7 +86,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
             f"obj holds {len(text):,} bytes of text, names and lists beside its arrays; a file "
             f"takes {MAX_MANIFEST:,}. Keep numbers and labels in NumPy arrays instead of lists."
         )
-    if _unfolded(text) > MAX_BYTES:
+    if _memory_needed(text) > MAX_BYTES:
         raise ValueError(
             "obj holds too many lists, dicts and other objects for a file that can be read in "
             f"{MAX_BYTES:,} bytes of memory. Keep numbers and labels in NumPy arrays instead."
@@ -261,7 +261,7 @@ def _member(name: str) -> zipfile.ZipInfo:
     return info
 
 
-def _unfolded(text: bytes) -> int:
+def _memory_needed(text: bytes) -> int:
     """How much memory a manifest may take when it is read, at most."""
     return GROWTH * len(text) + HEAD * (text.count(b"{") + text.count(b"["))
 
@@ -290,11 +290,12 @@ def _read_archive(file: BinaryIO, max_bytes: float) -> Any:
         members = _members(archive, size)
         with archive.open(members.pop(MANIFEST)) as member:
             text = member.read()
-        if _unfolded(text) > max(max_bytes, SMALL):
+        needed = _memory_needed(text)
+        if needed > max(max_bytes, SMALL):
             raise Refused(
                 f"has {len(text):,} bytes of lists, dicts and names in {MANIFEST}, which may take "
-                f"{_unfolded(text):,} bytes of memory, more than max_bytes={max_bytes:,} allows. "
-                f"If you trust it, use meanmap.load(path, max_bytes={_unfolded(text)})."
+                f"{needed:,} bytes of memory, more than max_bytes={max_bytes:,} allows. If you "
+                f"trust it, use meanmap.load(path, max_bytes={needed})."
             )
         manifest = json.loads(text.decode("utf-8"), parse_constant=_no_constant)
         _check_version(manifest)

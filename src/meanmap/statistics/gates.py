@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from meanmap import checks
 from meanmap.arrays import (
@@ -148,3 +149,14 @@ def looks_like_classes(y: Any) -> bool:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     return array.ndim == 1 and not is_floating(array)
+
+
+def read_random_state(value: Any, name: str = "random_state") -> np.random.RandomState:
+    """The same as scikit-learn's kind of state, for what scikit-learn draws."""
+    try:
+        return check_random_state(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must be None, a whole number from 0 to 2**32 - 1 or a NumPy RandomState, got "
+            f"{value!r:.60}."
+        ) from error

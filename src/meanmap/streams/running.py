@@ -240,7 +240,9 @@ class RunningEmbedding(BaseEstimator):
 
     kernel_: Kernel
     total_: float
+    spaces_: tuple[Space, ...]
     _sum: Array
+    _frames: tuple[SpanningPoints, ...]
 
     def __init__(self, kernel: Any = None, basis: Any = None) -> None:
         self.kernel = kernel
