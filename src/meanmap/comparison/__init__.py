@@ -1,5 +1,6 @@
 """Tests: do samples differ, do variables depend, does a model fit."""
 
+from meanmap.comparison.candidates import Collection
 from meanmap.comparison.conditional import (
     conditional_independence_test,
     conditional_two_sample_test,
@@ -9,19 +10,63 @@ from meanmap.comparison.fit_quality import ConditionalTestResult, FitQuality
 from meanmap.comparison.goodness import goodness_of_fit_test
 from meanmap.comparison.independence import independence_test
 from meanmap.comparison.joint import joint_independence_test
+from meanmap.comparison.nulls import (
+    Block,
+    Full,
+    Gamma,
+    Groups,
+    Normal,
+    Permutation,
+    ResidualGamma,
+    ResidualNormals,
+    ResidualSigns,
+    ResidualSplit,
+    Sequential,
+    Signs,
+    SignsLimit,
+    Simulation,
+    Spectral,
+    Swap,
+    WeightedBlocks,
+    Wild,
+    WildGroups,
+)
+from meanmap.comparison.pilot import Bootstrap, Subsample
 from meanmap.comparison.power import PowerAnalysis, power_analysis
 from meanmap.comparison.results import TestResult
 from meanmap.comparison.running import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.comparison.two_sample import two_sample_test
 
 __all__ = [
+    "Block",
+    "Bootstrap",
+    "Collection",
     "ConditionalTestResult",
     "CounterfactualEffect",
     "FitQuality",
+    "Full",
+    "Gamma",
+    "Groups",
+    "Normal",
+    "Permutation",
     "PowerAnalysis",
+    "ResidualGamma",
+    "ResidualNormals",
+    "ResidualSigns",
+    "ResidualSplit",
     "RunningIndependenceTest",
     "RunningTwoSampleTest",
+    "Sequential",
+    "Signs",
+    "SignsLimit",
+    "Simulation",
+    "Spectral",
+    "Subsample",
+    "Swap",
     "TestResult",
+    "WeightedBlocks",
+    "Wild",
+    "WildGroups",
     "conditional_independence_test",
     "conditional_two_sample_test",
     "counterfactual_effect",

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import scipy.fft
 
-from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, take, warn
 from meanmap.comparison.bins import MOST
 from meanmap.comparison.candidates import orthonormal_functions
@@ -37,8 +36,8 @@ SHORT = 0.1  # a correlation of adjacent blocks at which a test at 5% rejects 8%
 def length_for_samples(given: Any, kernel: Kernel, X: Points, Y: Points) -> tuple[int, list[str]]:
     """Rows per block of two series that are compared, and what there is to say of them."""
     n, m = count(X), count(Y)
-    if not _is_automatic(given):
-        return _read_length(given, min(n, m)), []
+    if given != "auto":
+        return check_blocks(given, min(n, m)), []
     scores = _components(kernel, [X, Y])
     correlations = [_autocorrelations(parts) for parts in zip(*scores, strict=True)]
     time = max((autocorrelation_time(one) for one in correlations), default=1.0)
@@ -54,8 +53,8 @@ def length_for_pairs(
     independent their autocorrelations are products as well.
     """
     n = count(X)
-    if not _is_automatic(given):
-        return _read_length(given, n), []
+    if given != "auto":
+        return check_blocks(given, n), []
     of_x, of_y = (
         [_autocorrelations([part]) for part in _components(kernel, [points])[0]]
         for kernel, points in zip(kernels, (X, Y), strict=True)
@@ -64,19 +63,12 @@ def length_for_pairs(
     return _choose_length(time, n, n // FEWEST_PAIRS)
 
 
-def _is_automatic(given: Any) -> bool:
-    if isinstance(given, str):
-        checks.option(given, "block_length", ("auto",))
-    return given is None or isinstance(given, str)
-
-
-def _read_length(given: Any, least: int) -> int:
-    """A length as given, of the shorter of the series."""
-    length = checks.whole(given, "block_length", 1, 'Use "auto" to have it chosen from the data.')
-    if 2 * length > least:
+def check_blocks(length: int, rows: int) -> int:
+    """A length as given, if it leaves two blocks or more of the shorter of the series."""
+    if 2 * length > rows:
         raise ValueError(
-            f"block_length={length} leaves fewer than two blocks in a series of {least} rows. Use "
-            f"a length of at most {least // 2}."
+            f"length={length} leaves fewer than two blocks in a series of {rows} rows. Use a length "
+            f"of at most {rows // 2}."
         )
     return length
 

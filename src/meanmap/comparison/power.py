@@ -15,10 +15,9 @@ from scipy import stats
 
 from meanmap import checks, plots
 from meanmap.arrays import warn
-from meanmap.comparison.pilot import Pilot
+from meanmap.comparison.pilot import Pilot, read_resampling
 from meanmap.comparison.results import probability
 
-RESAMPLING = ("subsample", "bootstrap")
 PERMUTATIONS = 199  # the fewest that make 5% and 1% attainable levels, and cost little power
 FAR = 10  # times the pilot: beyond that an extrapolation is a guess
 MOST = 10**9  # points that are drawn of a pilot
@@ -35,11 +34,9 @@ def power_analysis(
     level: float = 0.05,
     sizes: Sequence[int] | None = None,
     n_simulations: int = 200,
-    resampling: str = "subsample",
-    smoothing: float = 0.0,
+    resampling: Any = "subsample",
     paired: bool | Sequence[Sequence[int]] | None = None,
     rng: Any = None,
-    progress: bool = False,
     **options: Any,
 ) -> PowerAnalysis:
     """The sample size at which a test reaches a power, judged by a pilot sample.
@@ -60,19 +57,14 @@ def power_analysis(
         up to half of the pilot, more of them near the answer.
     n_simulations : int
         Simulated samples a size.
-    resampling : {"subsample", "bootstrap"}
-        "subsample" draws without replacement: each part is a sample of the truth, so that its power
-        is estimated without bias, and sizes beyond the pilot are read off the curve. "bootstrap"
-        draws with replacement, at any size, and takes the pilot's chance differences for real ones:
-        it says too much power, the more so the weaker the effect.
-    smoothing : float
-        With "bootstrap" and rows of numbers: jitter, as a multiple of Silverman's bandwidth, so
-        that no two points are equal; means and variances are kept.
+    resampling : "subsample", "bootstrap", `Subsample()` or `Bootstrap(smoothing)`
+        "subsample" draws parts of the pilot without replacement, and reads sizes beyond the pilot
+        off the curve. "bootstrap" draws with replacement, at any size, and overstates power. The
+        objects hold the jitter of a smoothed bootstrap and the progress bar.
     paired : bool, list of tuples, or None
         Whether the rows of all samples belong together (independence) or not (two samples), or
         which do: [(0, 1), (2, 3)]. None knows the tests of this package.
     rng : int, numpy Generator or None
-    progress : bool
     **options : passed to the test
         n_permutations is 199 if it is not among them.
 
@@ -112,10 +104,11 @@ def power_analysis(
     power, level = probability(power, "power"), probability(level, "level")
     if power <= level:
         raise ValueError(f"power={power} must be above level={level}, which every test reaches.")
-    checks.option(resampling, "resampling", RESAMPLING)
+    resampling = read_resampling(resampling)
     n_simulations = checks.whole(n_simulations, "n_simulations", 20, "200 is usual.")
-    pilot = Pilot.of(test, samples, paired, resampling, smoothing)
-    trial = _Trial(test, pilot, level, options, checks.random_generator(rng), progress)
+    pilot = Pilot.of(test, samples, paired, resampling)
+    rng = checks.random_generator(rng)
+    trial = _Trial(test, pilot, level, options, rng, resampling.progress)
     if sizes is None:
         record = _search_sizes(trial, power, level, n_simulations)
     else:

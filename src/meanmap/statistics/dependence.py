@@ -14,7 +14,7 @@ from meanmap.spaces import Basis, Space
 from meanmap.spaces.space import fit_space
 from meanmap.statistics import moments
 from meanmap.statistics.centring import Centred
-from meanmap.statistics.gates import read_paired_samples, require_points
+from meanmap.statistics.gates import one_each, read_paired_samples, require_points
 from meanmap.statistics.joint import JointGrams
 from meanmap.statistics.moments import ROUNDING
 from meanmap.statistics.tiles import (
@@ -78,7 +78,7 @@ def hsic(
     """
     checks.option(estimator, "estimator", ESTIMATORS)
     least = 4 if estimator == "U" else 2
-    bases = basis_pair(basis)
+    bases = one_each(basis, "basis", "xy")
     if is_chunked(X, Y):
         _, found = moments.sum_pairs(X, Y, (kernel_x, kernel_y), bases)
         require_points(found.x.n, "X and Y", least)
@@ -200,15 +200,6 @@ def centred_coordinates(
     return about_mean(psi)
 
 
-def basis_pair(basis: Any) -> tuple[OneBasis, OneBasis]:
-    """A basis for each of two variables."""
-    if isinstance(basis, tuple):
-        if len(basis) != 2:
-            raise ValueError(f"basis: expected one, or a pair (x, y), got {len(basis)}.")
-        return basis
-    return basis, basis
-
-
 def coordinate_sums(
     kx: Kernel,
     ky: Kernel,
@@ -217,7 +208,7 @@ def coordinate_sums(
     basis: Any,
 ) -> HsicSums:
     """The same sums from coordinates, in O(n(r_x² + r_y²))."""
-    basis_x, basis_y = basis_pair(basis)
+    basis_x, basis_y = one_each(basis, "basis", "xy")
     A, rounding_x = centred_coordinates(kx, X, basis_x)
     B, rounding_y = centred_coordinates(ky, Y, basis_y)
     return HsicSums(
