@@ -104,7 +104,7 @@ for wave in (1, 4, 16, 64):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # counted by `learned`
                 result = conditional_independence_test(
-                    x, y, z, kernel_z=kernel, n_permutations=199, rng=rng
+                    x, y, z, (None, None, kernel), n_permutations=199, rng=rng
                 )
             found[name].append((result.pvalue <= 0.05, not result.learned))
     shares = [np.mean(pairs, axis=0) for pairs in found.values()]

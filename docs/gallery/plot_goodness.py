@@ -61,9 +61,7 @@ samples = {
 # The rows of a chain depend on each other, so that whole blocks of them get one random weight:
 # ``block_length="auto"`` finds out how long these must be.
 
-results = {
-    name: goodness_of_fit_test(X, score, block_length="auto", rng=0) for name, X in samples.items()
-}
+results = {name: goodness_of_fit_test(X, score, null="block", rng=0) for name, X in samples.items()}
 for name, result in results.items():
     print(f"{name}: {result}\n")
 

@@ -45,9 +45,7 @@ def pvalue(X, Y, method):
     settings = METHODS[method]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the plain test says that rows look ordered
-        return independence_test(
-            X, Y, "median", "median", n_permutations=99, rng=rng, **settings
-        ).pvalue
+        return independence_test(X, Y, "median", n_permutations=99, rng=rng, **settings).pvalue
 
 
 X, Y = series(0.9), series(0.9)

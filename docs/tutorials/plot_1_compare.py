@@ -149,7 +149,7 @@ with warnings.catch_warnings(record=True) as caught:
         series = drift()
         options = {"kernel": "median", "n_permutations": 199, "rng": seed}
         plain += two_sample_test(series[:200], series[200:], **options).rejects()
-        options |= {"null": "block", "block_length": 40}
+        options |= {"null": Block(40)}
         blocks += two_sample_test(series[:200], series[200:], **options).rejects()
 print(f"false alarms in {runs} runs at level 5%: {plain} plain, {blocks} with blocks of 40")
 print(f"{caught[0].category.__name__}: {caught[0].message}")

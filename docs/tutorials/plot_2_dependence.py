@@ -121,7 +121,7 @@ assert beyond("water", "humidity") < 0.05
 #
 # **Rows that follow each other.** Two slow series that have nothing to do with each other look
 # dependent to a test that shuffles single rows. Keep stretches of rows together, longer than the
-# series remembers; how long they have to be is chosen from the data (``block_length="auto"``):
+# series remembers; how long they have to be is chosen from the data (``Wild(length="auto")``):
 
 
 def slow(n=400, memory=0.95):
@@ -136,7 +136,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for seed in range(runs):
         u, v = slow(), slow()
-        plain += independence_test(u, v, "median", n_permutations=199, rng=seed).rejects()
+        plain += independence_test(u, v, ("median", None), n_permutations=199, rng=seed).rejects()
         blocks += independence_test(u, v, null="wild", n_permutations=199, rng=seed).rejects()
 print(f"false alarms in {runs} runs at level 5%: {plain} plain, {blocks} with stretches")
 print(f"{caught[0].category.__name__}: {caught[0].message}")

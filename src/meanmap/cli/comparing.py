@@ -69,14 +69,16 @@ class Testing:
         """Whether a large table may be tested by sums over batches of its rows."""
         return self.stream is None and not self.together
 
-    def rows_together(self, groups: Any) -> dict[str, Any]:
-        """The same for a test, given the groups of the rows."""
+    def null(self, groups: Any) -> Any:
+        """How a test finds its null distribution, given the groups of the rows."""
+        from meanmap.comparison import Block, Groups, Permutation
+
         if self.groups is not None:
-            return {"groups": groups}
+            return Groups(groups, progress=self.progress)
         if self.block_length is None:
-            return {}
-        auto = self.block_length == "auto"
-        return {"null": "block", "block_length": "auto" if auto else int(self.block_length)}
+            return Permutation(progress=self.progress)
+        length = "auto" if self.block_length == "auto" else int(self.block_length)
+        return Block(length, progress=self.progress)
 
     @property
     def level(self) -> str:
@@ -125,10 +127,9 @@ def compare_tables(a: str, b: str, columns: Sequence[str] | None, settings: Test
         result = two_sample_test(
             coding.named(rows[0]),
             coding.named(rows[1]),
+            null=settings.null(tuple(groups_of(one, clusters) for one in rows)),
             n_permutations=settings.permutations,
             rng=settings.seed,
-            progress=settings.progress,  # type: ignore[arg-type]
-            **settings.rows_together(tuple(groups_of(one, clusters) for one in rows)),
         )
     gaps = [words for one in rows for words in (one.gap, *one.far)]
     claim = differ(tables)
@@ -171,10 +172,9 @@ def relate_columns(
     if known:
         result = conditional_independence_test(first, second, known[0], **drawn)
     else:
-        drawn |= {"progress": settings.progress}
-        drawn |= settings.rows_together(groups_of(rows, clusters))
+        null = settings.null(groups_of(rows, clusters))
         with no_warning_of_order():
-            result = independence_test(first, second, **drawn)
+            result = independence_test(first, second, null=null, **drawn)
     claim = depend(words)
     found = answer(title, claim, result, [rows.source], [rows.gap, *rows.far], settings, codings)
     along = [] if known else named_axes(codings, rows)

@@ -30,7 +30,7 @@ from meanmap.comparison.nulls import (
     WeightedBlocks,
     Wild,
     WildGroups,
-)
+)  # fmt: skip
 from meanmap.comparison.pilot import Bootstrap, Subsample
 from meanmap.comparison.power import PowerAnalysis, power_analysis
 from meanmap.comparison.results import TestResult
@@ -38,41 +38,12 @@ from meanmap.comparison.running import RunningIndependenceTest, RunningTwoSample
 from meanmap.comparison.two_sample import two_sample_test
 
 __all__ = [
-    "Block",
-    "Bootstrap",
-    "Collection",
-    "ConditionalTestResult",
-    "CounterfactualEffect",
-    "FitQuality",
-    "Full",
-    "Gamma",
-    "Groups",
-    "Normal",
-    "Permutation",
-    "PowerAnalysis",
-    "ResidualGamma",
-    "ResidualNormals",
-    "ResidualSigns",
-    "ResidualSplit",
-    "RunningIndependenceTest",
-    "RunningTwoSampleTest",
-    "Sequential",
-    "Signs",
-    "SignsLimit",
-    "Simulation",
-    "Spectral",
-    "Subsample",
-    "Swap",
-    "TestResult",
-    "WeightedBlocks",
-    "Wild",
-    "WildGroups",
-    "conditional_independence_test",
-    "conditional_two_sample_test",
-    "counterfactual_effect",
-    "goodness_of_fit_test",
-    "independence_test",
-    "joint_independence_test",
-    "power_analysis",
+    "Block", "Bootstrap", "Collection", "ConditionalTestResult", "CounterfactualEffect",
+    "FitQuality", "Full", "Gamma", "Groups", "Normal", "Permutation", "PowerAnalysis",
+    "ResidualGamma", "ResidualNormals", "ResidualSigns", "ResidualSplit", "RunningIndependenceTest",
+    "RunningTwoSampleTest", "Sequential", "Signs", "SignsLimit", "Simulation", "Spectral",
+    "Subsample", "Swap", "TestResult", "WeightedBlocks", "Wild", "WildGroups",
+    "conditional_independence_test", "conditional_two_sample_test", "counterfactual_effect",
+    "goodness_of_fit_test", "independence_test", "joint_independence_test", "power_analysis",
     "two_sample_test",
-]
+]  # fmt: skip

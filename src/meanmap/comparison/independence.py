@@ -9,17 +9,9 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, is_chunked
-from meanmap.comparison import blocks, ordering, shifts
+from meanmap.comparison import blocks, limits, nulls, ordering, shifts
 from meanmap.comparison.candidates import Candidates, paired_handicaps, shared_combination
-from meanmap.comparison.limits import (
-    CentredMoments,
-    eigenvalues,
-    gamma_null,
-    permutation_moments,
-    weighted_chi_squares,
-)
 from meanmap.comparison.methods import NullMethod, Request
-from meanmap.comparison.nulls import Block, Full, Gamma, Groups, Permutation, Spectral, Wild
 from meanmap.comparison.pairings import (
     CoordinatePermutations,
     Permutations,
@@ -127,7 +119,7 @@ def independence_test(
     if is_chunked(X, Y):
         for one in kernels:
             require_sums(null, one)
-        return RunningIndependenceTest(*kernels, basis).partial_fit(X, Y).result()
+        return RunningIndependenceTest(kernel, basis).partial_fit(X, Y).result()
     checks.option(estimator, "estimator", ("U", "V"))
     asked = Request.read(
         NULLS if basis is None else COORDINATE_NULLS,
@@ -218,8 +210,8 @@ class TwoVariables:
             sums = dependence.hsic_sums(kx, ky, self.X, self.Y)
         else:
             sums = dependence.coordinate_sums(kx, ky, self.X, self.Y, basis)
-        of_sums = CentredMoments.of_sums
-        mean, variance = permutation_moments(
+        of_sums = limits.CentredMoments.of_sums
+        mean, variance = limits.permutation_moments(
             of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x, sums.rounding[0]),
             of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y, sums.rounding[1]),
         )
@@ -326,7 +318,7 @@ def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:
 def _hsic_gamma(pairs: TwoVariables, asked: Request) -> Outcome:
     """A gamma distribution of the moments over all permutations."""
     sums, moments = pairs.permutation_moments(asked.basis)
-    null = gamma_null(moments, product_scale(sums.sizes, sums.rounding))
+    null = limits.gamma_null(moments, product_scale(sums.sizes, sums.rounding))
     return Outcome(max(sums.estimate("V"), 0.0), null)
 
 
@@ -335,31 +327,39 @@ def _hsic_spectral(pairs: TwoVariables, asked: Request) -> Outcome:
     sums, (mean, _) = pairs.permutation_moments(asked.basis)
     bases = one_each(asked.basis, "basis", "xy")
     of_x, of_y = (
-        eigenvalues(kernels[0], points, basis)[:WEIGHTS]
+        limits.eigenvalues(kernels[0], points, basis)[:WEIGHTS]
         for kernels, points, basis in zip(pairs.kernels, (pairs.X, pairs.Y), bases, strict=True)
     )
     weights = np.outer(of_x, of_y).ravel()
-    draws = weighted_chi_squares(weights, mean, asked.draws, asked.rng)
+    draws = limits.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
     scale = product_scale(sums.sizes, sums.rounding)
     return Outcome(max(sums.estimate("V"), 0.0), Draws("spectral", draws, scale))
 
 
 NULLS = {
-    "permutation": NullMethod(Permutation, _shift_rows),
-    "full": NullMethod(Full, _permute_rows, stays=False),
-    "block": NullMethod(Block, _shift_blocks, basis=False, exchangeable=False, stays=False),
+    "permutation": NullMethod(nulls.Permutation, _shift_rows),
+    "full": NullMethod(nulls.Full, _permute_rows, stays=False),
+    "block": NullMethod(nulls.Block, _shift_blocks, basis=False, exchangeable=False, stays=False),
     "wild": NullMethod(
-        Wild, _sign_blocks, basis=False, several=False, exchangeable=False, stays=False, least=4
+        nulls.Wild,
+        _sign_blocks,
+        basis=False,
+        several=False,
+        exchangeable=False,
+        stays=False,
+        least=4,
     ),
-    "groups": NullMethod(Groups, _shift_groups, basis=False, exchangeable=False),
-    "gamma": NullMethod(Gamma, _hsic_gamma, estimator="V", several=False),
-    "spectral": NullMethod(Spectral, _hsic_spectral, estimator="V", several=False, stays=False),
+    "groups": NullMethod(nulls.Groups, _shift_groups, basis=False, exchangeable=False),
+    "gamma": NullMethod(nulls.Gamma, _hsic_gamma, estimator="V", several=False),
+    "spectral": NullMethod(
+        nulls.Spectral, _hsic_spectral, estimator="V", several=False, stays=False
+    ),
 }
 #: Shifts are drawn all at once: what is drawn one by one permutes rows one permutation at a time.
 SEQUENTIAL = {"permutation": NULLS["full"]} | {
     word: NULLS[word] for word in ("full", "block", "wild", "groups")
 }
 #: In coordinates there is the "V" estimate alone, and single rows are permuted.
-COORDINATES = NullMethod(Full, _permute_coordinates, estimator="V")
+COORDINATES = NullMethod(nulls.Full, _permute_coordinates, estimator="V")
 COORDINATE_SEQUENTIAL = SEQUENTIAL | {"permutation": COORDINATES, "full": COORDINATES}
 COORDINATE_NULLS = NULLS | {"permutation": COORDINATES, "full": COORDINATES}

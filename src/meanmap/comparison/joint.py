@@ -67,7 +67,7 @@ def joint_independence_test(
     """
     asked = Request.read(NULLS, null, n_permutations, rng, sequential=NULLS, basis=basis)
     kernels = kernel if isinstance(kernel, tuple | list) else [kernel] * len(variables)
-    chosen, samples = read_several_samples(variables, kernels)
+    chosen, samples = read_several_samples(variables, kernels, "kernel")
     resolved = [one.resolve(points) for one, points in zip(chosen, samples, strict=True)]
     found = asked.method.find(resolved, samples, asked)
     pvalue = found.null.pvalue(found.statistic, asked.null.alternative)

@@ -43,7 +43,7 @@ class Rearrangement(Tail):
     """A null distribution found by rearranging the data many times."""
 
     max_memory: Any = None
-    progress: bool = False
+    progress: bool | None = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,8 +59,8 @@ class Rearrangement(Tail):
 class Permutation(Rearrangement):
     """Rearrange random bins of points: exact, and cheap for any number of points.
 
-    **Level**: exact at any sample size if the rows are exchangeable, as independent rows are. Points
-    are gathered in random bins, and whole bins are exchanged between the samples, or shifted
+    **Level**: exact at any sample size if the rows are exchangeable, as independent rows are.
+    Points are gathered in random bins, and whole bins are exchanged between the samples, or shifted
     against the other variable (Domingo-Enrich, Dwivedi and Mackey 2025). Such rearrangements are a
     group of permutations, which is all that exactness needs.
     **Cost**: one pass over the Gram matrix; a permutation then costs the same for any n.
@@ -183,7 +183,7 @@ class Wild(Tail):
     """
 
     length: int | str = "auto"
-    progress: bool = False
+    progress: bool | None = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -252,7 +252,7 @@ class WildGroups(Tail):
     """
 
     labels: Any = None
-    progress: bool = False
+    progress: bool | None = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -503,7 +503,7 @@ class Simulation:
 
     sampler: Sampler | None = None
     refit: Callable[[Any], Any] | None = None
-    progress: bool = False
+    progress: bool | None = False
 
 
 # --- tests of residuals ---------------------------------------------------------------------------

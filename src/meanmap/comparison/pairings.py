@@ -104,7 +104,7 @@ class Permutations(Source):
         self._kept = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
         if self._kept:
             self._grams = [
-                [kernel.gram_matrix(points, points) for kernel in family.kernels]
+                [kept_gram(kernel, points) for kernel in family.kernels]
                 for family, points in ((families[0], X), (families[1], Y))
             ]
 
@@ -161,6 +161,15 @@ class Permutations(Source):
                 for kx in self._families[0].kernels
             ]
         )
+
+
+def kept_gram(kernel: Kernel, points: Points) -> np.ndarray:
+    """The Gram matrix of all points, computed by blocks of rows: whole temporaries take longer."""
+    n = count(points)
+    gram = np.empty((n, n))
+    for rows in spans(n, rows_at_once(n)):
+        gram[rows] = kernel.gram_matrix(take(points, rows), points)
+    return gram
 
 
 def rows_at_once(n: int) -> int:

@@ -53,9 +53,9 @@ def require_sums(null: Any, kernel: Any) -> None:
     simple = null in ("permutation", "gamma", Permutation(), Gamma())
     if not simple or isinstance(kernel, str | list | Collection):
         raise ValueError(
-            'rows in chunks are tested by sums over them: with one kernel per variable, null="gamma" '
-            "and its default settings. Leave the other settings out, or call .compute() on a "
-            "sample of the rows."
+            "rows in chunks are tested by sums over them: with one kernel per variable, and with "
+            'null="gamma" as it is. Leave the other settings out, or call .compute() on some of the '
+            "rows."
         )
 
 
@@ -197,7 +197,7 @@ class RunningIndependenceTest(Looks, BaseEstimator):
 
     Parameters
     ----------
-    kernel_x, kernel_y : Kernel, callable or None
+    kernel : one for both variables, or a tuple (x, y)
     basis : a pair of bases or fitted Spaces, one for both, or None
 
     Attributes
@@ -222,9 +222,8 @@ class RunningIndependenceTest(Looks, BaseEstimator):
     space_y_: Space
     _sums: Paired
 
-    def __init__(self, kernel_x: Any = None, kernel_y: Any = None, basis: Any = None) -> None:
-        self.kernel_x = kernel_x
-        self.kernel_y = kernel_y
+    def __init__(self, kernel: Any = None, basis: Any = None) -> None:
+        self.kernel = kernel
         self.basis = basis
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
@@ -236,10 +235,8 @@ class RunningIndependenceTest(Looks, BaseEstimator):
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Start anew with these pairs."""
-        kernels = self.kernel_x, self.kernel_y
-        (self.space_x_, self.space_y_), self._sums = moments.sum_pairs(
-            X, Y, kernels, one_each(self.basis, "basis", "xy")
-        )
+        kernels, bases = one_each(self.kernel, "kernel", "xy"), one_each(self.basis, "basis", "xy")
+        (self.space_x_, self.space_y_), self._sums = moments.sum_pairs(X, Y, kernels, bases)
         self._forget_looks()
         return self
 

@@ -9,29 +9,10 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_chunked, take
-from meanmap.comparison import bins, blocks, ordering
+from meanmap.comparison import bins, blocks, limits, nulls, ordering
 from meanmap.comparison.candidates import Candidates, optimize_kernel, shared_combination
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
-from meanmap.comparison.limits import (
-    CentredMoments,
-    eigenvalues,
-    gamma_null,
-    permutation_moments,
-    weighted_chi_squares,
-)
 from meanmap.comparison.methods import NullMethod, Request
-from meanmap.comparison.nulls import (
-    Block,
-    Full,
-    Gamma,
-    Groups,
-    Normal,
-    Permutation,
-    Spectral,
-    Swap,
-    Wild,
-    WildGroups,
-)
 from meanmap.comparison.results import (
     DIFFERENT,
     Draws,
@@ -217,11 +198,11 @@ class TwoSamples:
         a = np.repeat([1 / n, -1 / m], [n, m])
         kernel = Centred.of(kernel, pooled) if basis is None else kernel
         sums = gram_moments(kernel, pooled, a, basis)
-        of_points = CentredMoments.of_sums(
+        of_points = limits.CentredMoments.of_sums(
             n + m, sums.squares, sums.rows, sums.diagonal, sums.rounding
         )
-        of_labels = CentredMoments.of_labels(n, m)
-        return sums, permutation_moments(of_points, of_labels)
+        of_labels = limits.CentredMoments.of_labels(n, m)
+        return sums, limits.permutation_moments(of_points, of_labels)
 
 
 # --- exchanges of points, bins and blocks ---------------------------------------------------------
@@ -324,15 +305,15 @@ def _binned_gram(samples: TwoSamples, asked: Request, layout: bins.Layout) -> bi
 def _mmd_gamma(samples: TwoSamples, asked: Request) -> Outcome:
     """A gamma distribution of the moments over all permutations."""
     sums, moments = samples.permutation_moments(asked.basis)
-    null = gamma_null(moments, _tie_scale(sums))
+    null = limits.gamma_null(moments, _tie_scale(sums))
     return Outcome(max(sums.quadratic, 0.0), null)
 
 
 def _mmd_spectral(samples: TwoSamples, asked: Request) -> Outcome:
     """Draws of weighted chi-squares."""
     sums, (mean, _) = samples.permutation_moments(asked.basis)
-    weights = eigenvalues(samples.kernels[0], samples.pooled, asked.basis)
-    draws = weighted_chi_squares(weights, mean, asked.draws, asked.rng)
+    weights = limits.eigenvalues(samples.kernels[0], samples.pooled, asked.basis)
+    draws = limits.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
     return Outcome(max(sums.quadratic, 0.0), Draws("spectral", draws, _tie_scale(sums)))
 
 
@@ -370,21 +351,27 @@ def _terms(samples: TwoSamples, asked: Request) -> distance.Terms:
 
 #: For the estimates over all pairs: those that are drawn, and so may be drawn one after another.
 DRAWN = {
-    "permutation": NullMethod(Permutation, _exchange_bins),
-    "full": NullMethod(Full, _exchange_points),
-    "block": NullMethod(Block, _exchange_blocks, exchangeable=False),
-    "wild": NullMethod(Wild, _weigh_blocks, exchangeable=False),
-    "groups": NullMethod(Groups, _exchange_groups, exchangeable=False),
-    "wild groups": NullMethod(WildGroups, _weigh_groups, exchangeable=False),
+    "permutation": NullMethod(nulls.Permutation, _exchange_bins),
+    "full": NullMethod(nulls.Full, _exchange_points),
+    "block": NullMethod(nulls.Block, _exchange_blocks, exchangeable=False),
+    "wild": NullMethod(nulls.Wild, _weigh_blocks, exchangeable=False),
+    "groups": NullMethod(nulls.Groups, _exchange_groups, exchangeable=False),
+    "wild groups": NullMethod(nulls.WildGroups, _weigh_groups, exchangeable=False),
 }
 NULLS = {
     **DRAWN,
-    "gamma": NullMethod(Gamma, _mmd_gamma, estimator="V", several=False),
-    "spectral": NullMethod(Spectral, _mmd_spectral, estimator="V", several=False, stays=False),
+    "gamma": NullMethod(nulls.Gamma, _mmd_gamma, estimator="V", several=False),
+    "spectral": NullMethod(
+        nulls.Spectral, _mmd_spectral, estimator="V", several=False, stays=False
+    ),
 }
 #: For those over some of them.
-SWAPS = {"permutation": NullMethod(Swap, _swap_pairs, basis=False, several=False, stays=False)}
-LIMITS = {"normal": NullMethod(Normal, _normal_limit, basis=False, several=False, stays=False)}
+SWAPS = {
+    "permutation": NullMethod(nulls.Swap, _swap_pairs, basis=False, several=False, stays=False)
+}
+LIMITS = {
+    "normal": NullMethod(nulls.Normal, _normal_limit, basis=False, several=False, stays=False)
+}
 #: By the estimator: the nulls, and those of them that may be sequential.
 TABLES = {
     **dict.fromkeys(("U", "V"), (NULLS, DRAWN)),

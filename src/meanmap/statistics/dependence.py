@@ -254,7 +254,9 @@ def joint_hsic(*variables: Any, kernels: Any = None) -> float:
     return JointGrams(resolved, samples, memory_limit(None)).value()
 
 
-def read_several_samples(variables: Any, kernels: Any) -> tuple[list[Kernel], list[Points]]:
+def read_several_samples(
+    variables: Any, kernels: Any, name: str = "kernels"
+) -> tuple[list[Kernel], list[Points]]:
     """Two or more variables of one length, each with its kernel."""
     if len(variables) < 2:
         raise ValueError(
@@ -265,7 +267,7 @@ def read_several_samples(variables: Any, kernels: Any) -> tuple[list[Kernel], li
         kernels = [None] * len(variables)
     if not isinstance(kernels, list | tuple) or len(kernels) != len(variables):
         raise ValueError(
-            f"kernels: expected a list of {len(variables)}, one a variable, got "
+            f"{name}: expected a list of {len(variables)}, one per variable, got "
             f"{checks.describe(kernels)}."
         )
     named = [
