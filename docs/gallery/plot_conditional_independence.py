@@ -1,10 +1,10 @@
 """
-A common cause
-==============
+Test for dependence beyond a common cause
+=========================================
 
 Ice cream and sunburn go together, and neither causes the other: the weather is behind both. A
 test of independence finds the first; a test of *conditional* independence finds that nothing is
-left once the weather is known. Its limits are part of the story.
+left once the weather is known. The page ends with the limits of such a test.
 """
 
 import warnings

@@ -244,7 +244,9 @@ def test_draws_are_chosen_from_all_rounds_at_random() -> None:
     families = Family([Gaussian(0.9)]), Family([Laplace(0.7)])
     rng = np.random.default_rng(0)
     source = pairings.Shifts(
-        families, X, Y, "U", lambda r: shifts.random_rows(24, 24, np.random.default_rng(1)), rng
+        pairings.PairedPoints(families, X, Y, "U"),
+        lambda r: shifts.random_rows(24, 24, np.random.default_rng(1)),
+        rng,
     )
     source.observed()
     whole = source.draw(23, rng)[0]

@@ -17,7 +17,7 @@ from meanmap.comparison import (
     Full,
     Gamma,
     Groups,
-    Normal,
+    NormalLimit,
     Permutation,
     Sequential,
     Signs,
@@ -61,7 +61,7 @@ def test_every_test_has_a_table() -> None:
 
 def test_null_objects_are_public_and_say_what_they_promise() -> None:
     made = {method.null.__name__ for table in TABLES.values() for method in table.values()}
-    made |= {"Sequential", "Swap", "Normal"}
+    made |= {"Sequential", "Swap", "NormalLimit"}
     assert made == {name for name in CLASSES if name in comparison.__all__}
     for name in made:
         assert "**Level**" in CLASSES[name].__doc__ and ">>>" in CLASSES[name].__doc__, name
@@ -106,7 +106,16 @@ def test_null_objects_are_values() -> None:
         Permutation().bins = 3  # type: ignore[misc]
 
 
-TAILS: list[Callable[..., Any]] = [Permutation, Full, Block, Wild, Gamma, Spectral, Swap, Normal]
+TAILS: list[Callable[..., Any]] = [
+    Permutation,
+    Full,
+    Block,
+    Wild,
+    Gamma,
+    Spectral,
+    Swap,
+    NormalLimit,
+]
 
 
 @pytest.mark.parametrize("made", TAILS)
@@ -130,7 +139,7 @@ def test_alternatives_are_checked(made: Callable[..., Any]) -> None:
         (lambda: WeightedBlocks("long"), "length must be one of 'auto'"),
         (lambda: Block(None), "length must be a whole number ≥ 1"),
         (lambda: Groups(), r"pass null=Groups\(labels\)"),
-        (lambda: WildGroups(), r"pass null=WildGroups\(labels\)"),
+        (lambda: WildGroups(), r"pass null=Groups\(labels\)"),
         (lambda: Sequential(stop=0), "stop must be a whole number ≥ 1"),
         (lambda: Sequential(Full(alternative="less")), "sequential test stops"),
         (lambda: Full(max_memory="lots"), "max_memory must be a number of bytes or a text like"),

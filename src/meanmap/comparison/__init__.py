@@ -15,7 +15,7 @@ from meanmap.comparison.nulls import (
     Full,
     Gamma,
     Groups,
-    Normal,
+    NormalLimit,
     Permutation,
     ResidualGamma,
     ResidualNormals,
@@ -39,7 +39,7 @@ from meanmap.comparison.two_sample import two_sample_test
 
 __all__ = [
     "Block", "Bootstrap", "Collection", "ConditionalTestResult", "CounterfactualEffect",
-    "FitQuality", "Full", "Gamma", "Groups", "Normal", "Permutation", "PowerAnalysis",
+    "FitQuality", "Full", "Gamma", "Groups", "NormalLimit", "Permutation", "PowerAnalysis",
     "ResidualGamma", "ResidualNormals", "ResidualSigns", "ResidualSplit", "RunningIndependenceTest",
     "RunningTwoSampleTest", "Sequential", "Signs", "SignsLimit", "Simulation", "Spectral",
     "Subsample", "Swap", "TestResult", "WeightedBlocks", "Wild", "WildGroups",

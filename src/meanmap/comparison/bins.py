@@ -209,7 +209,7 @@ class BinnedGram:
 
     @classmethod
     def of(
-        cls, family: Family, points: Points, layout: Layout, progress: bool = False
+        cls, family: Family, points: Points, layout: Layout, progress: bool | None = False
     ) -> BinnedGram:
         """One pass over the upper half of the Gram matrix, tile by tile."""
         arranged = layout.arranged(points)
@@ -217,7 +217,7 @@ class BinnedGram:
 
     @classmethod
     def _of(
-        cls, family: Family, arranged: Points, layout: Layout, side: int, progress: bool
+        cls, family: Family, arranged: Points, layout: Layout, side: int, progress: bool | None
     ) -> BinnedGram:
         strips, s = layout.strips(side), layout.bins
         tiles, buffers = family.against(arranged), Buffers(arranged)

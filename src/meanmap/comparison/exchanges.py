@@ -158,7 +158,7 @@ class StreamedExchange(Source):
         estimator: str,
         kind: str,
         memory: int,
-        progress: bool = False,
+        progress: bool | None = False,
     ) -> None:
         self.kind = kind
         self._family, self._layout = family, layout

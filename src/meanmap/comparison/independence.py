@@ -14,13 +14,13 @@ from meanmap.comparison.candidates import Candidates, paired_handicaps, shared_c
 from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.pairings import (
     CoordinatePermutations,
+    PairedPoints,
     Permutations,
     Shifts,
     SignedBlocks,
 )
 from meanmap.comparison.results import (
     DEPENDENT,
-    Draws,
     TestResult,
     describe_null,
     product_scale,
@@ -193,18 +193,19 @@ class TwoVariables:
         kx, ky = self.kernels
         return kx[pair // len(ky)], ky[pair % len(ky)]
 
-    def families(self) -> tuple[Family, Family]:
-        """The kernels about their means, whose numbers are small."""
+    def data(self, estimator: str) -> PairedPoints:
+        """The points with the kernels about their means, whose numbers are small."""
         (kx, ky), X, Y = self.kernels, self.X, self.Y
-        return Family([Centred.of(k, X) for k in kx]), Family([Centred.of(k, Y) for k in ky])
+        families = Family([Centred.of(k, X) for k in kx]), Family([Centred.of(k, Y) for k in ky])
+        return PairedPoints(families, X, Y, estimator)
 
     def simulate(self, asked: Request, source: Source) -> Outcome:
         """The statistic of a source and draws of it."""
         source.handicaps = self.handicaps
         return asked.simulate(source, self.combine)
 
-    def permutation_moments(self, basis: Any) -> tuple[dependence.HsicSums, tuple[float, float]]:
-        """What the "V" estimate is made of, and its mean and variance under permutations."""
+    def limit(self, basis: Any) -> limits.Limit:
+        """The "V" estimate, and its mean and variance under permutations."""
         n, (kx, ky) = self.n, self.kernels_of(0)
         if basis is None:
             sums = dependence.hsic_sums(kx, ky, self.X, self.Y)
@@ -215,7 +216,18 @@ class TwoVariables:
             of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x, sums.rounding[0]),
             of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y, sums.rounding[1]),
         )
-        return sums, (mean / n**2, variance / n**4)
+        scale = product_scale(sums.sizes, sums.rounding)
+        return limits.Limit(sums.estimate("V"), scale, mean / n**2, variance / n**4)
+
+    def spectrum(self, basis: Any) -> np.ndarray:
+        """The weights of the chi-squares in the limit."""
+        of_x, of_y = (
+            limits.eigenvalues(kernels[0], points, one)[:WEIGHTS]
+            for kernels, points, one in zip(
+                self.kernels, (self.X, self.Y), one_each(basis, "basis", "xy"), strict=True
+            )
+        )
+        return np.outer(of_x, of_y).ravel()
 
 
 # --- permutations ---------------------------------------------------------------------------------
@@ -228,7 +240,7 @@ def _shift_rows(pairs: TwoVariables, asked: Request) -> Outcome:
     def rows(r: np.random.Generator) -> shifts.Rows:
         return shifts.random_rows(n, least, r)
 
-    return pairs.simulate(asked, Shifts(*_parts(pairs, asked), rows, asked.rng))
+    return pairs.simulate(asked, Shifts(pairs.data(asked.estimator), rows, asked.rng))
 
 
 def _shift_groups(pairs: TwoVariables, asked: Request) -> Outcome:
@@ -238,7 +250,7 @@ def _shift_groups(pairs: TwoVariables, asked: Request) -> Outcome:
 
 def _permute_rows(pairs: TwoVariables, asked: Request) -> Outcome:
     """Rows are permuted, one permutation at a time."""
-    return pairs.simulate(asked, Permutations(*_parts(pairs, asked), asked.null.memory))
+    return pairs.simulate(asked, Permutations(pairs.data(asked.estimator), asked.null.memory))
 
 
 def _permute_coordinates(pairs: TwoVariables, asked: Request) -> Outcome:
@@ -258,14 +270,8 @@ def _shift_blocks(pairs: TwoVariables, asked: Request) -> Outcome:
 def _sign_blocks(pairs: TwoVariables, asked: Request) -> Outcome:
     """Stretches of rows get random signs."""
     length, notes = _block_length(pairs, asked)
-    found = pairs.simulate(asked, SignedBlocks(*_parts(pairs, asked), length))
+    found = pairs.simulate(asked, SignedBlocks(pairs.data(asked.estimator), length))
     return replace(found, notes=(*notes, *found.notes))
-
-
-def _parts(
-    pairs: TwoVariables, asked: Request
-) -> tuple[tuple[Family, Family], Points, Points, str]:
-    return pairs.families(), pairs.X, pairs.Y, asked.estimator
 
 
 def _block_length(pairs: TwoVariables, asked: Request) -> tuple[int, list[str]]:
@@ -291,9 +297,9 @@ def _move_blocks(
 
     source: Source
     if asked.stop is None and (n // size >= FEW_BLOCKS or not fits):
-        source = Shifts(*_parts(pairs, asked), rows, asked.rng)
+        source = Shifts(pairs.data(asked.estimator), rows, asked.rng)
     else:
-        source = Permutations(*_parts(pairs, asked), asked.null.memory, order)
+        source = Permutations(pairs.data(asked.estimator), asked.null.memory, order)
     source.kind = kind
     return pairs.simulate(asked, source)
 
@@ -312,30 +318,6 @@ def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:
     return np.argsort(labels, kind="stable"), int(sizes[0])
 
 
-# --- limits ---------------------------------------------------------------------------------------
-
-
-def _hsic_gamma(pairs: TwoVariables, asked: Request) -> Outcome:
-    """A gamma distribution of the moments over all permutations."""
-    sums, moments = pairs.permutation_moments(asked.basis)
-    null = limits.gamma_null(moments, product_scale(sums.sizes, sums.rounding))
-    return Outcome(max(sums.estimate("V"), 0.0), null)
-
-
-def _hsic_spectral(pairs: TwoVariables, asked: Request) -> Outcome:
-    """Draws of weighted chi-squares."""
-    sums, (mean, _) = pairs.permutation_moments(asked.basis)
-    bases = one_each(asked.basis, "basis", "xy")
-    of_x, of_y = (
-        limits.eigenvalues(kernels[0], points, basis)[:WEIGHTS]
-        for kernels, points, basis in zip(pairs.kernels, (pairs.X, pairs.Y), bases, strict=True)
-    )
-    weights = np.outer(of_x, of_y).ravel()
-    draws = limits.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
-    scale = product_scale(sums.sizes, sums.rounding)
-    return Outcome(max(sums.estimate("V"), 0.0), Draws("spectral", draws, scale))
-
-
 NULLS = {
     "permutation": NullMethod(nulls.Permutation, _shift_rows),
     "full": NullMethod(nulls.Full, _permute_rows, stays=False),
@@ -350,9 +332,9 @@ NULLS = {
         least=4,
     ),
     "groups": NullMethod(nulls.Groups, _shift_groups, basis=False, exchangeable=False),
-    "gamma": NullMethod(nulls.Gamma, _hsic_gamma, estimator="V", several=False),
+    "gamma": NullMethod(nulls.Gamma, limits.gamma_limit, estimator="V", several=False),
     "spectral": NullMethod(
-        nulls.Spectral, _hsic_spectral, estimator="V", several=False, stays=False
+        nulls.Spectral, limits.spectral_limit, estimator="V", several=False, stays=False
     ),
 }
 #: Shifts are drawn all at once: what is drawn one by one permutes rows one permutation at a time.

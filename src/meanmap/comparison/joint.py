@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Points, count, for_each_thread, solve_triangular, take
+from meanmap.arrays import Points, count, solve_triangular, take
 from meanmap.comparison import ordering
 from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.nulls import Full
 from meanmap.comparison.results import TestResult, describe_null, row_groups, tie_scale
 from meanmap.comparison.sources import Outcome, Source
 from meanmap.kernels import Kernel, TensorProduct
-from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
 from meanmap.statistics.dependence import read_several_samples
 from meanmap.statistics.gates import constant_notes
@@ -116,16 +115,7 @@ class Products(Source):
             [same, *(rng.permutation(self._n) for _ in range(self._variables - 1))]
             for _ in range(count)
         ]
-        out = np.empty((1, count))
-
-        def work(thread: int, of: int) -> None:
-            for j in range(thread, count, of):
-                out[0, j] = self._value(orders[j])
-                done(1)
-
-        with progress_bar(count, "Permutations", self.progress) as done:
-            for_each_thread(work)
-        return out
+        return self.draw_each(orders, self._value)
 
     def _value(self, orders: list[np.ndarray]) -> float:
         raise TypeError(f"{type(self).__name__} has no value.")

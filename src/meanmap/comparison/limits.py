@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from meanmap.arrays import Points, count
-from meanmap.comparison.results import TIE, GammaNull
+from meanmap.comparison.methods import Request
+from meanmap.comparison.results import TIE, Draws, GammaNull
+from meanmap.comparison.sources import Outcome
 from meanmap.kernels import Kernel
 from meanmap.linalg import Spectrum
 from meanmap.spaces import Basis, PivotedCholesky
@@ -17,6 +20,32 @@ from meanmap.statistics.centring import Centred
 
 TERMS = 4000  # weighted chi-squares that are drawn one by one
 SMALLEST = 1e-6  # residual trace at which the spectrum of a kernel is complete enough
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A statistic, the scale of ties, and its mean and variance over all permutations."""
+
+    statistic: float
+    scale: float
+    mean: float
+    variance: float
+
+
+def gamma_limit(problem: Any, asked: Request) -> Outcome:
+    """A gamma distribution of the moments over all permutations."""
+    found = problem.limit(asked.basis)
+    null = gamma_null((found.mean, found.variance), found.scale)
+    return Outcome(max(found.statistic, 0.0), null)
+
+
+def spectral_limit(problem: Any, asked: Request) -> Outcome:
+    """Draws of weighted chi-squares."""
+    found = problem.limit(asked.basis)
+    weights = problem.spectrum(asked.basis)
+    draws = weighted_chi_squares(weights, found.mean, asked.draws, asked.rng)
+    return Outcome(max(found.statistic, 0.0), Draws("spectral", draws, found.scale))
+
 
 # --- moments of a permuted statistic --------------------------------------------------------------
 

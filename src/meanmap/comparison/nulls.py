@@ -20,22 +20,54 @@ from meanmap.statistics.tiles import memory_limit
 Sampler = Callable[[int, np.random.Generator], Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tail:
-    """A null distribution of which either tail, or both, may count.
+def check_length(length: Any) -> None:
+    """ "auto", or a number of rows."""
+    if isinstance(length, str):
+        checks.option(length, "length", ("auto",))
+    else:
+        checks.whole(length, "length", 1, 'Use "auto" to have it chosen from the data.')
 
-    Parameters
-    ----------
-    alternative : {"greater", "less", "two-sided"}
-        "greater": a large statistic is evidence against the null hypothesis, which is what one
-        wants nearly always. "less": a statistic that is smaller than chance allows, as that of
-        samples that were made to match.
-    """
 
-    alternative: str = "greater"
+def require_labels(labels: Any) -> None:
+    """Refuse groups without labels."""
+    if labels is None:
+        raise ValueError("Groups needs the group of every row: pass null=Groups(labels).")
+
+
+def check_regularization(value: Any) -> None:
+    """ "auto", or a number."""
+    if isinstance(value, str):
+        checks.option(value, "regularization", ["auto"])
+    else:
+        checks.not_negative(value, "regularization", 'Use "auto" or a number like 1e-3.')
+
+
+#: What every setting must be, by its name.
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "alternative": lambda value: checks.option(value, "alternative", ALTERNATIVES),
+    "bins": lambda value: value is None or checks.whole(value, "bins", 2, "512 are usual."),
+    "labels": require_labels,
+    "length": check_length,
+    "max_memory": memory_limit,
+    "regularization": check_regularization,
+    "stop": lambda value: checks.whole(value, "stop", 1, "20 is usual."),
+}
+
+
+class NullSettings:
+    """A null distribution's settings, checked when they are made."""
 
     def __post_init__(self) -> None:
-        checks.option(self.alternative, "alternative", ALTERNATIVES)
+        for name, check in CHECKS.items():
+            if hasattr(self, name):
+                check(getattr(self, name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tail(NullSettings):
+    """A null distribution of which either tail, or both, may count."""
+
+    alternative: str = "greater"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +76,6 @@ class Rearrangement(Tail):
 
     max_memory: Any = None
     progress: bool | None = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        memory_limit(self.max_memory)
 
     @property
     def memory(self) -> int:
@@ -88,10 +116,6 @@ class Permutation(Rearrangement):
     """
 
     bins: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_bins(self.bins)
 
 
 @dataclass(frozen=True)
@@ -152,10 +176,6 @@ class Block(Rearrangement):
 
     length: int | str = "auto"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_length(self.length)
-
 
 @dataclass(frozen=True)
 class Wild(Tail):
@@ -184,10 +204,6 @@ class Wild(Tail):
 
     length: int | str = "auto"
     progress: bool | None = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_length(self.length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,10 +238,6 @@ class Groups(Rearrangement):
 
     labels: Any = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_labels(self)
-
 
 @dataclass(frozen=True, eq=False)
 class WildGroups(Tail):
@@ -254,10 +266,6 @@ class WildGroups(Tail):
     labels: Any = None
     progress: bool | None = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_labels(self)
-
 
 @dataclass(frozen=True)
 class Swap(Tail):
@@ -282,7 +290,7 @@ class Swap(Tail):
 
 
 @dataclass(frozen=True)
-class Normal(Tail):
+class NormalLimit(Tail):
     """The normal limit of the estimators "linear" and "block".
 
     **Level**: approximate, for large samples. **Cost**: none beyond the estimate; no draws.
@@ -295,10 +303,10 @@ class Normal(Tail):
     --------
     >>> import numpy as np
     >>> from meanmap import two_sample_test
-    >>> from meanmap.comparison import Normal
+    >>> from meanmap.comparison import NormalLimit
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(500, 1)), rng.normal(2.0, 1.0, size=(500, 1))
-    >>> two_sample_test(X, Y, null=Normal(), estimator="linear").pvalue < 0.001
+    >>> two_sample_test(X, Y, null=NormalLimit(), estimator="linear").pvalue < 0.001
     True
     """
 
@@ -350,7 +358,7 @@ class Spectral(Tail):
 
 
 @dataclass(frozen=True)
-class Sequential:
+class Sequential(NullSettings):
     """Stop drawing once enough permuted statistics have reached the observed one.
 
     **Level**: that of the null it wraps; the p-value is then `stop` over the number drawn, which is
@@ -380,7 +388,7 @@ class Sequential:
     stop: int = 20
 
     def __post_init__(self) -> None:
-        checks.whole(self.stop, "stop", 1, "20 is usual.")
+        super().__post_init__()
         alternative = getattr(self.null, "alternative", "greater")
         if alternative != "greater":
             raise ValueError(
@@ -393,7 +401,7 @@ class Sequential:
 
 
 @dataclass(frozen=True)
-class Signs:
+class Signs(NullSettings):
     """Random signs on points, or on random bins of them, for goodness of fit.
 
     **Level**: right for large n, if the rows are independent and the score has light tails
@@ -417,9 +425,6 @@ class Signs:
     """
 
     bins: int | None = None
-
-    def __post_init__(self) -> None:
-        check_bins(self.bins)
 
 
 @dataclass(frozen=True)
@@ -445,7 +450,7 @@ class SignsLimit(Signs):
 
 
 @dataclass(frozen=True)
-class WeightedBlocks:
+class WeightedBlocks(NullSettings):
     """Random weights on blocks of consecutive rows, for the goodness of fit of a Markov chain.
 
     **Level**: approximate, for chains of many autocorrelation times and scores of light tails.
@@ -469,12 +474,9 @@ class WeightedBlocks:
 
     length: int | str = "auto"
 
-    def __post_init__(self) -> None:
-        check_length(self.length)
-
 
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(NullSettings):
     """Samples drawn from the density itself, for goodness of fit.
 
     **Level**: exact at any sample size; with `refit`, as good as the parametric bootstrap.
@@ -510,7 +512,7 @@ class Simulation:
 
 
 @dataclass(frozen=True)
-class ResidualSigns:
+class ResidualSigns(NullSettings):
     """Random signs on the noise that regressions leave: the wild bootstrap of conditional tests.
 
     **Level**: approximate. It holds if the regressions learn what both sides owe to the
@@ -547,13 +549,6 @@ class ResidualSigns:
 
     #: Whether regressions are fitted to one half of the rows and tested on the other.
     halves: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if isinstance(self.regularization, str):
-            checks.option(self.regularization, "regularization", ["auto"])
-        else:
-            remedy = 'Use "auto" or a number like 1e-3.'
-            checks.not_negative(self.regularization, "regularization", remedy)
 
 
 @dataclass(frozen=True)
@@ -624,27 +619,3 @@ class ResidualSplit(ResidualSigns):
     """
 
     halves: ClassVar[bool] = True
-
-
-# --- checks ---------------------------------------------------------------------------------------
-
-
-def check_bins(bins: Any) -> None:
-    """None, or two bins or more."""
-    if bins is not None:
-        checks.whole(bins, "bins", 2, "512 are usual.")
-
-
-def check_length(length: Any) -> None:
-    """ "auto", or a number of rows."""
-    if isinstance(length, str):
-        checks.option(length, "length", ("auto",))
-    else:
-        checks.whole(length, "length", 1, 'Use "auto" to have it chosen from the data.')
-
-
-def require_labels(null: Groups | WildGroups) -> None:
-    """Refuse groups without labels."""
-    if null.labels is None:
-        name = type(null).__name__
-        raise ValueError(f"{name} needs the group of every row: pass null={name}(labels).")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from meanmap.arrays import (
     Points,
     count,
-    for_each_thread,
     on_accelerator,
     one_blas_thread,
     spans,
@@ -21,13 +20,22 @@ from meanmap.comparison import shifts
 from meanmap.comparison.results import product_scale
 from meanmap.comparison.sources import Source
 from meanmap.kernels import Kernel
-from meanmap.progress import progress_bar
 from meanmap.statistics import dependence
 from meanmap.statistics.gates import one_each
 from meanmap.statistics.tiles import Buffers, Family, KeptFamily, ThreadSums, for_each_tile
 
 KEPT = 1024  # rows up to which Gram matrices are kept, 8 MiB each, for one round after the other
 GATHERED = 1 << 18  # elements of a permuted matrix at a time, 2 MiB: what a core's cache holds
+
+
+@dataclass(frozen=True, eq=False)
+class PairedPoints:
+    """Paired rows with the kernels of both sides, and the estimate of HSIC that is asked for."""
+
+    families: tuple[Family, Family]
+    X: Points
+    Y: Points
+    estimator: str
 
 
 class Shifts(Source):
@@ -37,21 +45,19 @@ class Shifts(Source):
 
     def __init__(
         self,
-        families: tuple[Family, Family],
-        X: Points,
-        Y: Points,
-        estimator: str,
+        data: PairedPoints,
         order: Callable[[np.random.Generator], shifts.Rows],
         rng: np.random.Generator,
     ) -> None:
-        self._estimator, self._order, self._rows = estimator, order, order(rng)
-        self._families: tuple[Any, Any] = families
-        self._X, self._Y = X, Y
-        self._roundings = tuple(roundings(family) for family in families)
+        self._estimator, self._order, self._rows = data.estimator, order, order(rng)
+        self._families: tuple[Any, Any] = data.families
+        self._X, self._Y = data.X, data.Y
+        self._roundings = tuple(roundings(family) for family in data.families)
         self._first: np.ndarray | None = None
-        n = count(X)
-        if n <= KEPT and not on_accelerator(X):  # every round is then a matter of indices
-            self._families = KeptFamily(families[0], X), KeptFamily(families[1], Y)
+        n = count(data.X)
+        if n <= KEPT and not on_accelerator(data.X):  # every round is then a matter of indices
+            x, y = data.families
+            self._families = KeptFamily(x, data.X), KeptFamily(y, data.Y)
             self._X = self._Y = np.arange(n)
 
     def _round(self, rows: shifts.Rows) -> np.ndarray:
@@ -84,14 +90,12 @@ class Permutations(Source):
 
     def __init__(
         self,
-        families: tuple[Family, Family],
-        X: Points,
-        Y: Points,
-        estimator: str,
+        data: PairedPoints,
         memory: int,
         order: Callable[[np.random.Generator], np.ndarray] | None = None,
     ) -> None:
-        self._families, self._X, self._Y, self._estimator = families, X, Y, estimator
+        families, X, Y = data.families, data.X, data.Y
+        self._families, self._X, self._Y, self._estimator = families, X, Y, data.estimator
         self._order = order or (lambda rng: rng.permutation(count(X)))
         self._sums = [
             [dependence.hsic_sums(kx, ky, X, Y) for ky in families[1].kernels]
@@ -113,19 +117,8 @@ class Permutations(Source):
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         orders = [self._order(rng) for _ in range(count)]
-        out = np.empty((len(self.scales), count))
-
-        def work(thread: int, of: int) -> None:
-            for j in range(thread, count, of):
-                out[:, j] = self._permuted(orders[j])
-                done(1)
-
-        with progress_bar(count, "Permutations", self.progress) as done:
-            if self._kept:
-                for_each_thread(work)
-            else:
-                work(0, 1)  # the passes over the Gram matrices share out their tiles themselves
-        return out
+        # passes over Gram matrices that are not kept share out their tiles themselves
+        return self.draw_each(orders, self._permuted, threads=self._kept)
 
     def _permuted(self, order: np.ndarray) -> np.ndarray:
         xy = self._gathered(order) if self._kept else self._computed(order)
@@ -196,16 +189,7 @@ class CoordinatePermutations(Source):
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         orders = [rng.permutation(len(self._A)) for _ in range(count)]
-        out = np.empty((1, count))
-
-        def work(thread: int, of: int) -> None:
-            for j in range(thread, count, of):
-                out[0, j] = self._value(self._B[orders[j]])
-                done(1)
-
-        with progress_bar(count, "Permutations", self.progress) as done:
-            for_each_thread(work)
-        return out
+        return self.draw_each(orders, lambda order: self._value(self._B[order]))
 
     def _value(self, B: np.ndarray) -> float:
         return float(np.sum((self._A.T @ B) ** 2)) / len(B) ** 2
@@ -221,29 +205,20 @@ class SignedBlocks(Source):
 
     kind = "wild bootstrap"
 
-    def __init__(
-        self,
-        families: tuple[Family, Family],
-        X: Points,
-        Y: Points,
-        estimator: str,
-        size: int,
-    ) -> None:
-        self._n = n = count(X)
-        kx, ky = families[0].kernels[0], families[1].kernels[0]
-        sums = dependence.hsic_sums(kx, ky, X, Y)
-        self._gram = self._products(kx, ky, X, Y, sums, np.arange(n) // size)
-        self._pairs = n * n if estimator == "V" else n * (n - 3)
-        self._observed = sums.estimate(estimator)
+    def __init__(self, data: PairedPoints, size: int) -> None:
+        self._n = n = count(data.X)
+        kx, ky = (family.kernels[0] for family in data.families)
+        sums = dependence.hsic_sums(kx, ky, data.X, data.Y)
+        self._gram = self._products((kx, ky), data, sums, np.arange(n) // size)
+        self._pairs = n * n if data.estimator == "V" else n * (n - 3)
+        self._observed = sums.estimate(data.estimator)
         self._rest = self._observed - float(self._gram.sum()) / self._pairs
         self.scales = np.array([product_scale(sums.sizes, sums.rounding)])
 
     def _products(
         self,
-        kx: Kernel,
-        ky: Kernel,
-        X: Points,
-        Y: Points,
+        kernels: tuple[Kernel, Kernel],
+        data: PairedPoints,
         sums: dependence.HsicSums,
         bins: np.ndarray,
     ) -> np.ndarray:
@@ -252,7 +227,8 @@ class SignedBlocks(Source):
         U-centred (Székely and Rizzo 2014): with the usual centring the products off the diagonal
         have a mean that signs would not reproduce.
         """
-        compare_x, compare_y = kx.against(X), ky.against(Y)
+        X, Y = data.X, data.Y
+        compare_x, compare_y = kernels[0].against(X), kernels[1].against(Y)
         room_x, room_y = Buffers(X), Buffers(Y)
         total = ThreadSums((bins[-1] + 1, bins[-1] + 1))
         centres = [

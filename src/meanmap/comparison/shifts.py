@@ -125,7 +125,7 @@ def shifted_sums(
     Y: Points,
     rows_x: Rows,
     rows_y: Rows,
-    progress: bool = False,
+    progress: bool | None = False,
 ) -> ShiftedSums:
     """One pass over both Gram matrices for all shifts of Y's bins against X's."""
     n, s, size = count(X), rows_x.bins, len(rows_x.grid)

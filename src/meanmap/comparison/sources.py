@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
+from meanmap.arrays import for_each_thread
 from meanmap.comparison.results import TIE, Draws, Null
+from meanmap.progress import progress_bar
 
 AT_ONCE = 80  # draws of a sequential test between two looks
 
@@ -93,7 +96,7 @@ class Source:
     #: How many distinct arrangements of the data there are, where they are few enough to be drawn.
     arrangements: int | None = None
     #: Whether to show how far it is.
-    progress: bool = False
+    progress: bool | None = False
 
     def observed(self) -> np.ndarray:
         """The statistic of the data, a kernel each."""
@@ -105,6 +108,24 @@ class Source:
         Fewer only if there are no more distinct arrangements of the data.
         """
         raise TypeError(f"{type(self).__name__} draws nothing.")
+
+    def draw_each(
+        self, orders: list[Any], value: Callable[[Any], Any], threads: bool = True
+    ) -> np.ndarray:
+        """The statistics of every order of the rows, the orders shared out among the threads."""
+        out = np.empty((len(self.scales), len(orders)))
+
+        def work(thread: int, of: int) -> None:
+            for j in range(thread, len(orders), of):
+                out[:, j] = value(orders[j])
+                done(1)
+
+        with progress_bar(len(orders), "Permutations", self.progress) as done:
+            if threads:
+                for_each_thread(work)
+            else:
+                work(0, 1)
+        return out
 
 
 def simulate(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,6 @@ from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange
 from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.results import (
     DIFFERENT,
-    Draws,
     NormalNull,
     TestResult,
     describe_null,
@@ -31,8 +32,9 @@ from meanmap.spaces.space import fit_space_moments
 from meanmap.statistics import distance
 from meanmap.statistics.centring import Centred
 from meanmap.statistics.gates import constant_notes, near_origin, read_two_samples
-from meanmap.statistics.tiles import Family, GramMoments, gram_moments
+from meanmap.statistics.tiles import Family, gram_moments
 
+Cut = tuple[bins.Layout, tuple[str, ...]]  # bins of points, and what to say of them
 ALIKE = "the two samples are more alike than chance allows"
 
 
@@ -79,7 +81,7 @@ def two_sample_test(
         =============== ================================= ======================================
 
         The linear, block and incomplete estimators have "permutation", `Swap()`, which exchanges
-        xᵢ with yᵢ and is exact, and the first two have "normal", `Normal()`, their limit. Progress
+        xᵢ with yᵢ and is exact, and the first two have "normal", `NormalLimit()`, their limit. Progress
         bars, memory limits and the alternative are settings of these objects:
         `null=Permutation(alternative="less")`.
     n_permutations : int
@@ -192,8 +194,8 @@ class TwoSamples:
         source.handicaps = self.handicaps
         return asked.simulate(source, self.combine)
 
-    def permutation_moments(self, basis: Basis | None) -> tuple[GramMoments, tuple[float, float]]:
-        """What the "V" estimate is made of, and its mean and variance under permutations."""
+    def limit(self, basis: Basis | None) -> limits.Limit:
+        """The "V" estimate, and its mean and variance under permutations."""
         n, m, kernel, pooled = self.n, self.m, self.kernels[0], self.pooled
         a = np.repeat([1 / n, -1 / m], [n, m])
         kernel = Centred.of(kernel, pooled) if basis is None else kernel
@@ -201,57 +203,38 @@ class TwoSamples:
         of_points = limits.CentredMoments.of_sums(
             n + m, sums.squares, sums.rows, sums.diagonal, sums.rounding
         )
-        of_labels = limits.CentredMoments.of_labels(n, m)
-        return sums, limits.permutation_moments(of_points, of_labels)
+        moments = limits.permutation_moments(of_points, limits.CentredMoments.of_labels(n, m))
+        scale = tie_scale(float(np.mean(sums.diagonal)) / len(sums.diagonal), sums.rounding)
+        return limits.Limit(sums.quadratic, scale, *moments)
+
+    def spectrum(self, basis: Basis | None) -> np.ndarray:
+        """The weights of the chi-squares in the limit."""
+        return limits.eigenvalues(self.kernels[0], self.pooled, basis)
 
 
 # --- exchanges of points, bins and blocks ---------------------------------------------------------
 
 
-def _exchange_bins(samples: TwoSamples, asked: Request) -> Outcome:
-    """Random bins of points change places."""
+def _cut_bins(samples: TwoSamples, asked: Request) -> Cut:
+    """Random bins of points."""
     size = bins.bin_size(samples.n, samples.m, asked.null.bins)
-    layout = bins.random_bins(samples.n, samples.m, size, asked.rng)
-    return _exchange(samples, asked, layout)
+    return bins.random_bins(samples.n, samples.m, size, asked.rng), ()
 
 
-def _exchange_points(samples: TwoSamples, asked: Request) -> Outcome:
-    """Single points change places."""
-    return _exchange(samples, asked, bins.random_bins(samples.n, samples.m, 1, asked.rng))
+def _cut_points(samples: TwoSamples, asked: Request) -> Cut:
+    """Single points."""
+    return bins.random_bins(samples.n, samples.m, 1, asked.rng), ()
 
 
-def _exchange_groups(samples: TwoSamples, asked: Request) -> Outcome:
-    """Whole clusters change places."""
-    return _exchange(samples, asked, _clusters(samples, asked))
-
-
-def _exchange_blocks(samples: TwoSamples, asked: Request) -> Outcome:
-    """Stretches of rows that follow each other change places."""
-    layout, notes = _cut_blocks(samples, asked)
-    found = _exchange(samples, asked, layout, "block permutation")
-    return replace(found, notes=(*notes, *found.notes))
-
-
-def _weigh_blocks(samples: TwoSamples, asked: Request) -> Outcome:
-    """Stretches of rows get random weights."""
-    layout, notes = _cut_blocks(samples, asked)
-    found = _weigh(samples, asked, layout)
-    return replace(found, notes=(*notes, *found.notes))
-
-
-def _weigh_groups(samples: TwoSamples, asked: Request) -> Outcome:
-    """Whole clusters get random weights."""
-    return _weigh(samples, asked, _clusters(samples, asked))
-
-
-def _cut_blocks(samples: TwoSamples, asked: Request) -> tuple[bins.Layout, list[str]]:
+def _cut_blocks(samples: TwoSamples, asked: Request) -> Cut:
+    """Stretches of rows that follow each other."""
     kernel = samples.kernels[0].plain
     length, notes = blocks.length_for_samples(asked.null.length, kernel, samples.X, samples.Y)
-    return bins.consecutive_bins(samples.n, samples.m, length), notes
+    return bins.consecutive_bins(samples.n, samples.m, length), tuple(notes)
 
 
-def _clusters(samples: TwoSamples, asked: Request) -> bins.Layout:
-    """A bin per cluster of rows."""
+def _cut_groups(samples: TwoSamples, asked: Request) -> Cut:
+    """Clusters of rows."""
     given, n, m = asked.null.labels, samples.n, samples.m
     if isinstance(given, tuple) and len(given) == 2:
         of_x, of_y = (checks.labels(part, "groups") for part in given)
@@ -263,17 +246,14 @@ def _clusters(samples: TwoSamples, asked: Request) -> bins.Layout:
             f"groups: expected {n + m} labels, {n} for X and then {m} for Y (or a pair of arrays); "
             f"got {len(of_x) + len(of_y)}."
         )
-    return bins.clusters(of_x, of_y)
-
-
-def _weigh(samples: TwoSamples, asked: Request, layout: bins.Layout) -> Outcome:
-    gram = _binned_gram(samples, asked, layout)
-    return samples.simulate(asked, Multipliers(gram, layout, asked.estimator))
+    return bins.clusters(of_x, of_y), ()
 
 
 def _exchange(
-    samples: TwoSamples, asked: Request, layout: bins.Layout, kind: str = "permutation"
+    samples: TwoSamples, asked: Request, cut: Callable[..., Cut], kind: str = "permutation"
 ) -> Outcome:
+    """Parts of the samples change places."""
+    layout, notes = cut(samples, asked)
     source: Source
     if asked.basis is None and layout.bins > bins.MOST:
         source = StreamedExchange(
@@ -283,7 +263,16 @@ def _exchange(
     else:
         gram = _binned_gram(samples, asked, layout)
         source = Exchange(gram, layout, asked.estimator, kind)
-    return samples.simulate(asked, source)
+    found = samples.simulate(asked, source)
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _weigh(samples: TwoSamples, asked: Request, cut: Callable[..., Cut]) -> Outcome:
+    """Parts of the samples get random weights."""
+    layout, notes = cut(samples, asked)
+    gram = _binned_gram(samples, asked, layout)
+    found = samples.simulate(asked, Multipliers(gram, layout, asked.estimator))
+    return replace(found, notes=(*notes, *found.notes))
 
 
 def _binned_gram(samples: TwoSamples, asked: Request, layout: bins.Layout) -> bins.BinnedGram:
@@ -297,28 +286,6 @@ def _binned_gram(samples: TwoSamples, asked: Request, layout: bins.Layout) -> bi
         space, _, _ = fit_space_moments(kernel, asked.basis, samples.pooled, weights, ones)
         gram = bins.BinnedGram.in_coordinates(space, samples.pooled, layout)
     return gram.centred(layout)
-
-
-# --- limits ---------------------------------------------------------------------------------------
-
-
-def _mmd_gamma(samples: TwoSamples, asked: Request) -> Outcome:
-    """A gamma distribution of the moments over all permutations."""
-    sums, moments = samples.permutation_moments(asked.basis)
-    null = limits.gamma_null(moments, _tie_scale(sums))
-    return Outcome(max(sums.quadratic, 0.0), null)
-
-
-def _mmd_spectral(samples: TwoSamples, asked: Request) -> Outcome:
-    """Draws of weighted chi-squares."""
-    sums, (mean, _) = samples.permutation_moments(asked.basis)
-    weights = limits.eigenvalues(samples.kernels[0], samples.pooled, asked.basis)
-    draws = limits.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
-    return Outcome(max(sums.quadratic, 0.0), Draws("spectral", draws, _tie_scale(sums)))
-
-
-def _tie_scale(sums: GramMoments) -> float:
-    return tie_scale(float(np.mean(sums.diagonal)) / len(sums.diagonal), sums.rounding)
 
 
 # --- estimates of some pairs ----------------------------------------------------------------------
@@ -351,18 +318,24 @@ def _terms(samples: TwoSamples, asked: Request) -> distance.Terms:
 
 #: For the estimates over all pairs: those that are drawn, and so may be drawn one after another.
 DRAWN = {
-    "permutation": NullMethod(nulls.Permutation, _exchange_bins),
-    "full": NullMethod(nulls.Full, _exchange_points),
-    "block": NullMethod(nulls.Block, _exchange_blocks, exchangeable=False),
-    "wild": NullMethod(nulls.Wild, _weigh_blocks, exchangeable=False),
-    "groups": NullMethod(nulls.Groups, _exchange_groups, exchangeable=False),
-    "wild groups": NullMethod(nulls.WildGroups, _weigh_groups, exchangeable=False),
+    "permutation": NullMethod(nulls.Permutation, partial(_exchange, cut=_cut_bins)),
+    "full": NullMethod(nulls.Full, partial(_exchange, cut=_cut_points)),
+    "block": NullMethod(
+        nulls.Block,
+        partial(_exchange, cut=_cut_blocks, kind="block permutation"),
+        exchangeable=False,
+    ),
+    "wild": NullMethod(nulls.Wild, partial(_weigh, cut=_cut_blocks), exchangeable=False),
+    "groups": NullMethod(nulls.Groups, partial(_exchange, cut=_cut_groups), exchangeable=False),
+    "wild groups": NullMethod(
+        nulls.WildGroups, partial(_weigh, cut=_cut_groups), exchangeable=False
+    ),
 }
 NULLS = {
     **DRAWN,
-    "gamma": NullMethod(nulls.Gamma, _mmd_gamma, estimator="V", several=False),
+    "gamma": NullMethod(nulls.Gamma, limits.gamma_limit, estimator="V", several=False),
     "spectral": NullMethod(
-        nulls.Spectral, _mmd_spectral, estimator="V", several=False, stays=False
+        nulls.Spectral, limits.spectral_limit, estimator="V", several=False, stays=False
     ),
 }
 #: For those over some of them.
@@ -370,7 +343,7 @@ SWAPS = {
     "permutation": NullMethod(nulls.Swap, _swap_pairs, basis=False, several=False, stays=False)
 }
 LIMITS = {
-    "normal": NullMethod(nulls.Normal, _normal_limit, basis=False, several=False, stays=False)
+    "normal": NullMethod(nulls.NormalLimit, _normal_limit, basis=False, several=False, stays=False)
 }
 #: By the estimator: the nulls, and those of them that may be sequential.
 TABLES = {
