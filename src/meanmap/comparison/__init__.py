@@ -10,27 +10,8 @@ from meanmap.comparison.fit_quality import ConditionalTestResult, FitQuality
 from meanmap.comparison.goodness import goodness_of_fit_test
 from meanmap.comparison.independence import independence_test
 from meanmap.comparison.joint import joint_independence_test
-from meanmap.comparison.nulls import (
-    Block,
-    Full,
-    Gamma,
-    Groups,
-    NormalLimit,
-    Permutation,
-    ResidualGamma,
-    ResidualNormals,
-    ResidualSigns,
-    ResidualSplit,
-    Sequential,
-    Signs,
-    SignsLimit,
-    Simulation,
-    Spectral,
-    Swap,
-    WeightedBlocks,
-    Wild,
-    WildGroups,
-)  # fmt: skip
+from meanmap.comparison.nulls import *  # noqa: F403
+from meanmap.comparison.nulls import __all__ as null_names
 from meanmap.comparison.pilot import Bootstrap, Subsample
 from meanmap.comparison.power import PowerAnalysis, power_analysis
 from meanmap.comparison.results import TestResult
@@ -38,12 +19,9 @@ from meanmap.comparison.running import RunningIndependenceTest, RunningTwoSample
 from meanmap.comparison.two_sample import two_sample_test
 
 __all__ = [
-    "Block", "Bootstrap", "Collection", "ConditionalTestResult", "CounterfactualEffect",
-    "FitQuality", "Full", "Gamma", "Groups", "NormalLimit", "Permutation", "PowerAnalysis",
-    "ResidualGamma", "ResidualNormals", "ResidualSigns", "ResidualSplit", "RunningIndependenceTest",
-    "RunningTwoSampleTest", "Sequential", "Signs", "SignsLimit", "Simulation", "Spectral",
-    "Subsample", "Swap", "TestResult", "WeightedBlocks", "Wild", "WildGroups",
+    "Bootstrap", "Collection", "ConditionalTestResult", "CounterfactualEffect", "FitQuality",
+    "PowerAnalysis", "RunningIndependenceTest", "RunningTwoSampleTest", "Subsample", "TestResult",
     "conditional_independence_test", "conditional_two_sample_test", "counterfactual_effect",
     "goodness_of_fit_test", "independence_test", "joint_independence_test", "power_analysis",
-    "two_sample_test",
+    "two_sample_test", *null_names,
 ]  # fmt: skip

@@ -67,8 +67,8 @@ def check_blocks(length: int, rows: int) -> int:
     """A length as given, if it leaves two blocks or more of the shorter of the series."""
     if 2 * length > rows:
         raise ValueError(
-            f"length={length} leaves fewer than two blocks in a series of {rows} rows. Use a length "
-            f"of at most {rows // 2}."
+            f"length={length} leaves fewer than two blocks in a series of {rows} rows. Use at most "
+            f"{rows // 2}."
         )
     return length
 
@@ -121,9 +121,7 @@ def _autocorrelations(parts: Any) -> np.ndarray:
     lags = max(longest // 2, 2)
     sums = np.zeros(longest)
     for series in parts:
-        size = scipy.fft.next_fast_len(2 * len(series), real=True)
-        power = np.abs(scipy.fft.rfft(series, size)) ** 2
-        sums[: len(series)] += scipy.fft.irfft(power, size)[: len(series)]
+        sums[: len(series)] += lagged_products(series)
     if not sums[0] > 0:
         return np.zeros(lags)
     found = sums[:lags] / sums[0]
@@ -132,6 +130,12 @@ def _autocorrelations(parts: Any) -> np.ndarray:
         time = autocorrelation_time(found + correction)
         correction = min(len(parts) * time / total, MOST_CORRECTION)
     return found + correction
+
+
+def lagged_products(series: np.ndarray) -> np.ndarray:
+    """Σₜ xₜ xₜ₊ₖ for every lag k."""
+    size = scipy.fft.next_fast_len(2 * len(series), real=True)
+    return scipy.fft.irfft(np.abs(scipy.fft.rfft(series, size)) ** 2, size)[: len(series)]
 
 
 def autocorrelation_time(correlations: np.ndarray) -> float:

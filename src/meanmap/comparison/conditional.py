@@ -21,7 +21,8 @@ from meanmap.comparison.residuals import (
     resolve_on_some,
     varies,
 )
-from meanmap.comparison.results import GammaNull, Null, TestResult, describe_null, row_groups
+from meanmap.comparison.results import GammaNull, TestResult, row_groups
+from meanmap.comparison.sources import Outcome
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Gaussian, Kernel, TensorProduct
 from meanmap.spaces import Space
@@ -34,8 +35,6 @@ LEAST = 5  # points without which no regression leaves residuals
 WIDER = 2.0  # how much wider than the regression's a default kernel on Z is beside X
 VISIBLE = 1e-3  # a residual trace that a reader should know of
 
-# a statistic, its null distribution, and the regressions of both sides
-Solved = tuple[float, Null, tuple[Conditioned, Conditioned]]
 # the residuals of both sides, the form that their product has under the null, the regressions
 Residuals = tuple[np.ndarray, np.ndarray, Hadamard, tuple[Conditioned, Conditioned]]
 
@@ -117,66 +116,34 @@ def conditional_independence_test(
     bases = one_each(asked.null.basis, "basis", "xyz")
     conditioning = Conditioning.of(Z, kz, bases[2], chosen=kernel_z is not None)
     kernels = resolve_on_some(kx, X), resolve_on_some(ky, Y), conditioning.kernel
-    features = BesideFeatures((X, Y, Z), kernels, bases, widen=kernel_z is None)
-    guides = features.x, features.y[1]
+    space_y, rows_y = fit_regressors(kernels[1], Y, bases[1])
+    guides = fit_regressors(kernels[0], X, bases[0])[1], rows_y
     words = KCI, "X and Y are dependent given Z"
     for name, rows in zip("XY", guides, strict=True):
         if not varies(rows):
             return degenerate_result(constant_note(name), kernels, *words, {"n": count(X)})
-    spaces = features.beside[0], features.y[0]
-    problem = ResidualTest(conditioning, features.beside[1], features.y[1], guides, asked)
-    statistic, found, sides = problem.solve()
+    # what is constant in X's kernel would be functions of Z alone
+    beside = center_kernel(kernels[0], X) if bases[0] is None else kernels[0]
+    pair = PointPair.of(beside, kernels[2], X, Z, widen=kernel_z is None)
+    space_x, rows_x = fit_regressors(pair.kernel, pair(X, Z), bases[0])
+    problem = ResidualTest(conditioning, rows_x, rows_y, guides, asked)
+    found, sides = problem.solve()
     for name, side in zip("XY", sides, strict=True):
         if side.determined():
             return degenerate_result(determined_note(name), kernels, *words, {"n": count(X)})
     like = tuple(take(points, slice(0, 1)) for points in (X, Y, Z))
     quality = {name: FitQuality.of(side) for name, side in zip("XY", sides, strict=True)}
-    pvalue = found.pvalue(statistic)
-    return ConditionalTestResult(
-        statistic=statistic,
-        pvalue=pvalue,
-        null=found,
+    pvalue = found.null.pvalue(found.statistic)
+    return ConditionalTestResult.of(
+        found,
+        KCI,
         kernel=kernels,
-        method=f"{KCI}, {describe_null(found)}",
         hypothesis=words[1],
         sizes={"n": count(X)},
-        notes=(*quality_notes(quality, pvalue), *regression_notes(sides, spaces)),
+        notes=(*quality_notes(quality, pvalue), *regression_notes(sides, (space_x, space_y))),
         fit_quality=quality,
-        explanation=ConditionalDependence(kernels, like, features.pair, spaces, sides),
+        explanation=ConditionalDependence(kernels, like, pair, (space_x, space_y), sides),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class BesideFeatures:
-    """Coordinates of X, of Y, and of X beside Z, each fitted when it is asked for."""
-
-    points: tuple[Points, ...]  # of X, Y and Z
-    kernels: tuple[Kernel, ...]
-    bases: tuple[Any, ...]
-    widen: bool  # the kernel on Z
-
-    @cached_property
-    def x(self) -> np.ndarray:
-        """X alone."""
-        return fit_regressors(self.kernels[0], self.points[0], self.bases[0])[1]
-
-    @cached_property
-    def y(self) -> tuple[Space, np.ndarray]:
-        """Y, with its space."""
-        return fit_regressors(self.kernels[1], self.points[1], self.bases[1])
-
-    @cached_property
-    def pair(self) -> PointPair:
-        """X beside Z: what is constant in X's kernel would be functions of Z alone."""
-        (kx, _, kz), (X, _, Z) = self.kernels, self.points
-        beside = center_kernel(kx, X) if self.bases[0] is None else kx
-        return PointPair.of(beside, kz, X, Z, self.widen)
-
-    @cached_property
-    def beside(self) -> tuple[Space, np.ndarray]:
-        """X beside Z, with its space."""
-        X, _, Z = self.points
-        return fit_regressors(self.pair.kernel, self.pair(X, Z), self.bases[0])
 
 
 def regression_notes(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[str, ...]:
@@ -237,12 +204,12 @@ class ResidualTest:
     guides: tuple[np.ndarray, np.ndarray]  # rows that a metric is learned from, a side each
     asked: Request
 
-    def solve(self) -> Solved:
-        """The statistic, its null distribution, and the regressions."""
+    def solve(self) -> tuple[Outcome, tuple[Conditioned, Conditioned]]:
+        """The statistic with its null distribution, and the regressions of both sides."""
         R_x, R_y, form, sides = self._halves() if self.asked.null.halves else self._all_rows()
         n, find = len(R_x), self.asked.method.find
         found = find(form, self.asked.draws, self.asked.rng, 1 / n)
-        return squared_product(R_x, R_y) / n, found, sides
+        return Outcome(float(np.sum((R_x.T @ R_y) ** 2)) / n, found), sides
 
     def _regressions(self, part: np.ndarray | None = None) -> tuple[Conditioned, Conditioned]:
         """Both sides regressed on Z, on some of the rows."""
@@ -276,11 +243,6 @@ class ResidualTest:
 
 
 NULLS = {**FORM_NULLS, "split": NullMethod(ResidualSplit, Hadamard.signs)}
-
-
-def squared_product(R_x: np.ndarray, R_y: np.ndarray) -> float:
-    """‖R_xᵀ R_y‖²."""
-    return float(np.sum((R_x.T @ R_y) ** 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -390,13 +352,11 @@ def conditional_two_sample_test(
         widen_kernel(kernels[0], kernel_x is None), X, bases[0], centred=False
     )
     problem = ResidualTest(conditioning, rows_y, g * rows_x, (rows_y, g), asked)
-    statistic, found, sides = problem.solve()
-    return TestResult(
-        statistic=statistic,
-        pvalue=found.pvalue(statistic),
-        null=found,
+    found, sides = problem.solve()
+    return TestResult.of(
+        found,
+        method,
         kernel=kernels,
-        method=f"{method}, {describe_null(found)}",
         hypothesis=hypothesis,
         sizes=sizes,
         notes=regression_notes(sides, (space_x, space_y)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,9 @@ from meanmap.arrays import Points, concatenate, count, in_kind, take, to_numpy
 from meanmap.comparison.conditional import LEAST, constant_note, degenerate_result
 from meanmap.comparison.methods import Request
 from meanmap.comparison.quadratic import FORM_NULLS, Hadamard
-from meanmap.comparison.residuals import (
-    Conditioned,
-    Conditioning,
-    fit_regressors,
-    varies,
-)
-from meanmap.comparison.results import Null, TestResult, describe_null, row_groups
+from meanmap.comparison.residuals import Conditioned, Conditioning, fit_regressors, varies
+from meanmap.comparison.results import TestResult, row_groups
+from meanmap.comparison.sources import Outcome
 from meanmap.comparison.witness import Difference
 from meanmap.embeddings import Embedding, embed
 from meanmap.statistics.conditional import read_paired_conditionals
@@ -156,36 +151,34 @@ def counterfactual_effect(
     weights = control_weights(conditioning, phi, count(X0), given)
     a = np.concatenate([-weights, np.full(count(X1), 1 / count(X1))])
     vectors = not isinstance(Y, tuple) and Y.ndim == 2 and Y.dtype.kind == "f"
-    effect = partial(
-        CounterfactualEffect,
-        treated=embed(as_asked(Y1, X_treated), ky),
-        counterfactual=embed(as_asked(Y0, X_control), ky, weights=weights),
-        mean_effect=in_kind(a @ Y, X_treated) if vectors else None,
-    )
+    effect: dict[str, Any] = {
+        "treated": embed(as_asked(Y1, X_treated), ky),
+        "counterfactual": embed(as_asked(Y0, X_control), ky, weights=weights),
+        "mean_effect": in_kind(a @ Y, X_treated) if vectors else None,
+    }
     if not varies(phi):
         flat = degenerate_result(constant_note("Y"), kernels, METHOD, HYPOTHESIS, sizes)
-        return effect(**flat.__dict__)
-    statistic, found = _test_effect(conditioning.regress(phi, phi, given), a, asked)
-    return effect(
-        statistic=statistic,
-        pvalue=found.pvalue(statistic),
-        null=found,
+        return CounterfactualEffect(**flat.__dict__, **effect)
+    found = _test_effect(conditioning.regress(phi, phi, given), a, asked)
+    return CounterfactualEffect.of(
+        found,
+        METHOD,
+        **effect,
         kernel=kernels,
-        method=f"{METHOD}, {describe_null(found)}",
         hypothesis=HYPOTHESIS,
         sizes=sizes,
         explanation=Effect(ky, Y1, Y0, weights),
     )
 
 
-def _test_effect(outcomes: Conditioned, a: np.ndarray, asked: Request) -> tuple[float, Null]:
+def _test_effect(outcomes: Conditioned, a: np.ndarray, asked: Request) -> Outcome:
     """The squared effect on residuals, a the weights of treated and controls, and its null."""
     R, through = outcomes.residuals(), a[:, None]
     noise = R
     if asked.null.refit:  # linear in the noise of the outcomes, ‖(Sa)ᵀ noise‖²
         noise, through = outcomes.noise(), outcomes.ridge.residuals(through)
     found = asked.method.find(Hadamard(through, noise), asked.draws, asked.rng)
-    return float(np.sum((a @ R) ** 2)), found
+    return Outcome(float(np.sum((a @ R) ** 2)), found)
 
 
 def control_weights(

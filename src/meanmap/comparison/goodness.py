@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.fft
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy, warn
-from meanmap.comparison.blocks import autocorrelation_time, check_blocks
+from meanmap.comparison.blocks import autocorrelation_time, check_blocks, lagged_products
 from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.nulls import Sampler, Signs, SignsLimit, Simulation, WeightedBlocks
 from meanmap.comparison.results import Draws, TestResult, row_groups
@@ -290,10 +289,8 @@ def series_memory(series: np.ndarray) -> float:
     centred = series - series.mean()
     if n < 4 or not np.any(centred):
         return 1.0
-    size = scipy.fft.next_fast_len(2 * n, real=True)
-    power = np.abs(scipy.fft.rfft(centred, size)) ** 2
-    correlation = scipy.fft.irfft(power, size)[: n // 4 * 2]
-    return autocorrelation_time(correlation / correlation[0])
+    products = lagged_products(centred)[: n // 4 * 2]
+    return autocorrelation_time(products / products[0])
 
 
 def _few_points(S: np.ndarray) -> list[str]:
@@ -366,8 +363,8 @@ def _sampler(problem: SteinProblem, asked: Request) -> Sampler:
     sampler = asked.null.sampler or problem.sampler
     if sampler is None:
         raise ValueError(
-            'null="parametric" simulates samples of the density: pass null=Simulation(sampler), with '
-            "a function of (n, rng) that draws n points."
+            'null="parametric" simulates samples of the density: pass null=Simulation(sampler), a '
+            "function of (n, rng) that draws n points."
         )
     if asked.null.refit is None and not callable(problem.score) and problem.sampler is None:
         raise TypeError(

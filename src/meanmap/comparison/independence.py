@@ -9,23 +9,10 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, is_chunked
-from meanmap.comparison import blocks, limits, nulls, ordering, shifts
+from meanmap.comparison import blocks, limits, nulls, ordering, pairings, shifts
 from meanmap.comparison.candidates import Candidates, paired_handicaps, shared_combination
 from meanmap.comparison.methods import NullMethod, Request
-from meanmap.comparison.pairings import (
-    CoordinatePermutations,
-    PairedPoints,
-    Permutations,
-    Shifts,
-    SignedBlocks,
-)
-from meanmap.comparison.results import (
-    DEPENDENT,
-    TestResult,
-    describe_null,
-    product_scale,
-    row_groups,
-)
+from meanmap.comparison.results import DEPENDENT, TestResult, product_scale, row_groups
 from meanmap.comparison.running import RunningIndependenceTest, require_sums
 from meanmap.comparison.sources import Outcome, Source
 from meanmap.comparison.witness import Dependence
@@ -121,34 +108,28 @@ def independence_test(
             require_sums(null, one)
         return RunningIndependenceTest(kernel, basis).partial_fit(X, Y).result()
     checks.option(estimator, "estimator", ("U", "V"))
+    table, sequential = EXACT_TABLES if basis is None else COORDINATE_TABLES
     asked = Request.read(
-        NULLS if basis is None else COORDINATE_NULLS,
-        null,
-        n_permutations,
-        rng,
-        sequential=SEQUENTIAL if basis is None else COORDINATE_SEQUENTIAL,
-        estimator=estimator,
-        basis=basis,
+        table, null, n_permutations, rng, sequential=sequential, estimator=estimator, basis=basis
     )
     pairs = TwoVariables.read(X, Y, kernels, asked)
     found = asked.method.find(pairs, asked)
     alternative = asked.null.alternative
-    pvalue = found.null.pvalue(found.statistic, alternative)
-    ordering.warn_if_significant(pairs.ordered, pvalue)
     many, best = int(np.isfinite(pairs.handicaps).sum()), pairs.kernels_of(found.best)
     statistics = f"the strongest of {many} HSICs ({pairs.combine})" if many > 1 else "HSIC"
     estimate = f"{asked.method.estimator or estimator} estimate"
-    return TestResult(
-        statistic=found.statistic,
-        pvalue=pvalue,
-        null=found.null,
+    result = TestResult.of(
+        found,
+        f"Independence test by {statistics}, {estimate}",
+        alternative,
         kernel=best,
-        method=f"Independence test by {statistics}, {estimate}, {describe_null(found.null)}",
         hypothesis=DEPENDENT if alternative != "less" else APART,
         sizes={"n": pairs.n},
         notes=(*pairs.ordered, *found.notes, *pairs.notes),
         explanation=Dependence((best[0].plain, best[1].plain), pairs.X, pairs.Y),
     )
+    ordering.warn_if_significant(pairs.ordered, result.pvalue)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,11 +174,11 @@ class TwoVariables:
         kx, ky = self.kernels
         return kx[pair // len(ky)], ky[pair % len(ky)]
 
-    def data(self, estimator: str) -> PairedPoints:
+    def data(self, estimator: str) -> pairings.PairedPoints:
         """The points with the kernels about their means, whose numbers are small."""
         (kx, ky), X, Y = self.kernels, self.X, self.Y
         families = Family([Centred.of(k, X) for k in kx]), Family([Centred.of(k, Y) for k in ky])
-        return PairedPoints(families, X, Y, estimator)
+        return pairings.PairedPoints(families, X, Y, estimator)
 
     def simulate(self, asked: Request, source: Source) -> Outcome:
         """The statistic of a source and draws of it."""
@@ -240,7 +221,7 @@ def _shift_rows(pairs: TwoVariables, asked: Request) -> Outcome:
     def rows(r: np.random.Generator) -> shifts.Rows:
         return shifts.random_rows(n, least, r)
 
-    return pairs.simulate(asked, Shifts(pairs.data(asked.estimator), rows, asked.rng))
+    return pairs.simulate(asked, pairings.Shifts(pairs.data(asked.estimator), rows, asked.rng))
 
 
 def _shift_groups(pairs: TwoVariables, asked: Request) -> Outcome:
@@ -250,13 +231,14 @@ def _shift_groups(pairs: TwoVariables, asked: Request) -> Outcome:
 
 def _permute_rows(pairs: TwoVariables, asked: Request) -> Outcome:
     """Rows are permuted, one permutation at a time."""
-    return pairs.simulate(asked, Permutations(pairs.data(asked.estimator), asked.null.memory))
+    source = pairings.Permutations(pairs.data(asked.estimator), asked.null.memory)
+    return pairs.simulate(asked, source)
 
 
 def _permute_coordinates(pairs: TwoVariables, asked: Request) -> Outcome:
     """The same in coordinates."""
     kernels = pairs.kernels[0][0], pairs.kernels[1][0]
-    source = CoordinatePermutations(kernels, pairs.X, pairs.Y, asked.basis)
+    source = pairings.CoordinatePermutations(kernels, pairs.X, pairs.Y, asked.basis)
     return pairs.simulate(asked, source)
 
 
@@ -270,7 +252,7 @@ def _shift_blocks(pairs: TwoVariables, asked: Request) -> Outcome:
 def _sign_blocks(pairs: TwoVariables, asked: Request) -> Outcome:
     """Stretches of rows get random signs."""
     length, notes = _block_length(pairs, asked)
-    found = pairs.simulate(asked, SignedBlocks(pairs.data(asked.estimator), length))
+    found = pairs.simulate(asked, pairings.SignedBlocks(pairs.data(asked.estimator), length))
     return replace(found, notes=(*notes, *found.notes))
 
 
@@ -297,9 +279,9 @@ def _move_blocks(
 
     source: Source
     if asked.stop is None and (n // size >= FEW_BLOCKS or not fits):
-        source = Shifts(pairs.data(asked.estimator), rows, asked.rng)
+        source = pairings.Shifts(pairs.data(asked.estimator), rows, asked.rng)
     else:
-        source = Permutations(pairs.data(asked.estimator), asked.null.memory, order)
+        source = pairings.Permutations(pairs.data(asked.estimator), asked.null.memory, order)
     source.kind = kind
     return pairs.simulate(asked, source)
 
@@ -342,6 +324,9 @@ SEQUENTIAL = {"permutation": NULLS["full"]} | {
     word: NULLS[word] for word in ("full", "block", "wild", "groups")
 }
 #: In coordinates there is the "V" estimate alone, and single rows are permuted.
-COORDINATES = NullMethod(nulls.Full, _permute_coordinates, estimator="V")
-COORDINATE_SEQUENTIAL = SEQUENTIAL | {"permutation": COORDINATES, "full": COORDINATES}
-COORDINATE_NULLS = NULLS | {"permutation": COORDINATES, "full": COORDINATES}
+COORDINATES = dict.fromkeys(
+    ("permutation", "full"), NullMethod(nulls.Full, _permute_coordinates, estimator="V")
+)
+#: The nulls, and those of them that may be sequential.
+EXACT_TABLES = NULLS, SEQUENTIAL
+COORDINATE_TABLES = NULLS | COORDINATES, SEQUENTIAL | COORDINATES

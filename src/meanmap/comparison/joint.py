@@ -10,7 +10,7 @@ from meanmap.arrays import Points, count, solve_triangular, take
 from meanmap.comparison import ordering
 from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.nulls import Full
-from meanmap.comparison.results import TestResult, describe_null, row_groups, tie_scale
+from meanmap.comparison.results import TestResult, row_groups, tie_scale
 from meanmap.comparison.sources import Outcome, Source
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Basis
@@ -69,24 +69,22 @@ def joint_independence_test(
     chosen, samples = read_several_samples(variables, kernels, "kernel")
     resolved = [one.resolve(points) for one, points in zip(chosen, samples, strict=True)]
     found = asked.method.find(resolved, samples, asked)
-    pvalue = found.null.pvalue(found.statistic, asked.null.alternative)
     names = [f"variable {i + 1}" for i in range(len(samples))]
     ordered = ordering.note_on_variables(list(zip(names, samples, strict=True)), ordering.PAIRS)
-    ordering.warn_if_significant(ordered, pvalue)
     notes = [*ordered, *found.notes]
     for name, points, one in zip(names, samples, resolved, strict=True):
         notes += constant_notes(points, one, name)
-    return TestResult(
-        statistic=found.statistic,
-        pvalue=pvalue,
-        null=found.null,
+    result = TestResult.of(
+        found,
+        f"Joint independence test by dHSIC of {len(samples)} variables",
+        asked.null.alternative,
         kernel=tuple(resolved),
-        method=f"Joint independence test by dHSIC of {len(samples)} variables, "
-        + describe_null(found.null),
         hypothesis=HYPOTHESIS,
         sizes={"n": count(samples[0])},
         notes=tuple(notes),
     )
+    ordering.warn_if_significant(ordered, result.pvalue)
+    return result
 
 
 def _permute_each(kernels: list[Kernel], samples: list[Points], asked: Request) -> Outcome:

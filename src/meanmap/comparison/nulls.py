@@ -17,6 +17,12 @@ from meanmap import checks
 from meanmap.comparison.results import ALTERNATIVES
 from meanmap.statistics.tiles import memory_limit
 
+__all__ = [
+    "Block", "Full", "Gamma", "Groups", "NormalLimit", "Permutation", "ResidualGamma",
+    "ResidualNormals", "ResidualSigns", "ResidualSplit", "Sequential", "Signs", "SignsLimit",
+    "Simulation", "Spectral", "Swap", "WeightedBlocks", "Wild", "WildGroups",
+]  # fmt: skip
+
 Sampler = Callable[[int, np.random.Generator], Any]
 
 
@@ -34,7 +40,7 @@ def require_labels(labels: Any) -> None:
         raise ValueError("Groups needs the group of every row: pass null=Groups(labels).")
 
 
-def check_regularization(value: Any) -> None:
+def check_ridge(value: Any) -> None:
     """ "auto", or a number."""
     if isinstance(value, str):
         checks.option(value, "regularization", ["auto"])
@@ -49,7 +55,7 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "labels": require_labels,
     "length": check_length,
     "max_memory": memory_limit,
-    "regularization": check_regularization,
+    "regularization": check_ridge,
     "stop": lambda value: checks.whole(value, "stop", 1, "20 is usual."),
 }
 

@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import (
-    Points,
-    count,
-    on_accelerator,
-    one_blas_thread,
-    spans,
-    take,
-)
+from meanmap.arrays import Points, count, on_accelerator, one_blas_thread, spans, take
 from meanmap.comparison import shifts
 from meanmap.comparison.results import product_scale
 from meanmap.comparison.sources import Source

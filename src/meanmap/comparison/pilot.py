@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,9 @@ class Subsample:
 
     progress: bool = False
 
+    replace: ClassVar[bool] = False
+    smoothing: ClassVar[float] = 0.0
+
 
 @dataclass(frozen=True)
 class Bootstrap:
@@ -77,6 +80,8 @@ class Bootstrap:
 
     smoothing: float = 0.0
     progress: bool = False
+
+    replace: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.not_negative(self.smoothing, "smoothing", "1 is Silverman's bandwidth.")
@@ -130,9 +135,7 @@ class Pilot:
                 f"the pilot: expected at least {2 * SMALLEST} points a sample, got {min(rows)}. "
                 "Fewer say next to nothing about power."
             )
-        replace = isinstance(resampling, Bootstrap)
-        smoothing = resampling.smoothing if isinstance(resampling, Bootstrap) else 0.0
-        return cls(held, groups, tuple(rows), replace, smoothing)
+        return cls(held, groups, tuple(rows), resampling.replace, resampling.smoothing)
 
     @property
     def size(self) -> int:

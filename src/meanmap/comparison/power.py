@@ -17,6 +17,7 @@ from meanmap import checks, plots
 from meanmap.arrays import warn
 from meanmap.comparison.pilot import Pilot, read_resampling
 from meanmap.comparison.results import probability
+from meanmap.progress import progress_bar
 
 PERMUTATIONS = 199  # the fewest that make 5% and 1% attainable levels, and cost little power
 FAR = 10  # times the pilot: beyond that an extrapolation is a guess
@@ -144,16 +145,13 @@ class _Trial:
             self.options = {"n_permutations": PERMUTATIONS, **self.options}
 
     def __call__(self, n: int, simulations: int) -> int:
-        rounds: Any = range(simulations)
-        if self.progress:
-            from tqdm.auto import tqdm
-
-            rounds = tqdm(rounds, desc=f"samples of {n}")
         rejected = 0
-        for _ in rounds:
-            options = {**self.options, "rng": self.rng} if self.takes_rng else self.options
-            result = self.test(*self.pilot.draw(n, self.rng), **options)
-            rejected += bool(_pvalue(result) <= self.level * (1 + 1e-12))
+        with progress_bar(simulations, f"samples of {n}", self.progress, "sample") as done:
+            for _ in range(simulations):
+                options = {**self.options, "rng": self.rng} if self.takes_rng else self.options
+                result = self.test(*self.pilot.draw(n, self.rng), **options)
+                rejected += bool(_pvalue(result) <= self.level * (1 + 1e-12))
+                done(1)
         return rejected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -201,6 +201,16 @@ class TestResult:
     sizes: dict[str, int]
     notes: tuple[str, ...] = ()
     explanation: Any = None
+
+    @classmethod
+    def of(cls, found: Any, method: str, alternative: str = "greater", **more: Any) -> Self:
+        """The result for a statistic and its null: the p-value, and both in the words of `method`.
+
+        `found` has a `statistic` and a `null`.
+        """
+        null, pvalue = found.null, found.null.pvalue(found.statistic, alternative)
+        method = f"{method}, {describe_null(null)}"
+        return cls(statistic=found.statistic, pvalue=pvalue, null=null, method=method, **more)
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.statistic, self.pvalue))

@@ -12,14 +12,8 @@ from meanmap.arrays import warn
 from meanmap.comparison import limits
 from meanmap.comparison.candidates import Collection
 from meanmap.comparison.nulls import Gamma, Permutation
-from meanmap.comparison.results import (
-    DEPENDENT,
-    DIFFERENT,
-    TestResult,
-    describe_null,
-    product_scale,
-    tie_scale,
-)
+from meanmap.comparison.results import DEPENDENT, DIFFERENT, TestResult, product_scale, tie_scale
+from meanmap.comparison.sources import Outcome
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import moments
 from meanmap.statistics.gates import one_each, require_points
@@ -54,8 +48,7 @@ def require_sums(null: Any, kernel: Any) -> None:
     if not simple or isinstance(kernel, str | list | Collection):
         raise ValueError(
             "rows in chunks are tested by sums over them: with one kernel per variable, and with "
-            'null="gamma" as it is. Leave the other settings out, or call .compute() on some of the '
-            "rows."
+            'null="gamma" as it is. Leave other settings out, or call .compute() on some rows.'
         )
 
 
@@ -175,14 +168,10 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
             centred_moments(pooled), limits.CentredMoments.of_labels(n, m)
         )
         scale = tie_scale(float(np.trace(pooled.covariance)) / pooled.n**2, pooled.rounding)
-        statistic = self.mmd()
-        found = limits.gamma_null((mean, variance), scale)
-        return TestResult(
-            statistic=statistic,
-            pvalue=found.pvalue(statistic),
-            null=found,
+        return TestResult.of(
+            Outcome(self.mmd(), limits.gamma_null((mean, variance), scale)),
+            "Two-sample test of streams by MMD in coordinates",
             kernel=self.space_.kernel_,
-            method=f"Two-sample test of streams by MMD in coordinates, {describe_null(found)}",
             hypothesis=DIFFERENT,
             sizes={"n": n, "m": m},
             notes=(NOTE, *self._look((n, m))),
@@ -274,14 +263,10 @@ class RunningIndependenceTest(Looks, BaseEstimator):
         mean, variance = mean / n**2, variance / n**4
         sizes = np.linalg.norm(x.covariance) / n, np.linalg.norm(y.covariance) / n
         scale = product_scale(sizes, (x.rounding, y.rounding))
-        statistic = self.hsic()
-        found = limits.gamma_null((mean, variance), scale)
-        return TestResult(
-            statistic=statistic,
-            pvalue=found.pvalue(statistic),
-            null=found,
+        return TestResult.of(
+            Outcome(self.hsic(), limits.gamma_null((mean, variance), scale)),
+            "Independence test of a stream by HSIC in coordinates",
             kernel=(self.space_x_.kernel_, self.space_y_.kernel_),
-            method=f"Independence test of a stream by HSIC in coordinates, {describe_null(found)}",
             hypothesis=DEPENDENT,
             sizes={"n": n},
             notes=(NOTE, *self._look((n,))),

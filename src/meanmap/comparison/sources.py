@@ -18,13 +18,8 @@ AT_ONCE = 80  # draws of a sequential test between two looks
 
 def read_draws(value: Any) -> int:
     """The number of permutations."""
-    return checks.whole(
-        value,
-        "n_permutations",
-        1,
-        "The p-value cannot be below 1/(1 + n_permutations): 999 is usual, 99 the least that "
-        "can reject at 1%.",
-    )
+    remedy = "The least p-value is 1/(1 + n_permutations): 999 is usual, and 99 can reject at 1%."
+    return checks.whole(value, "n_permutations", 1, remedy)
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,7 @@ from meanmap.comparison import bins, blocks, limits, nulls, ordering
 from meanmap.comparison.candidates import Candidates, optimize_kernel, shared_combination
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
 from meanmap.comparison.methods import NullMethod, Request
-from meanmap.comparison.results import (
-    DIFFERENT,
-    NormalNull,
-    TestResult,
-    describe_null,
-    row_groups,
-    tie_scale,
-)
+from meanmap.comparison.results import DIFFERENT, NormalNull, TestResult, row_groups, tie_scale
 from meanmap.comparison.running import RunningTwoSampleTest, require_sums
 from meanmap.comparison.sources import Outcome, Source
 from meanmap.comparison.witness import Difference
@@ -81,8 +74,8 @@ def two_sample_test(
         =============== ================================= ======================================
 
         The linear, block and incomplete estimators have "permutation", `Swap()`, which exchanges
-        xᵢ with yᵢ and is exact, and the first two have "normal", `NormalLimit()`, their limit. Progress
-        bars, memory limits and the alternative are settings of these objects:
+        xᵢ with yᵢ and is exact, and the first two have "normal", `NormalLimit()`, their limit.
+        Progress bars, memory limits and the alternative are settings of these objects:
         `null=Permutation(alternative="less")`.
     n_permutations : int
         How many permutations, weights or draws. If there are fewer distinct exchanges, each is used
@@ -127,22 +120,21 @@ def two_sample_test(
     samples = TwoSamples.read(X, Y, kernel, asked)
     found = asked.method.find(samples, asked)
     alternative = asked.null.alternative
-    pvalue = found.null.pvalue(found.statistic, alternative)
-    ordering.warn_if_significant(samples.ordered, pvalue)
     many, best = len(samples.kernels), samples.kernels[found.best]
     statistics = f"the strongest of {many} MMDs ({samples.combine})" if many > 1 else "MMD"
     estimate = f"{asked.method.estimator or estimator} estimate"
-    return TestResult(
-        statistic=found.statistic,
-        pvalue=pvalue,
-        null=found.null,
+    result = TestResult.of(
+        found,
+        f"Two-sample test by {statistics}, {estimate}",
+        alternative,
         kernel=best,
-        method=f"Two-sample test by {statistics}, {estimate}, {describe_null(found.null)}",
         hypothesis=DIFFERENT if alternative != "less" else ALIKE,
         sizes={"n": samples.n, "m": samples.m},
         notes=(*samples.ordered, *samples.notes, *found.notes),
         explanation=Difference(best.plain, samples.X, samples.Y),
     )
+    ordering.warn_if_significant(samples.ordered, result.pvalue)
+    return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -162,7 +162,7 @@ def for_each_tile(
     n: int,
     work: Callable[[int, slice, slice], None],
     side: int = SIDE,
-    progress: bool = False,
+    progress: bool | None = False,
 ) -> None:
     """Call `work(thread, rows, columns)` for the tiles on and above the diagonal of n × n.
 
@@ -269,7 +269,7 @@ def labelled_sums(tile: Array, here: Array, there: Array) -> Array:
 
 
 def labelled_gram(
-    family: Family, points: Points, labels: Array, rows: bool = False, progress: bool = False
+    family: Family, points: Points, labels: Array, rows: bool = False, progress: bool | None = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """aᵀKa for every column a of 0 and 1, and the rows' sums if asked for, a row a kernel.
 
@@ -295,7 +295,7 @@ def is_single(points: Points) -> bool:
 
 
 def _labelled_in_tiles(
-    family: Family, points: Points, labels: Array, with_rows: bool, side: int, progress: bool
+    family: Family, points: Points, labels: Array, with_rows: bool, side: int, progress: bool | None
 ) -> tuple[np.ndarray, np.ndarray]:
     n = count(points)
     tiles, buffers = family.against(points), Buffers(points)
@@ -316,7 +316,7 @@ def _labelled_in_tiles(
 
 
 def _labelled_in_halves(
-    family: Family, points: Points, labels: Array, side: int, progress: bool
+    family: Family, points: Points, labels: Array, side: int, progress: bool | None
 ) -> tuple[np.ndarray, np.ndarray]:
     n = count(points)
     scaled = [kernel.scaled(points) for kernel in family.kernels]
