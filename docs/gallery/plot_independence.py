@@ -94,7 +94,7 @@ plt.show()
 
 # %%
 # A warning. Among all functions *some* pair is always correlated by chance, and this pair was
-# chosen after seeing the data. With the rows of Y shuffled, the correlation of the best pair is not 0.
+# chosen after seeing the data. With the rows of Y shuffled, the best pair is still correlated.
 
 shuffled = independence_test(X, rng.permutation(Y), rng=0)
 print(f"shuffled: correlation {shuffled.explanation.directions[2]:.2f}, p = {shuffled.pvalue:.2f}")

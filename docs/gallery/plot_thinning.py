@@ -32,8 +32,8 @@ few
 # %%
 # **Kernel thinning** halves the sample again and again. Of each pair of neighbours in the sequence
 # one point goes to either half, such that the halves' embeddings stay together; in the end points
-# are swapped for better ones. A random subset has gaps and clusters; the thinned one is more even, at
-# the scale that the kernel sees.
+# are swapped for better ones. A random subset has gaps and clusters; the thinned one is more even,
+# at the scale that the kernel sees.
 
 random = compress(X, len(few), few.kernel, method="random", rng=0)
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharex=True, sharey=True, layout="constrained")
@@ -44,9 +44,8 @@ for ax, record, name in zip(axes, (few, random), ("thinned", "random"), strict=T
 plt.show()
 
 # %%
-# **How close?** The error of a random subset falls as :math:`1/\sqrt{n}` in the number kept, that of
-# thinned and herded points nearly as :math:`1/n`. Weights on the points reduce the
-# error further.
+# **How close?** The error of a random subset falls as :math:`1/\sqrt{n}` in the number kept, that
+# of thinned and herded points nearly as :math:`1/n`. Weights on the points reduce the error further.
 
 sizes = [8, 16, 32, 64, 128]
 part = X[:2048]

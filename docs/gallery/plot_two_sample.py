@@ -41,8 +41,8 @@ plt.show()
 
 # %%
 # **The plane.** Here X is the standard normal distribution. In Y half of the points are correlated
-# at +0.8 and half at -0.8. Each coordinate is standard normal in both, and the correlation is 0 in both:
-# tests of one coordinate at a time, and tests of means and covariances, cannot see it.
+# at +0.8 and half at -0.8. In both, each coordinate is standard normal and the correlation is 0:
+# tests of one coordinate at a time, and tests of means and covariances, cannot see the difference.
 
 n = 1000
 rho = 0.8

@@ -126,8 +126,8 @@ print(f"about {plan.size:.0f} parts of each kind (90% interval {low:.0f} to {hig
 assert 25 < plan.size < 400
 
 # %%
-# A pilot is one sample, and its own randomness is most of that interval. (The truth is about 100, by
-# simulation from the model that made the data.)
+# A pilot is one sample, and its own randomness is most of that interval. (The truth is about 100,
+# by simulation from the model that made the data.)
 #
 # **Rows that belong together.** Exchanging rows at random is fair only if they are independent.
 # Parts measured minute by minute drift together, and a plain test then finds a "change" far too
@@ -204,7 +204,7 @@ print(f"p = {fine.pvalue:.4f}")
 assert fine.pvalue < 0.001
 
 # %%
-# If you test many things, correct for it: of a hundred tests of true null hypotheses
-# about five come out below 5%. :doc:`/tests` says more, of all tests and of their nulls; :doc:`/calibration`
-# has their false alarms and their power, measured. The :doc:`next tutorial
+# If you test many things, correct for it: of a hundred tests of true null hypotheses about five
+# come out below 5%. :doc:`/tests` says more about all tests and their nulls; :doc:`/calibration`
+# has their measured false alarms and power. The :doc:`next tutorial
 # </auto_tutorials/plot_2_dependence>` asks whether two columns depend on each other.

@@ -163,8 +163,8 @@ assert intricate.pvalue < 0.05  # and yet x and y have only z in common
 assert not intricate.learned  # the test has noticed that its regressions missed something
 
 # %%
-# So take the warning seriously, and even without one read a rejection as "dependent given z, *or* z acts in a
-# way that these points do not show".
+# So take the warning seriously, and even without one read a rejection as "dependent given z, *or* z
+# acts in a way that these points do not show".
 #
 # **Statistics are not percentages.** HSIC depends on kernels and units, and has no natural scale.
 # To compare pairs take the normalised form, between 0 and 1.
