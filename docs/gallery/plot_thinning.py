@@ -45,7 +45,7 @@ plt.show()
 
 # %%
 # **How close?** The error of a random subset falls as :math:`1/\sqrt{n}` in the number kept, that
-# of thinned and herded points nearly as :math:`1/n`. Weights on the points reduce the error further.
+# of thinned and herded points nearly as :math:`1/n`. Weights on the points reduce the error more.
 
 sizes = [8, 16, 32, 64, 128]
 part = X[:2048]

@@ -1,4 +1,4 @@
-"""Which kernels a test tries, when it is not told one."""
+"""Which kernels a test tries when it is not given one."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class CounterfactualEffect(TestResult):
     squared_distance : float
         `‖effect‖²`, which is positive for any sample.
     mean_effect : array or None
-        The difference of the mean outcomes; None for outcomes that are no vectors.
+        The difference of the mean outcomes; None for outcomes that are not vectors.
 
     Examples
     --------

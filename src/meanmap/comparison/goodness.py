@@ -234,7 +234,7 @@ def _draw_limit(problem: SteinProblem, asked: Request) -> SteinOutcome:
 
 
 def _bin_sums(problem: SteinProblem, asked: Request) -> tuple[list[SteinSums], int]:
-    """Sums between random bins of points, a kernel each, and how many pairs of points there are."""
+    """Sums between random bins of points for each kernel, and the number of pairs of points."""
     n = len(problem.sample.points)
     bins = min(asked.null.bins or BINS, n)
     order, starts = asked.rng.permutation(n), np.arange(bins) * n // bins
@@ -243,7 +243,7 @@ def _bin_sums(problem: SteinProblem, asked: Request) -> tuple[list[SteinSums], i
 
 
 def _doubts(problem: SteinProblem) -> list[str]:
-    """What speaks against a null that takes points for independent and of light tails."""
+    """Reasons to doubt a null that assumes independent points and light tails."""
     return _looks_dependent(problem.sample.scores) + _few_points(problem.sample.scores)
 
 

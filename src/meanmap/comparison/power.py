@@ -260,7 +260,7 @@ def _warn_of_size(record: PowerAnalysis) -> None:
 
 @dataclass(frozen=True)
 class Curve:
-    """probit(power) = probit(level) + b nᵞ, told by the size at which it reaches a power."""
+    """probit(power) = probit(level) + b nᵞ, given by the size at which it reaches a power."""
 
     best: float
     exponent: float

@@ -175,7 +175,7 @@ class Conditioned:
 class Conditioning:
     """A variable to regress on, in coordinates.
 
-    Where nobody chose a kernel for rows of numbers, each side learns a metric and a width of its
+    Where no kernel was given for rows of numbers, each side learns a metric and a width of its
     own: a regression is biased where its kernel looks in all directions alike, or is too wide for
     the waves it should follow, and two regressions biased alike are taken for dependence.
     """

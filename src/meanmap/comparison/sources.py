@@ -38,7 +38,7 @@ class Outcome:
 def combine_kernels(
     values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray, how: str
 ) -> np.ndarray:
-    """One statistic a column of several kernels', a row each, the observed ones among the columns.
+    """One statistic per column from those of several kernels, one per row; one column is observed.
 
     Whatever is symmetric in the columns keeps a permutation test exact, so each row may be
     standardised by its own mean and deviation over all of them. Rows that hardly vary (a constant
@@ -84,7 +84,7 @@ class Source:
 
     #: How the null is drawn, in a word or two.
     kind: str
-    #: The size of the sums that rounding acts on, a kernel each.
+    #: The size of the sums that rounding acts on, one per kernel.
     scales: np.ndarray
     #: What each kernel must be ahead of the others by.
     handicaps: np.ndarray | None = None
@@ -94,7 +94,7 @@ class Source:
     progress: bool | None = False
 
     def observed(self) -> np.ndarray:
-        """The statistic of the data, a kernel each."""
+        """The statistic of the data, one per kernel."""
         raise TypeError(f"{type(self).__name__} observes nothing.")
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -233,7 +233,7 @@ def joint_hsic(*variables: Any, kernels: Any = None) -> float:
     Parameters
     ----------
     *variables : samples of n points each, of any kinds
-    kernels : list of Kernel, one a variable, or None
+    kernels : list of Kernel, one per variable, or None
 
     Examples
     --------
