@@ -127,7 +127,7 @@ class Family:
 
 
 class KeptFamily:
-    """The Gram matrices of a family on one sample, whose points are then identified by their row numbers."""
+    """The Gram matrices of a family on one sample, whose points are row numbers."""
 
     def __init__(self, family: Family, points: Points) -> None:
         n = count(points)
