@@ -39,6 +39,14 @@ from meanmap import (
     joint_independence_test,
     two_sample_test,
 )
+from meanmap.comparison import (
+    Block,
+    Collection,
+    Groups,
+    Permutation,
+    Sequential,
+    WeightedBlocks,
+)
 from meanmap.kernels import Energy, RationalQuadratic
 from meanmap.spaces import Nystroem, PivotedCholesky
 
@@ -124,24 +132,23 @@ KINDS = ("continuous", "tied", "mixed", "50 dimensions")
 # --- the rows -------------------------------------------------------------------------------------
 
 MEDIAN = {"kernel": "median"}
-PAIR = {"kernel_x": "median", "kernel_y": "median"}
 GROUPS = np.arange(N) // 4
 
 # what it is called, its settings, whether it is exact (None: exact, but aggregated)
 TWO_SAMPLE: list[tuple[str, dict[str, Any], bool | None]] = [
     ("permutation, collection (max)", {}, None),
-    ("permutation, collection (fuse)", {"combine": "fuse"}, None),
-    ("permutation, collection (min-p)", {"combine": "min-p"}, None),
+    ("permutation, collection (fuse)", {"kernel": Collection(combine="fuse")}, None),
+    ("permutation, collection (min-p)", {"kernel": Collection(combine="min-p")}, None),
     ("permutation, median", MEDIAN, True),
     ("permutation, median, V", {**MEDIAN, "estimator": "V"}, True),
-    ("permutation, median, 40 bins", {**MEDIAN, "n_bins": 40}, True),
+    ("permutation, median, 40 bins", {**MEDIAN, "null": Permutation(40)}, True),
     ("permutation, optimized on half", {"kernel": "optimized"}, True),
-    ("permutation, clusters of four", {**MEDIAN, "groups": (GROUPS, 1000 + GROUPS)}, True),
+    ("permutation, clusters of four", {**MEDIAN, "null": Groups((GROUPS, 1000 + GROUPS))}, True),
     ("permutation, Nyström 30", {**MEDIAN, "basis": Nystroem(30, random_state=0)}, True),
-    ("sequential, median", {**MEDIAN, "sequential": True}, True),
+    ("sequential, median", {**MEDIAN, "null": Sequential()}, True),
     ("full, median", {**MEDIAN, "null": "full"}, True),
     ("full, collection (max)", {"null": "full"}, None),
-    ("block of 5, median", {**MEDIAN, "null": "block", "block_length": 5}, True),
+    ("block of 5, median", {**MEDIAN, "null": Block(5)}, True),
     ("wild, median", {**MEDIAN, "null": "wild"}, False),
     ("gamma, median", {**MEDIAN, "null": "gamma"}, False),
     ("spectral, median", {**MEDIAN, "null": "spectral"}, False),
@@ -153,24 +160,24 @@ TWO_SAMPLE: list[tuple[str, dict[str, Any], bool | None]] = [
 ]
 INDEPENDENCE: list[tuple[str, dict[str, Any], bool | None]] = [
     ("permutation, collection (max)", {}, None),
-    ("permutation, collection (fuse)", {"combine": "fuse"}, None),
-    ("permutation, collection (min-p)", {"combine": "min-p"}, None),
-    ("permutation, median", PAIR, True),
-    ("permutation, median, V", {**PAIR, "estimator": "V"}, True),
-    ("permutation, median, 33 bins", {**PAIR, "n_bins": 33}, True),
-    ("permutation, clusters of four", {**PAIR, "groups": GROUPS}, True),
-    ("permutation, Cholesky", {**PAIR, "basis": PivotedCholesky(1e-6)}, True),
-    ("sequential, median", {**PAIR, "sequential": True}, True),
-    ("full, median", {**PAIR, "null": "full"}, True),
-    ("block of 5, median", {**PAIR, "null": "block", "block_length": 5}, True),
-    ("wild, median", {**PAIR, "null": "wild"}, False),
-    ("gamma, median", {**PAIR, "null": "gamma"}, False),
-    ("spectral, median", {**PAIR, "null": "spectral"}, False),
+    ("permutation, collection (fuse)", {"kernel": Collection(combine="fuse")}, None),
+    ("permutation, collection (min-p)", {"kernel": Collection(combine="min-p")}, None),
+    ("permutation, median", MEDIAN, True),
+    ("permutation, median, V", {**MEDIAN, "estimator": "V"}, True),
+    ("permutation, median, 33 bins", {**MEDIAN, "null": Permutation(33)}, True),
+    ("permutation, clusters of four", {**MEDIAN, "null": Groups(GROUPS)}, True),
+    ("permutation, Cholesky", {**MEDIAN, "basis": PivotedCholesky(1e-6)}, True),
+    ("sequential, median", {**MEDIAN, "null": Sequential()}, True),
+    ("full, median", {**MEDIAN, "null": "full"}, True),
+    ("block of 5, median", {**MEDIAN, "null": Block(5)}, True),
+    ("wild, median", {**MEDIAN, "null": "wild"}, False),
+    ("gamma, median", {**MEDIAN, "null": "gamma"}, False),
+    ("spectral, median", {**MEDIAN, "null": "spectral"}, False),
 ]
 JOINT: list[tuple[str, dict[str, Any], bool | None]] = [
     ("permutation", {}, True),
     ("permutation, Nyström 30", {"basis": Nystroem(30, random_state=0)}, True),
-    ("sequential", {"sequential": True}, True),
+    ("sequential", {"null": Sequential()}, True),
 ]
 
 
@@ -178,7 +185,7 @@ GOODNESS: list[tuple[str, dict[str, Any], bool]] = [
     ("wild, default kernels", {}, False),
     ("spectral, default kernels", {"null": "spectral"}, False),
     ("wild, inverse multiquadric", {"kernel": RationalQuadratic(alpha=0.5)}, False),
-    ("wild, blocks of 5", {"block_length": 5}, False),
+    ("wild, blocks of 5", {"null": WeightedBlocks(5)}, False),
 ]
 
 

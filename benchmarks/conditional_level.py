@@ -145,14 +145,15 @@ DIFFERENT = [
 def independence_tests() -> dict[str, Callable[..., Any]]:
     """Ours, the default first."""
     from meanmap import conditional_independence_test as test
+    from meanmap.comparison import ResidualGamma
     from meanmap.kernels import Gaussian
 
     nulls = ("wild", "gamma", "simulation", "split")
     ours = {
         f"ours, {null}": functools.partial(test, null=null, n_permutations=DRAWS) for null in nulls
     }
-    plain = functools.partial(test, kernel_z=Gaussian(), n_permutations=DRAWS)
-    paper = functools.partial(plain, null="gamma", refit=False, regularization=1e-3 / N)
+    plain = functools.partial(test, kernel=(None, None, Gaussian()), n_permutations=DRAWS)
+    paper = functools.partial(plain, null=ResidualGamma(1e-3 / N, refit=False))
     return ours | {"ours, wild, no metric": plain, "as Zhang et al. 2011, gamma": paper}
 
 

@@ -122,7 +122,7 @@ def ours_paired(n: int, kernel: str) -> Callable[[], tuple[float, float]]:
     k = Energy() if kernel == "energy" else Gaussian(sigma)
     estimator = "V" if kernel == "energy" else "U"
     settings: dict[str, Any] = {"n_permutations": B, "rng": 0, "estimator": estimator}
-    return lambda: tuple(independence_test(X, Y, kernel_x=k, kernel_y=k, **settings))
+    return lambda: tuple(independence_test(X, Y, k, **settings))
 
 
 def ours_conditional(n: int) -> Callable[[str], tuple[float, float]]:

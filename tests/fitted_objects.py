@@ -16,7 +16,7 @@ from scipy import stats
 from sklearn.linear_model import Ridge
 
 import meanmap as mm
-from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
+from meanmap.comparison import ResidualSigns, RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
@@ -170,7 +170,7 @@ def running_independence() -> Any:
     "CounterfactualEffect",
 )
 def effect() -> Any:
-    kernels = {"kernel_x": Gaussian(1.0), "kernel_y": Gaussian(1.0), "regularization": 1e-2}
+    kernels = {"kernel": Gaussian(1.0), "null": ResidualSigns(1e-2)}
     return mm.comparison.counterfactual_effect(
         X, Y[:, None], X + 0.1, Y[:, None] + 1, n_permutations=49, rng=0, **kernels
     )

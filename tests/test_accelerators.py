@@ -32,6 +32,7 @@ from meanmap import (
     two_sample_test,
 )
 from meanmap.arrays import in_blocks
+from meanmap.comparison import Block, Groups, Wild
 from meanmap.kernels import Energy, Gaussian, Laplace, Matern
 from meanmap.statistics import tiles
 from optional_packages import require
@@ -72,8 +73,8 @@ def test_mmd_and_hsic(there: Library, kernel: Any, estimator: str) -> None:
 NULLS = {
     "permutation": {},
     "full": {"kernel": Gaussian()},
-    "block": {"block_length": 5},
-    "wild": {"block_length": 4},
+    "block": {"null": Block(5)},
+    "wild": {"null": Wild(4)},
     "gamma": {"kernel": Gaussian()},
     "spectral": {"kernel": Gaussian(), "n_permutations": 50},
 }
@@ -93,8 +94,8 @@ def test_two_samples(there: Library, null: str) -> None:
 def test_groups_of_all_sizes(there: Library) -> None:
     X, Y = samples(350, 400, 1)
     groups = np.random.default_rng(0).integers(60, size=350), 60 + np.arange(400) // 7
-    truth = two_sample_test(X, Y, groups=groups, rng=0)
-    found = two_sample_test(there.asarray(X), there.asarray(Y), groups=groups, rng=0)
+    truth = two_sample_test(X, Y, null=Groups(groups), rng=0)
+    found = two_sample_test(there.asarray(X), there.asarray(Y), null=Groups(groups), rng=0)
     assert found.pvalue == truth.pvalue
 
 
@@ -105,7 +106,7 @@ def test_dependence(there: Library, null: str) -> None:
     Y = X[:, :1] ** 2 + 8 * rng.normal(size=(653, 1))
     options = {"null": null, "rng": 3, "n_permutations": 99}
     if null != "permutation":
-        options |= {"kernel_x": Gaussian(), "kernel_y": Laplace()}
+        options |= {"kernel": (Gaussian(), Laplace())}
     truth = independence_test(X, Y, **options)
     found = independence_test(there.asarray(X), there.asarray(Y), **options)
     assert found.pvalue == pytest.approx(truth.pvalue, rel=1e-9)

@@ -28,6 +28,7 @@ import meanmap as mm
 from array_libraries import INSTALLED, OTHERS, SUPPORTED, Library, host, library
 from comparison_tests import declared
 from meanmap.arrays import is_array, is_floating, namespace
+from meanmap.comparison import ResidualSigns
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import Nystroem
 from optional_packages import require
@@ -298,9 +299,7 @@ def permutation_tests(given: Given) -> Answers:
     options: dict[str, Any] = {"n_permutations": 99, "rng": 0}
     Y = y[:, None]
     two = mm.two_sample_test(given(X), given.second(X + 0.5), Gaussian(1.0), **options)
-    dependent = mm.independence_test(
-        given(X), given.second(Y), Gaussian(1.0), Gaussian(1.0), **options
-    )
+    dependent = mm.independence_test(given(X), given.second(Y), Gaussian(1.0), **options)
     joint = mm.joint_independence_test(given(X), given.second(Y), given.second(Y[::-1]), **options)
     return {
         "two-sample": two.statistic,
@@ -326,24 +325,22 @@ def wild_tests(given: Given) -> Answers:
     options: dict[str, Any] = {
         "n_permutations": 99,
         "rng": 0,
-        "regularization": 1e-2,
-        "kernel_x": Gaussian(1.0),
-        "kernel_y": Gaussian(1.0),
+        "kernel": Gaussian(1.0),
     }
+    signs = ResidualSigns(1e-2)
     given_z = mm.conditional_independence_test(
         given(X[:, :1]),
         given.second(Y),
         given(X[:, 1:]),
-        kernel_z=Gaussian(1.0),
-        refit=False,
+        null=ResidualSigns(1e-2, refit=False),
         **options,
     )
     two = mm.conditional_two_sample_test(
-        given(X), given.second(Y), given(X + 0.1), given.second(Y + 1), **options
+        given(X), given.second(Y), given(X + 0.1), given.second(Y + 1), null=signs, **options
     )
     fit = mm.goodness_of_fit_test(given(X), lambda x: -x, Gaussian(1.0), n_permutations=99, rng=0)
     effect = mm.comparison.counterfactual_effect(
-        given(X), given.second(Y), given(X + 0.1), given.second(Y + 1), **options
+        given(X), given.second(Y), given(X + 0.1), given.second(Y + 1), null=signs, **options
     )
     return {
         "conditional": given_z.statistic,

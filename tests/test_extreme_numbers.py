@@ -127,7 +127,7 @@ def test_a_variable_that_never_varies_is_reported(data: Any) -> None:
     words = "All 120 rows of X are equal"
     found = mm.independence_test(np.full((N, 1), 2.0), y, rng=0)
     assert found.pvalue == 1.0 and words in " ".join(found.notes)
-    labels = mm.independence_test(np.full(N, "a"), y, Delta(), rng=0)
+    labels = mm.independence_test(np.full(N, "a"), y, (Delta(), None), rng=0)
     assert words in " ".join(labels.notes)
     assert "All 120 rows of Y" in " ".join(mm.independence_test(y, 0 * y, null="gamma").notes)
     same = mm.two_sample_test(np.ones((9, 2)), np.ones((8, 2)), rng=0)

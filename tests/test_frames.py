@@ -66,7 +66,7 @@ def streamed(first: Any, second: Any) -> float:
 
 
 def streamed_pairs(first: Any, second: Any) -> float:
-    stream = RunningIndependenceTest(K, Gaussian(1.0)).partial_fit(first, TARGET)
+    stream = RunningIndependenceTest((K, Gaussian(1.0))).partial_fit(first, TARGET)
     return stream.partial_fit(second, TARGET).hsic()
 
 

@@ -39,6 +39,7 @@ from meanmap import (
     mmd,
     two_sample_test,
 )
+from meanmap.comparison import Simulation
 from meanmap.kernels import Columns, Delta, Energy, Gaussian
 from meanmap.kernels.bandwidths import column_scales
 from oracles.linalg import Array
@@ -106,7 +107,9 @@ def _goodness(units: Array) -> Any:
 
     options = {"n_permutations": 49, "rng": 0}
     found = goodness_of_fit_test(X * units, lambda x: -x / units**2, **options)
-    drawn = goodness_of_fit_test(X * units, lambda x: -x / units**2, sampler=draw, **options)
+    drawn = goodness_of_fit_test(
+        X * units, lambda x: -x / units**2, null=Simulation(draw), **options
+    )
     return found.pvalue, drawn.pvalue, found.statistic, drawn.statistic
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from meanmap import embed, mmd, two_sample_test
-from meanmap.comparison import power_analysis
+from meanmap.comparison import Block, power_analysis
 from meanmap.kernels import Gaussian, Linear
 
 rng = np.random.default_rng(0)
@@ -126,13 +126,14 @@ print(f"about {plan.size:.0f} parts of each kind (90% interval {low:.0f} to {hig
 assert 25 < plan.size < 400
 
 # %%
-# A pilot is one sample and its luck is most of that interval. (The truth is about 100, by
-# simulation from the model that made the data.)
+# A pilot is one sample, and its own randomness is most of that interval. (The truth is about 100,
+# by simulation from the model that made the data.)
 #
 # **Rows that belong together.** Exchanging rows at random is fair only if they are independent.
 # Parts measured minute by minute drift together, and a plain test then finds a "change" far too
-# often. For such rows keep stretches together: ``null="block"``. How long they are is chosen from
-# the data, or given by ``block_length=``. For several measurements of each part say ``groups=``.
+# often. For such rows keep blocks of them together: ``null="block"``. How long they are is chosen
+# from the data, or given, ``null=Block(40)``. For several measurements of each part there is
+# ``null=Groups(labels)``.
 # Here is a slow drift, cut in the middle, with no change in it at all:
 
 
@@ -150,7 +151,7 @@ with warnings.catch_warnings(record=True) as caught:
         series = drift()
         options = {"kernel": "median", "n_permutations": 199, "rng": seed}
         plain += two_sample_test(series[:200], series[200:], **options).rejects()
-        options |= {"null": "block", "block_length": 40}
+        options |= {"null": Block(40)}
         blocks += two_sample_test(series[:200], series[200:], **options).rejects()
 print(f"false alarms in {runs} runs at level 5%: {plain} plain, {blocks} with blocks of 40")
 print(f"{caught[0].category.__name__}: {caught[0].message}")
@@ -158,10 +159,10 @@ assert plain > runs / 2 > blocks
 assert len(caught) >= plain  # every false alarm of the plain test came with this warning
 
 # %%
-# The plain test notices that neighbouring rows are alike, and says so. Heed it.
+# The plain test notices that neighbouring rows are alike, and says so: take it seriously.
 #
 # The memory here is 1/(1 - 0.95) = 20 rows, and 400 rows hold ten blocks of 40: a compromise, and
-# the level is only approximate. With ``block_length="auto"`` a warning says that the series is
+# the level is only approximate. With ``null="block"`` a warning says that the series is
 # short for its memory.
 #
 # **A kernel that cannot see it.** ``Linear`` compares means and nothing else. With it this change
@@ -188,7 +189,7 @@ else:
 # -------------------------
 #
 # By default the test tries a few kernels, wide and narrow ones, and treats the exchanged data in
-# the same way, so that trying is not cheating. If you know the scale of the change you can name
+# the same way, so that the level stays exact. If you know the scale of the change you can name
 # one. A wide kernel sees shifts, a narrow one sees fine structure:
 
 for bandwidth in ("0.1*median", "median", "3*median"):
@@ -203,7 +204,7 @@ print(f"p = {fine.pvalue:.4f}")
 assert fine.pvalue < 0.001
 
 # %%
-# If you test many things, correct for it: of a hundred tests where nothing is to be found five
-# come out below 5%. :doc:`/tests` says more, of all tests and of their nulls; :doc:`/calibration`
-# has their false alarms and their power, measured. The :doc:`next tutorial
+# If you test many things, correct for it: of a hundred tests of true null hypotheses about five
+# come out below 5%. :doc:`/tests` says more about all tests and their nulls; :doc:`/calibration`
+# has their measured false alarms and power. The :doc:`next tutorial
 # </auto_tutorials/plot_2_dependence>` asks whether two columns depend on each other.

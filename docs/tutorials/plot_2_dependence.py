@@ -113,15 +113,15 @@ assert beyond("water", "humidity") < 0.05
 
 # %%
 # Humidity adds nothing to water, water adds something to humidity. So dry the clay, not the air.
-# This is an answer about *these* columns. If something that nobody wrote down were behind them, no
-# test could know.
+# This is an answer about *these* columns. If something that was not recorded is behind them, no
+# test can know.
 #
 # What goes wrong
 # ---------------
 #
 # **Rows that follow each other.** Two slow series that have nothing to do with each other look
-# dependent to a test that shuffles single rows. Keep stretches of rows together, longer than the
-# series remembers; how long they have to be is chosen from the data (``block_length="auto"``):
+# dependent to a test that shuffles single rows. Keep blocks of rows together, longer than the
+# memory of the series. ``null="wild"`` does so, and chooses the length from the data:
 
 
 def slow(n=400, memory=0.95):
@@ -136,19 +136,19 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for seed in range(runs):
         u, v = slow(), slow()
-        plain += independence_test(u, v, "median", n_permutations=199, rng=seed).rejects()
+        plain += independence_test(u, v, ("median", None), n_permutations=199, rng=seed).rejects()
         blocks += independence_test(u, v, null="wild", n_permutations=199, rng=seed).rejects()
-print(f"false alarms in {runs} runs at level 5%: {plain} plain, {blocks} with stretches")
+print(f"false alarms in {runs} runs at level 5%: {plain} plain, {blocks} with blocks")
 print(f"{caught[0].category.__name__}: {caught[0].message}")
 assert plain > runs / 2 > blocks
 assert sum("look ordered" in str(warning.message) for warning in caught) >= plain
 
 # %%
-# Every false alarm of the plain test came with a warning that its rows look ordered. With stretches
+# Every false alarm of the plain test came with a warning that its rows look ordered. With blocks
 # two of 40 runs may reject at a level of 5%. Such a null is approximate, and better the longer the
 # series are.
 #
-# **Conditional tests promise less.** Nobody can write one that is right for every possible world
+# **Conditional tests promise less.** No such test is right for every possible distribution
 # (Shah and Peters proved it in 2020). It has to learn what x and y owe to z. Where that is
 # intricate and points are few, what was not learned looks like dependence:
 
@@ -163,10 +163,10 @@ assert intricate.pvalue < 0.05  # and yet x and y have only z in common
 assert not intricate.learned  # the test has noticed that its regressions missed something
 
 # %%
-# So heed the warning, and even without one read a rejection as "dependent given z, *or* z acts in a
-# way that these points do not show".
+# So take the warning seriously, and even without one read a rejection as "dependent given z, *or* z
+# acts in a way that these points do not show".
 #
-# **Statistics are no percentages.** HSIC depends on kernels and units, and has no natural scale.
+# **Statistics are not percentages.** HSIC depends on kernels and units, and has no natural scale.
 # To compare pairs take the normalised form, between 0 and 1.
 
 for name in ("oven", "water", "humidity"):
@@ -182,8 +182,8 @@ print(f"p = {independence_test(np.ones((n, 1)), cracks, rng=0).pvalue:.2f}")
 # Choices, when they matter
 # -------------------------
 #
-# By default several kernels speak, and the loudest is corrected for. Name one for a special
-# purpose, or for points that are not numbers: ``kernel_x=``, ``kernel_y=``. Three variables or
+# By default several kernels are tried, and the p-value accounts for that. Name one for a special
+# purpose, or for points that are not numbers: ``kernel=(for_x, for_y)``. Three variables or
 # more at once are ``joint_independence_test``. Which *few* of many columns matter is a job for
 # ``HSICSelector``.
 #

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from meanmap import independence_test, two_sample_test
+from meanmap.comparison import Block, Groups
 
 Caller = Callable[..., Any]
 
@@ -39,15 +40,15 @@ def test_blocks_and_groups_are_those_of_python(run: Caller, here: Path) -> None:
     x, y = table[["x"]].to_numpy(), table[["y"]].to_numpy()
     groups = table["id"].to_numpy(dtype=str)
     for options, settings in (
-        (("--block-length", "12"), {"null": "block", "block_length": 12}),
+        (("--block-length", "12"), {"null": Block(12)}),
         (("--block-length", "auto"), {"null": "block"}),
-        (("--groups", "id"), {"groups": groups}),
+        (("--groups", "id"), {"null": Groups(groups)}),
     ):
         asked = ("independence", "drift.csv", "--x", "x", "--y", "y", "--json", *options)
         found, truth = run(*asked).json, independence_test(x, y, rng=0, **settings)
         assert (found["pvalue"], found["method"]) == (truth.pvalue, truth.method)
-        if "groups" in settings:
-            settings = {"groups": (groups[:60], groups[60:])}
+        if "--groups" in options:
+            settings = {"null": Groups((groups[:60], groups[60:]))}
         asked = ("two-sample", "a.csv", "b.csv", "--columns", "x", "--json", *options)
         found, truth = run(*asked).json, two_sample_test(x[:60], x[60:], rng=0, **settings)
         assert (found["pvalue"], found["method"]) == (truth.pvalue, truth.method)

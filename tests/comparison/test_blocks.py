@@ -12,11 +12,12 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from meanmap import independence_test, two_sample_test
-from meanmap.comparison import blocks
+from meanmap.comparison import Block, Wild, blocks
 from meanmap.kernels import Delta, Gaussian
 
 NULLS = ("block", "wild")
-MEDIAN: dict[str, Any] = {"kernel_x": "median", "kernel_y": "median"}
+OBJECTS = {"block": Block, "wild": Wild}
+MEDIAN: dict[str, Any] = {"kernel": "median"}
 
 
 def series(rng: np.random.Generator, n: int, memory: float) -> np.ndarray:
@@ -96,10 +97,10 @@ def test_the_length_is_reported_and_auto_is_the_default() -> None:
     for test in (two_sample_test, independence_test):
         for null in NULLS:
             first = test(X, Y, null=null, n_permutations=19, rng=0)
-            second = test(X, Y, null=null, n_permutations=19, rng=0, block_length="auto")
+            second = test(X, Y, null=OBJECTS[null]("auto"), n_permutations=19, rng=0)
             assert first.pvalue == second.pvalue
             assert "chosen from the data" in first.notes[0]
-            given = test(X, Y, null=null, n_permutations=19, rng=0, block_length=9)
+            given = test(X, Y, null=OBJECTS[null](9), n_permutations=19, rng=0)
             assert given.notes == ()
 
 

@@ -105,5 +105,5 @@ def test_what_is_tried_by_default() -> None:
     assert paired_handicaps(paired, labels).shape == (3,)
     # one null has one kernel, and the median is then plain
     assert isinstance(two_sample_test(X, X + 1, null="gamma").kernel, Gaussian)
-    result = independence_test(X, X[:, 0] > 0, kernel_y=Delta(), rng=0, n_permutations=99)
+    result = independence_test(X, X[:, 0] > 0, (None, Delta()), rng=0, n_permutations=99)
     assert "strongest of 3 HSICs" in result.method

@@ -11,7 +11,13 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from meanmap import ConditionalEmbedding, embed
-from meanmap.comparison import counterfactual_effect
+from meanmap.comparison import (
+    Block,
+    ResidualGamma,
+    ResidualSigns,
+    ResidualSplit,
+    counterfactual_effect,
+)
 from meanmap.comparison.conditional import (
     conditional_independence_test,
     conditional_two_sample_test,
@@ -63,7 +69,7 @@ def test_kci_is_that_of_the_paper():
     Kx, Ky, Kz = grams(X, Y, Z)
     statistic, mean, variance = kci(Kx * Kz, Ky, Kz, lam)
     found = conditional_independence_test(
-        X, Y, Z, kernel, kernel, kernel, "gamma", regularization=lam, refit=False, basis=EXACT
+        X, Y, Z, kernel, ResidualGamma(regularization=lam, refit=False, basis=EXACT)
     )
     np.testing.assert_allclose(found.statistic, statistic, rtol=1e-8)
     np.testing.assert_allclose(found.null.mean, mean, rtol=1e-8)
@@ -77,7 +83,7 @@ def test_the_refitted_null_is_that_of_dense_matrices(d):
     Kx, Ky, Kz = grams(X, Y, Z, bandwidth=1.5)
     M = kci_refitted(Kx * Kz, Ky, Kz, lam) / len(X)
     found = conditional_independence_test(
-        X, Y, Z, kernel, kernel, kernel, "gamma", regularization=lam, basis=EXACT
+        X, Y, Z, kernel, ResidualGamma(regularization=lam, basis=EXACT)
     )
     np.testing.assert_allclose(found.null.mean, np.trace(M), rtol=1e-8)
     np.testing.assert_allclose(found.null.variance, 2 * np.sum(M * M), rtol=1e-8)
@@ -154,7 +160,9 @@ def test_a_constant_z_conditions_on_nothing():
     X, Y, _ = sample()
     k = Gaussian(1.0)
     K, L = grams(X, Y)
-    found = conditional_independence_test(X, Y, np.zeros((80, 2)), k, k, null="gamma", basis=EXACT)
+    found = conditional_independence_test(
+        X, Y, np.zeros((80, 2)), (k, k, None), ResidualGamma(basis=EXACT)
+    )
     assert found.statistic == pytest.approx(80 * hsic(K, L), rel=1e-8)
     assert found.rejects()  # they depend on each other through the Z that is hidden here
 
@@ -164,7 +172,9 @@ def test_labels_of_z_split_the_sample():
     Z = np.array(list("abc"))[rng.integers(0, 3, 150)]
     base = {"a": 0.0, "b": 2.0, "c": -2.0}
     X, Y = (np.array([[base[z]] for z in Z]) + rng.normal(size=(150, 1)) for _ in range(2))
-    found = conditional_independence_test(X, Y, Z, Linear(), Linear(), Delta(), regularization=0.0)
+    found = conditional_independence_test(
+        X, Y, Z, (Linear(), Linear(), Delta()), ResidualSigns(regularization=0.0)
+    )
     # a linear kernel beside labels: Σ over labels of the squared covariance within
     expected = 0.0
     for z in "abc":
@@ -188,7 +198,7 @@ def test_a_constant_depends_on_nothing(which, null):
 def test_what_z_determines_depends_on_nothing_else():
     X, _, Z = sample()
     labels = np.where(Z[:, 0] > 0, "b", "a")
-    found = conditional_independence_test(X, labels, labels, regularization=0.0)
+    found = conditional_independence_test(X, labels, labels, null=ResidualSigns(0.0))
     assert found.pvalue == 1.0
     assert "Z determines Y" in repr(found)
 
@@ -283,7 +293,7 @@ def test_a_ridge_predicts_as_a_conditional_embedding_does():
 def test_the_counterfactual_is_the_controls_pushed_to_the_treated():
     X0, Y0, X1, Y1 = two_samples(60, difference=0.5)
     kernel = Gaussian(1.0)
-    found = counterfactual_effect(X0, Y0, X1, Y1, kernel, kernel, regularization=1e-2, rng=0)
+    found = counterfactual_effect(X0, Y0, X1, Y1, kernel, ResidualSigns(1e-2), rng=0)
     control = ConditionalEmbedding(kernel, kernel, 1e-2, centered=True).fit(X0, Y0)
     pushed = control.push(embed(X1, kernel))
     y = np.linspace(-2, 2, 9)[:, None]
@@ -326,7 +336,7 @@ def test_tables_labels_and_bases():
     assert conditional_independence_test(labels, Y, table, rng=0).pvalue > 0.01
     assert conditional_independence_test(X, X[:, 0] > 1, table, rng=0).pvalue == 0.001
     named = Columns({"age": Gaussian(1.0), "city": None})
-    assert conditional_independence_test(X, Y, table, kernel_z=named, rng=0).pvalue > 0.01
+    assert conditional_independence_test(X, Y, table, (None, None, named), rng=0).pvalue > 0.01
     half = np.arange(n) < n // 2
     split = table[half], Y[half], table[~half], Y[~half]
     assert conditional_two_sample_test(*split, rng=0).pvalue > 0.01
@@ -343,7 +353,7 @@ def test_tables_labels_and_bases():
 def test_small_bases_tell_the_same(basis):
     for dependence in (0.0, 1.0):
         X, Y, Z = sample(300, 2, dependence=dependence)
-        found = conditional_independence_test(X, Y, Z, rng=0, basis=basis)
+        found = conditional_independence_test(X, Y, Z, null=ResidualSigns(basis=basis), rng=0)
         assert found.rejects(0.01) == bool(dependence)
 
 
@@ -378,14 +388,22 @@ def test_errors_say_what_to_do():
         (lambda: test(X, np.where(Y > 2, np.nan, Y) * np.nan, Z), "NaN"),
         (lambda: test(X, Y, Z, null="exact"), "null must be one of"),
         (lambda: test(X, Y, Z, n_permutations=0), "n_permutations must be a whole number"),
-        (lambda: test(X, Y, Z, regularization=-1.0), "regularization must be a number"),
-        (lambda: test(X, Y, Z, regularization="best"), "regularization must be one of"),
-        (lambda: test(X, Y, Z, basis=(None, None)), "triple"),
-        (lambda: hscic(X, Y, Z, basis=(None, None)), "triple"),
+        (lambda: ResidualSplit(-1.0), "regularization must be a number"),
+        (lambda: ResidualSigns("best"), "regularization must be one of"),
+        (
+            lambda: test(X, Y, Z, null=ResidualSigns(basis=(None, None))),
+            r"tuple \(x, y, z\), got 2",
+        ),
+        (lambda: hscic(X, Y, Z, basis=(None, None)), r"tuple \(x, y, z\), got 2"),
+        (lambda: test(X, Y, Z, (None, None)), r"kernel: .*tuple \(x, y, z\), got 2"),
+        (lambda: test(X, Y, Z, null=Block(3)), "ResidualSigns.*ResidualSplit; got Block"),
         (lambda: test(X, Y, Z, rng="seed"), "rng"),
         (lambda: conditional_two_sample_test(X, Y, X[:3], Y[:3]), "at least 5 points, got 3"),
         (lambda: conditional_two_sample_test(X, Y, Z, np.hstack([Y, Y])), "2 features"),
-        (lambda: conditional_two_sample_test(X, Y, X, Y, basis=(None,) * 3), "pair"),
+        (
+            lambda: conditional_two_sample_test(X, Y, X, Y, null=ResidualSigns(1.0, (None,) * 3)),
+            r"tuple \(x, y\), got 3",
+        ),
         (lambda: counterfactual_effect(X, Y, np.hstack([X, X]), Y), "2 features"),
         (lambda: counterfactual_effect(X, Y, X, Y, null="split"), "null must be one of"),
         (lambda: conditional_mmd(X, Y, X, Y[:5]), "inconsistent"),
@@ -440,8 +458,8 @@ def test_fit_quality_is_that_of_leaving_one_row_out() -> None:
     Z = rng.normal(size=(40, 1))
     X = Z + 0.5 * rng.normal(size=(40, 1))
     Y = rng.normal(size=(40, 1))
-    arguments = {"kernel_z": Gaussian(1.0), "regularization": 0.01, "rng": 0}
-    result = conditional_independence_test(X, Y, Z, Linear(), Linear(), **arguments)
+    kernel = Linear(), Linear(), Gaussian(1.0)
+    result = conditional_independence_test(X, Y, Z, kernel, ResidualSigns(0.01), rng=0)
     K, left = Gaussian(1.0)(Z), []
     for i in range(40):
         rest = np.delete(np.arange(40), i)

@@ -12,6 +12,7 @@ from scipy import stats
 from scipy.signal import lfilter
 from threadpoolctl import threadpool_limits
 
+from meanmap.comparison import Block, Signs, Simulation, WeightedBlocks
 from meanmap.comparison.goodness import goodness_of_fit_test, series_memory
 from meanmap.comparison.results import TestResult
 from meanmap.kernels import Gaussian, Laplace, RationalQuadratic
@@ -68,7 +69,7 @@ def test_simulated_samples_are_exact_for_scores_with_heavy_tails() -> None:
             X,
             lambda x: 2 / x - 1,
             kernel=[Gaussian(), RationalQuadratic(0.5, 1.0)],
-            sampler=lambda n, rng: rng.gamma(3.0, size=(n, 1)),
+            null=Simulation(lambda n, rng: rng.gamma(3.0, size=(n, 1))),
             n_permutations=19,
             rng=rng,
         )
@@ -81,9 +82,7 @@ def test_simulated_samples_are_exact_for_scores_with_heavy_tails() -> None:
 def test_blocks_hold_the_level_of_a_chain_and_signs_do_not() -> None:
     def blocks(rng: np.random.Generator) -> TestResult:
         X = chain(400, 0.7, rng)
-        return goodness_of_fit_test(
-            X, normal, Gaussian(), block_length="auto", n_permutations=99, rng=rng
-        )
+        return goodness_of_fit_test(X, normal, Gaussian(), "block", n_permutations=99, rng=rng)
 
     def signs(rng: np.random.Generator) -> TestResult:
         X = chain(400, 0.7, rng)
@@ -95,7 +94,7 @@ def test_blocks_hold_the_level_of_a_chain_and_signs_do_not() -> None:
 
 @pytest.mark.slow
 def test_a_fitted_density_needs_refitting() -> None:
-    """Fitted scale: with refit= the level is reached, without it next to nothing is rejected."""
+    """Fitted scale: with refit the level is reached, without it next to nothing is rejected."""
 
     def fit(x: np.ndarray) -> Any:
         return stats.norm(scale=np.sqrt(np.mean(x**2)))
@@ -107,8 +106,7 @@ def test_a_fitted_density_needs_refitting() -> None:
             X,
             law,
             Gaussian(),
-            sampler=lambda n, rng: law.std() * rng.normal(size=(n, 1)),
-            refit=fit,
+            null=Simulation(lambda n, rng: law.std() * rng.normal(size=(n, 1)), refit=fit),
             n_permutations=19,
             rng=rng,
         )
@@ -121,7 +119,9 @@ def test_a_fitted_density_needs_refitting() -> None:
 # --- power and agreement -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"null": "spectral"}, {"sampler": draw}, {"n_bins": 40}])
+@pytest.mark.parametrize(
+    "options", [{}, {"null": "spectral"}, {"null": Simulation(draw)}, {"null": Signs(40)}]
+)
 def test_a_wrong_density_is_rejected(options: dict[str, Any], rng: np.random.Generator) -> None:
     X = rng.normal(0.6, 1.0, size=(200, 1))
     result = goodness_of_fit_test(X, normal, n_permutations=199, rng=0, **options)
@@ -132,7 +132,7 @@ def test_a_wrong_density_is_rejected(options: dict[str, Any], rng: np.random.Gen
 
 def test_a_wrong_chain_is_rejected(rng: np.random.Generator) -> None:
     X = chain(1500, 0.7, rng, mean=0.6)
-    assert goodness_of_fit_test(X, normal, block_length="auto", rng=0).pvalue < 0.01
+    assert goodness_of_fit_test(X, normal, null="block", rng=0).pvalue < 0.01
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_the_statistic_of_one_kernel_is_the_discrepancy(rng: np.random.Generator
     X = rng.normal(size=(50, 2))
     result = goodness_of_fit_test(X, normal, Gaussian(0.8), rng=0)
     assert_allclose(result.statistic, stein_discrepancy(X, normal, Gaussian(0.8)), atol=1e-12)
-    blocks = goodness_of_fit_test(X, normal, Gaussian(0.8), block_length=5, rng=0)
+    blocks = goodness_of_fit_test(X, normal, Gaussian(0.8), WeightedBlocks(5), rng=0)
     assert_allclose(blocks.statistic, stein_discrepancy(X, normal, Gaussian(0.8), "V"), atol=1e-12)
 
 
@@ -174,7 +174,7 @@ def test_the_spectral_limit_has_the_moments_of_the_signs(rng: np.random.Generato
 def test_bins_change_little(rng: np.random.Generator) -> None:
     X = rng.normal(0.15, 1.0, size=(400, 1))
     full = goodness_of_fit_test(X, normal, Gaussian(), n_permutations=1999, rng=0)
-    binned = goodness_of_fit_test(X, normal, Gaussian(), n_permutations=1999, n_bins=100, rng=0)
+    binned = goodness_of_fit_test(X, normal, Gaussian(), Signs(100), n_permutations=1999, rng=0)
     assert binned.statistic == pytest.approx(full.statistic, abs=1e-12)
     assert abs(binned.pvalue - full.pvalue) < 0.03
 
@@ -220,13 +220,13 @@ def test_series_memorys() -> None:
 
 def test_dependent_rows_are_noticed(rng: np.random.Generator) -> None:
     result = goodness_of_fit_test(chain(400, 0.8, rng), normal, rng=0)
-    assert 'block_length="auto"' in repr(result)
+    assert 'null="block"' in repr(result)
     assert "dependent" not in repr(goodness_of_fit_test(rng.normal(size=(400, 1)), normal, rng=0))
 
 
 def test_a_chain_that_is_too_short_is_warned_of(rng: np.random.Generator) -> None:
     with pytest.warns(UserWarning, match="independent ones"):
-        goodness_of_fit_test(chain(200, 0.98, rng), normal, block_length="auto", rng=0)
+        goodness_of_fit_test(chain(200, 0.98, rng), normal, null="block", rng=0)
 
 
 # --- the witness ---------------------------------------------------------------------------------
@@ -265,20 +265,18 @@ def test_torch_points(rng: np.random.Generator) -> None:
     [
         ({"n_permutations": 0}, ValueError, "n_permutations"),
         ({"null": "magic"}, ValueError, "null must be one of"),
-        ({"null": "parametric"}, ValueError, "pass sampler="),
+        ({"null": Block(5)}, TypeError, r"an object of Signs, .*Simulation; got Block\("),
+        ({"null": "sequential"}, ValueError, "null must be one of 'wild'"),
+        ({"null": "parametric"}, ValueError, r"pass null=Simulation\(sampler\)"),
         ({"kernel": Laplace()}, TypeError, "mixed second derivative"),
         ({"kernel": [Gaussian(), Laplace()]}, TypeError, "mixed second derivative"),
         ({"kernel": []}, ValueError, "empty list"),
-        ({"block_length": 0}, ValueError, "block_length"),
-        ({"block_length": 21}, ValueError, "fewer than two blocks"),
-        ({"block_length": "long"}, ValueError, "block_length"),
-        ({"block_length": 5, "n_bins": 3}, ValueError, "n_bins"),
-        ({"block_length": 5, "null": "spectral"}, ValueError, "block_length"),
-        ({"n_bins": 1}, ValueError, "n_bins"),
-        ({"sampler": draw, "null": "wild"}, ValueError, "sampler goes with"),
-        ({"sampler": draw, "block_length": 5}, ValueError, "block_length goes with"),
-        ({"refit": draw, "null": "wild"}, ValueError, "refit goes with"),
-        ({"sampler": lambda n, rng: rng.normal(size=(n, 2))}, ValueError, r"shape \(40, 1\)"),
+        ({"null": WeightedBlocks(21)}, ValueError, "fewer than two blocks"),
+        (
+            {"null": Simulation(lambda n, rng: rng.normal(size=(n, 2)))},
+            ValueError,
+            r"shape \(40, 1\)",
+        ),
         ({"rng": "seed"}, TypeError, "rng must be"),
     ],
 )
@@ -291,7 +289,7 @@ def test_bad_options(options: dict[str, Any], error: type, match: str) -> None:
 def test_values_of_a_score_cannot_be_simulated(rng: np.random.Generator) -> None:
     X = rng.normal(size=(40, 1))
     with pytest.raises(TypeError, match="not its values at X"):
-        goodness_of_fit_test(X, -X, sampler=draw)
+        goodness_of_fit_test(X, -X, null=Simulation(draw))
 
 
 def test_one_point_is_too_few() -> None:
@@ -316,11 +314,11 @@ def test_distributions_of_scipy_are_simulated_by_default(law: Any) -> None:
     assert "49 simulated samples" in found.method
     asked = goodness_of_fit_test(X, law, null="parametric", n_permutations=49, rng=0)
     assert found.pvalue == asked.pvalue
-    # settings of the wild bootstrap ask for it, and so do many rows
-    for settings in ({"n_bins": 10}, {"block_length": 3}):
+    # the wild bootstrap may be asked for, and many rows do
+    for null in (Signs(10), WeightedBlocks(3)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            assert "wild" in goodness_of_fit_test(X, law, rng=0, **settings).method
+            assert "wild" in goodness_of_fit_test(X, law, null=null, rng=0).method
     many = stats.norm().rvs((1000, 1), random_state=0)
     assert "wild" in goodness_of_fit_test(many, stats.norm(), rng=0).method
 

@@ -15,7 +15,18 @@ from numpy.testing import assert_allclose
 from threadpoolctl import threadpool_limits
 
 from meanmap import hsic, independence_test
-from meanmap.comparison import pairings, shifts
+from meanmap.comparison import (
+    Block,
+    Collection,
+    Full,
+    Groups,
+    Permutation,
+    Sequential,
+    Wild,
+    WildGroups,
+    pairings,
+    shifts,
+)
 from meanmap.kernels import (
     Chordal,
     Delta,
@@ -57,7 +68,7 @@ def grams(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def test_the_statistic_is_hsic(null: str, estimator: str) -> None:
     X, Y = pairs()
     result = independence_test(
-        X, Y, Gaussian(0.9), Laplace(0.7), null, n_permutations=30, rng=0, estimator=estimator
+        X, Y, (Gaussian(0.9), Laplace(0.7)), null, n_permutations=30, rng=0, estimator=estimator
     )
     expected = hsic_estimate(*grams(X, Y), estimator)
     assert_allclose(result.statistic, expected, atol=1e-13)
@@ -69,7 +80,7 @@ def test_the_statistic_is_hsic(null: str, estimator: str) -> None:
 @pytest.mark.parametrize(("null", "estimator"), [("wild", "U"), ("gamma", "V"), ("spectral", "V")])
 def test_nulls_of_one_estimate(null: str, estimator: str) -> None:
     X, Y = pairs()
-    result = independence_test(X, Y, Gaussian(0.9), Laplace(0.7), null, 99, rng=0)
+    result = independence_test(X, Y, (Gaussian(0.9), Laplace(0.7)), null, 99, rng=0)
     expected = hsic(X, Y, Gaussian(0.9), Laplace(0.7), estimator)
     assert_allclose(result.statistic, expected, atol=1e-13)
     assert f"{estimator} estimate" in result.method
@@ -80,7 +91,7 @@ def test_bins_leave_the_statistic_as_it_is(n_bins: int) -> None:
     X, Y = pairs()
     for estimator in ("U", "V"):
         result = independence_test(
-            X, Y, Gaussian(0.9), Laplace(0.7), rng=0, n_bins=n_bins, n_permutations=9,
+            X, Y, (Gaussian(0.9), Laplace(0.7)), Permutation(n_bins), n_permutations=9, rng=0,
             estimator=estimator,
         )  # fmt: skip
         expected = hsic(X, Y, Gaussian(0.9), Laplace(0.7), estimator)
@@ -92,10 +103,10 @@ def test_coordinates_give_the_same_test(null: str) -> None:
     X, Y = pairs(40)
     kernels = Gaussian(0.9), Gaussian(0.7)
     exact = independence_test(
-        X, Y, *kernels, "full" if null == "permutation" else null, 199, rng=1, estimator="V"
+        X, Y, kernels, "full" if null == "permutation" else null, 199, rng=1, estimator="V"
     )
     for basis in (PivotedCholesky(1e-13), (Nystroem(40), None)):
-        found = independence_test(X, Y, *kernels, null, 199, rng=1, basis=basis)
+        found = independence_test(X, Y, kernels, null, 199, rng=1, basis=basis)
         assert_allclose(found.statistic, exact.statistic, atol=1e-7)
         if null != "spectral":
             assert_allclose(found.pvalue, exact.pvalue, atol=1e-5)
@@ -165,7 +176,7 @@ def test_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_full_permutations_are_permutations_of_rows() -> None:
     X, Y = pairs(9)
     K, L = grams(X, Y)
-    result = independence_test(X, Y, Gaussian(0.9), Laplace(0.7), "full", 20, rng=5)
+    result = independence_test(X, Y, (Gaussian(0.9), Laplace(0.7)), "full", 20, rng=5)
     rng = np.random.default_rng(5)
     expected = [hsic_estimate(K, L, "U", rng.permutation(9)) for _ in range(20)]
     assert_allclose(result.null.values, expected, atol=1e-13)
@@ -176,7 +187,7 @@ def test_shifts_and_permutations_have_one_distribution() -> None:
     X, Y = pairs(5, seed=1)
     K, L = grams(X, Y)
     every = np.array([hsic_estimate(K, L, "U", order) for order in permutations(range(5))])
-    drawn = independence_test(X, Y, Gaussian(0.9), Laplace(0.7), n_permutations=6000, rng=0)
+    drawn = independence_test(X, Y, (Gaussian(0.9), Laplace(0.7)), n_permutations=6000, rng=0)
     values = drawn.null.values
     assert np.abs(values[:, None] - every).min(axis=1).max() < 1e-12
     counts = np.bincount(np.abs(values[:, None] - every).argmin(axis=1), minlength=120)
@@ -196,7 +207,7 @@ def test_the_pvalue_of_scipys_permutations() -> None:
         alternative="greater",
     )
     ours = independence_test(
-        X[:, :1], Y, Gaussian(0.9), Gaussian(0.7), "full", n_permutations=5000, rng=0
+        X[:, :1], Y, (Gaussian(0.9), Gaussian(0.7)), "full", n_permutations=5000, rng=0
     )
     assert_allclose(ours.statistic, theirs.statistic, atol=1e-13)
     error = np.sqrt(theirs.pvalue * (1 - theirs.pvalue) / 5000)
@@ -222,7 +233,7 @@ def test_the_pvalue_counts_the_observed_statistic(null: str) -> None:
 def test_as_many_draws_as_were_asked_for(n: int, draws: int) -> None:
     # shifts are computed in rounds of n; all of these once went into the p-value
     X, Y = pairs(n)
-    result = independence_test(X, Y, "median", "median", n_permutations=draws, rng=0)
+    result = independence_test(X, Y, "median", n_permutations=draws, rng=0)
     assert len(result.null) == draws
     assert f"({draws} draws)" in result.method
     assert result.pvalue >= 1 / (1 + draws)
@@ -234,7 +245,9 @@ def test_draws_are_chosen_from_all_rounds_at_random() -> None:
     families = Family([Gaussian(0.9)]), Family([Laplace(0.7)])
     rng = np.random.default_rng(0)
     source = pairings.Shifts(
-        families, X, Y, "U", lambda r: shifts.random_rows(24, 24, np.random.default_rng(1)), rng
+        pairings.PairedPoints(families, X, Y, "U"),
+        lambda r: shifts.random_rows(24, 24, np.random.default_rng(1)),
+        rng,
     )
     source.observed()
     whole = source.draw(23, rng)[0]
@@ -246,28 +259,24 @@ def test_draws_are_chosen_from_all_rounds_at_random() -> None:
     assert low <= used.min() and used.max() <= high
 
 
-@pytest.mark.parametrize(
-    "rows", [{"null": "block", "block_length": 2}, {"groups": np.arange(600) // 2}], ids=str
-)
-def test_a_sequential_test_of_many_blocks_draws_afresh(rows: dict[str, Any]) -> None:
+@pytest.mark.parametrize("rows", [Block(2), Groups(np.arange(600) // 2)], ids=str)
+def test_a_sequential_test_of_many_blocks_draws_afresh(rows: Any) -> None:
     X = np.random.default_rng(0).normal(size=(600, 1))
-    result = independence_test(
-        X, X, "median", "median", n_permutations=400, sequential=True, rng=0, **rows
-    )
+    result = independence_test(X, X, "median", Sequential(rows), n_permutations=400, rng=0)
     assert len(np.unique(result.null.values)) == len(result.null) == 400
 
 
 @pytest.mark.parametrize("null", NULLS)
 def test_a_pvalue_is_never_zero(null: str) -> None:
     X = np.random.default_rng(0).normal(size=(600, 1))
-    result = independence_test(X, X, "median", "median", null, 19, rng=0)
+    result = independence_test(X, X, "median", null, 19, rng=0)
     assert 0 < result.pvalue <= 1 / 20
 
 
 def test_three_rows_say_nothing() -> None:
     X, Y = pairs(3)
     for null in ("permutation", "full", "gamma", "spectral"):
-        result = independence_test(X, Y, "median", "median", null, rng=0, estimator="V")
+        result = independence_test(X, Y, "median", null, rng=0, estimator="V")
         assert result.pvalue > 1 / 7, null  # six pairings
 
 
@@ -276,12 +285,13 @@ def test_three_rows_say_nothing() -> None:
 def test_every_pair_of_kernels(null: str, combine: str) -> None:
     X, Y = pairs()
     kx, ky = [Gaussian(0.3), Laplace(2.0)], [Gaussian(0.9), Energy(), Linear()]
-    length: dict[str, Any] = {"block_length": 3} if null == "block" else {}
-    result = independence_test(X, Y, kx, ky, null, 60, rng=3, combine=combine, **length)
+    chosen = Block(3) if null == "block" else null
+    kernels = Collection(kx, combine), Collection(ky, combine)
+    result = independence_test(X, Y, kernels, chosen, 60, rng=3)
     table = []
     for a in kx:
         for b in ky:
-            one = independence_test(X, Y, a, b, null, 60, rng=3, **length)
+            one = independence_test(X, Y, (a, b), chosen, 60, rng=3)
             table.append([one.statistic, *one.null.values])
     z = np.array(table)
     z = (z - z.mean(axis=1, keepdims=True)) / z.std(axis=1, keepdims=True)
@@ -307,13 +317,13 @@ def test_one_variable_may_have_several_kernels() -> None:
     mirrored = independence_test(labels, X, rng=0, n_permutations=99)
     assert isinstance(mirrored.kernel[0], Whitened)
     for combine in ("fuse", "min-p"):
-        assert 0 < independence_test(X, labels, rng=0, combine=combine).pvalue <= 1
+        assert 0 < independence_test(X, labels, Collection(combine=combine), rng=0).pvalue <= 1
 
 
 def test_sequential_testing() -> None:
     X, Y = pairs(30)
     rng = np.random.default_rng(1)
-    settings: dict[str, Any] = {"kernel_x": "median", "kernel_y": "median", "sequential": True}
+    settings: dict[str, Any] = {"kernel": "median", "null": "sequential"}
     null = independence_test(X, rng.permutation(Y), rng=0, **settings)
     assert null.null.stopped and null.pvalue == 20 / len(null.null)
     assert np.count_nonzero(null.null.values >= null.statistic) == 20
@@ -321,7 +331,7 @@ def test_sequential_testing() -> None:
     assert clear.pvalue == 0.001 and len(clear.null) == 999
     for alternative in ("less", "two-sided"):
         with pytest.raises(ValueError, match="sequential"):
-            independence_test(X, Y, rng=0, alternative=alternative, **settings)
+            independence_test(X, Y, null=Sequential(Full(alternative=alternative)), rng=0)
 
 
 # --- the same answer, however it is computed ------------------------------------------------------
@@ -348,12 +358,28 @@ def test_one_seed_one_answer_on_one_or_two_threads() -> None:
 
 def test_memory_changes_nothing() -> None:
     X, Y = pairs(30)
-    settings: dict[str, Any] = {"null": "full", "n_permutations": 49, "rng": 4}
-    kept = independence_test(X, Y[::-1], **settings)
+    settings: dict[str, Any] = {"n_permutations": 49, "rng": 4}
+    kept = independence_test(X, Y[::-1], null="full", **settings)
     for memory in (1, 1000, "10KB", "1GB"):
-        again = independence_test(X, Y[::-1], max_memory=memory, **settings)
+        again = independence_test(X, Y[::-1], null=Full(max_memory=memory), **settings)
         assert again.pvalue == kept.pvalue
         assert_allclose(again.null.values, kept.null.values, atol=1e-9)
+
+
+def test_permuted_rows_are_gathered_in_blocks_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # a permuted copy of a whole matrix went through memory, and took ten times as long
+    for n in (10, 500, 8000, 100_000, 10**7):
+        rows = pairings.rows_at_once(n)
+        assert rows == 1 or 1 <= rows * n <= pairings.GATHERED
+    assert 8 * pairings.GATHERED <= 4 << 20  # bytes, what the cache of a core holds
+    X, Y = pairs(43)
+    whole = independence_test(X, Y, null="full", rng=0, n_permutations=60)
+    monkeypatch.setattr(pairings, "GATHERED", 100)
+    again = independence_test(X, Y, null="full", rng=0, n_permutations=60)
+    assert again.pvalue == whole.pvalue
+    assert_allclose(again.null.values, whole.null.values, atol=1e-9)
 
 
 def test_discrete_data_have_ties_that_rounding_must_not_break() -> None:
@@ -361,12 +387,12 @@ def test_discrete_data_have_ties_that_rounding_must_not_break() -> None:
     x, y = rng.integers(0, 2, size=(2, 14, 1)).astype(float) * 0.1
     for null in ("permutation", "full"):
         answers = {
-            independence_test(x + by, y - by, Gaussian(0.1), k, null, rng=4).pvalue
+            independence_test(x + by, y - by, (Gaussian(0.1), k), null, rng=4).pvalue
             for by in (0.0, 3.3)
             for k in (Gaussian(0.1), Gaussian(0.3))
         }
         # on two values every Gaussian is the delta kernel, up to a factor and a constant
-        answers.add(independence_test(x, y, Delta(), Delta(), null, rng=4).pvalue)
+        answers.add(independence_test(x, y, Delta(), null, rng=4).pvalue)
         assert len(answers) == 1, null
 
 
@@ -374,9 +400,9 @@ def test_float32_agrees_within_monte_carlo_error() -> None:
     X, Y = pairs(100)
     Y = Y[::-1]
     for null in NULLS:
-        double = independence_test(X, Y, "median", "median", null, rng=4)
+        double = independence_test(X, Y, "median", null, rng=4)
         single = independence_test(
-            X.astype(np.float32), Y.astype(np.float32), "median", "median", null, rng=4
+            X.astype(np.float32), Y.astype(np.float32), "median", null, rng=4
         )
         assert abs(single.pvalue - double.pvalue) < 0.005, null
 
@@ -401,7 +427,7 @@ def test_gamma_has_the_moments_over_all_permutations() -> None:
     X, Y = pairs(6)
     K, L = grams(X, Y)
     every = [hsic_estimate(K, L, "V", order) for order in permutations(range(6))]
-    null = independence_test(X, Y, Gaussian(0.9), Laplace(0.7), "gamma").null
+    null = independence_test(X, Y, (Gaussian(0.9), Laplace(0.7)), "gamma").null
     assert_allclose(null.mean, np.mean(every), rtol=1e-11)
     assert_allclose(null.variance, np.var(every), rtol=1e-10)
 
@@ -409,10 +435,9 @@ def test_gamma_has_the_moments_over_all_permutations() -> None:
 def test_limits_are_near_the_permutations() -> None:
     for seed in range(8):
         X, Y = pairs(100, seed=seed)
-        kernels = "median", "median"
-        drawn = independence_test(X, Y, *kernels, "permutation", estimator="V", rng=0)
+        drawn = independence_test(X, Y, "median", "permutation", estimator="V", rng=0)
         for null in ("gamma", "spectral"):
-            found = independence_test(X, Y, *kernels, null, rng=0).null.quantile(0.95)
+            found = independence_test(X, Y, "median", null, rng=0).null.quantile(0.95)
             assert abs(found / drawn.null.quantile(0.95) - 1) < 0.15, (seed, null)
 
 
@@ -420,19 +445,19 @@ def test_limits_are_near_the_permutations() -> None:
 
 RUNS, LEVEL = 300, 0.05
 BOUNDS = scipy.stats.binom.ppf([FAILURE / 100, 1 - FAILURE / 100], RUNS, LEVEL)
-ONE = {"kernel_x": "median", "kernel_y": "median"}
+ONE = {"kernel": "median"}
 
 EXACT: dict[str, dict[str, Any]] = {
     "collection": {},
-    "fuse": {"combine": "fuse"},
-    "min-p": {"combine": "min-p"},
-    "bins with a rest": {**ONE, "n_bins": 9},
+    "fuse": {"kernel": Collection(combine="fuse")},
+    "min-p": {"kernel": Collection(combine="min-p")},
+    "bins with a rest": {**ONE, "null": Permutation(9)},
     "full": {**ONE, "null": "full"},
     "V": {**ONE, "estimator": "V"},
-    "independent blocks": {**ONE, "null": "block", "block_length": 2},
-    "pairs of rows": {**ONE, "groups": np.arange(20) // 2},
+    "independent blocks": {**ONE, "null": Block(2)},
+    "pairs of rows": {**ONE, "null": Groups(np.arange(20) // 2)},
     "coordinates": {**ONE, "basis": PivotedCholesky()},
-    "sequential": {**ONE, "sequential": True},
+    "sequential": {**ONE, "null": Sequential()},
 }
 
 
@@ -454,7 +479,7 @@ def test_ties_make_it_conservative() -> None:
         rejected = 0
         for _ in range(RUNS):
             X, Y = rng.integers(0, 2, size=(2, 20, 1)).astype(float)
-            result = independence_test(X, Y, kernel, kernel, n_permutations=39, rng=rng)
+            result = independence_test(X, Y, kernel, n_permutations=39, rng=rng)
             rejected += result.rejects()
         assert rejected <= BOUNDS[1], kernel
 
@@ -468,11 +493,11 @@ def test_blocks_and_wild_signs_for_time_series() -> None:
     # rejections of 40 at 5 %, over four seeds: permutations 11-23, blocks 3-6, wild signs 4-6
     rng = np.random.default_rng(0)
     rejected = dict.fromkeys(("permutation", "block", "wild"), 0)
+    nulls = {"permutation": Permutation(), "block": Block(10), "wild": Wild(10)}
     for _ in range(40):
         X, Y = autoregressive(rng, 100), autoregressive(rng, 100)
         for null in rejected:
-            length = {} if null == "permutation" else {"block_length": 10}
-            result = independence_test(X, Y, "median", "median", null, 39, rng=rng, **length)
+            result = independence_test(X, Y, "median", nulls[null], 39, rng=rng)
             rejected[null] += result.rejects()
     assert rejected["permutation"] > 9
     assert rejected["block"] < 9
@@ -488,7 +513,7 @@ def test_groups_of_rows() -> None:
         X, Y = (rng.normal(size=(15, 1))[of] + 0.2 * rng.normal(size=(60, 1)) for _ in range(2))
         rejected["rows"] += independence_test(X, Y, **ONE, n_permutations=39, rng=rng).rejects()
         rejected["groups"] += independence_test(
-            X, Y, **ONE, n_permutations=39, rng=rng, groups=of
+            X, Y, **ONE, null=Groups(of), n_permutations=39, rng=rng
         ).rejects()
     assert rejected["rows"] > 15
     assert rejected["groups"] <= scipy.stats.binom.ppf(1 - FAILURE, 60, 0.05)
@@ -497,7 +522,7 @@ def test_groups_of_rows() -> None:
 def test_groups_in_any_order_of_rows() -> None:
     X, Y = pairs(20)
     of = np.arange(20) % 5
-    result = independence_test(X, Y, "median", "median", groups=of, rng=0, n_permutations=9)
+    result = independence_test(X, Y, "median", Groups(of), rng=0, n_permutations=9)
     assert_allclose(result.statistic, hsic(X, Y), atol=1e-13)
 
 
@@ -516,7 +541,8 @@ def test_every_null_sees_dependence() -> None:
 def test_alternatives() -> None:
     X, _ = pairs(60)
     greater, less, both = (
-        independence_test(X, X, rng=0, alternative=a) for a in ("greater", "less", "two-sided")
+        independence_test(X, X, null=Permutation(alternative=a), rng=0)
+        for a in ("greater", "less", "two-sided")
     )
     assert greater.pvalue == 1 / (1 + len(greater.null))
     assert less.pvalue == 1.0
@@ -556,8 +582,8 @@ def test_points_of_every_kind(name: str) -> None:
     rng = np.random.default_rng(1)
     Y = np.repeat([0.0, 2.0], 15)[:, None] + rng.normal(size=(30, 1))
     for null in ("wild", "gamma", "spectral"):
-        assert independence_test(points, Y, kernel, null=null, rng=0).pvalue < 0.05, null
-    result = independence_test(Y, points, None, kernel, rng=0)
+        assert independence_test(points, Y, (kernel, None), null, rng=0).pvalue < 0.05, null
+    result = independence_test(Y, points, (None, kernel), rng=0)
     assert result.pvalue < 0.05
     if not isinstance(points, tuple):
         assert np.shape(result.witness(Y[:3], points[:3])) == (3,)
@@ -575,7 +601,7 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
     X, Y = pairs()
     independence_test(X, Y, rng=0, n_permutations=9)
     assert capsys.readouterr() == ("", "")
-    independence_test(X, Y, rng=0, n_permutations=9, progress=True)
+    independence_test(X, Y, null=Permutation(progress=True), rng=0, n_permutations=9)
     assert "Gram" in capsys.readouterr().err
 
 
@@ -587,37 +613,31 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ({"n_permutations": 0}, "n_permutations must be a whole number ≥ 1, got 0"),
         ({"null": "normal"}, "null must be one of 'permutation'"),
+        ({"null": WildGroups(np.arange(24))}, r"an object of Permutation, .*; got WildGroups\("),
+        ({"null": Sequential(Permutation(9))}, r"Sequential: null must be .*got Permutation\("),
         ({"estimator": "normalized"}, "estimator must be one of 'U', 'V'"),
         ({"estimator": "linear"}, "estimator must be one of 'U', 'V'"),
-        ({"combine": "mean"}, "combine must be one of"),
-        ({"alternative": "more"}, "alternative must be one of"),
-        ({"kernel_x": "best"}, "the words are 'median'"),
-        ({"kernel_y": []}, "got an empty list"),
-        ({"kernel_x": "optimized"}, 'kernel_x="optimized" is for two samples'),
-        ({"kernel_y": "optimized"}, 'kernel_y="optimized" is for two samples'),
-        ({"kernel_x": [Gaussian(), Laplace()], "null": "gamma"}, "2 kernels were given"),
-        ({"kernel_y": [Gaussian(), Laplace()], "null": "wild"}, "2 kernels were given"),
-        ({"kernel_y": "collection", "null": "spectral"}, "takes one"),
-        ({"kernel_x": [Gaussian(), Laplace()], "basis": PivotedCholesky()}, "2 kernels were"),
-        ({"kernel_x": [Gaussian(), Laplace()], "sequential": True}, "2 kernels were given"),
+        ({"kernel": ("best", None)}, "the words are 'median'"),
+        ({"kernel": (None, [])}, "got an empty list"),
+        ({"kernel": (None,) * 3}, r"kernel: expected one, or a tuple \(x, y\), got 3"),
+        ({"kernel": ("optimized", None)}, 'kernel="optimized" is for two samples'),
+        ({"kernel": (None, "optimized")}, 'kernel="optimized" is for two samples'),
+        ({"kernel": (Collection(), Collection(combine="fuse"))}, "say 'fuse' and 'max'"),
+        ({"kernel": ([Gaussian(), Laplace()], None), "null": "gamma"}, "2 kernels were given"),
+        ({"kernel": (None, [Gaussian(), Laplace()]), "null": "wild"}, "2 kernels were given"),
+        ({"kernel": (None, "collection"), "null": "spectral"}, "takes one"),
+        ({"kernel": [Gaussian(), Laplace()], "basis": PivotedCholesky()}, "2 kernels were"),
+        ({"kernel": [Gaussian(), Laplace()], "null": Sequential()}, "2 kernels were given"),
         ({"basis": PivotedCholesky(), "null": "block"}, "basis= goes with permutations and limits"),
         ({"basis": PivotedCholesky(), "null": "wild"}, "basis= goes with permutations and limits"),
-        ({"basis": (None,) * 3}, r"basis: expected one, or a pair \(x, y\), got 3"),
-        ({"basis": PivotedCholesky(), "groups": np.arange(24) // 2}, "groups|basis"),
-        ({"block_length": 3}, 'block_length= goes with null="block" or "wild"'),
-        ({"block_length": 3, "null": "gamma"}, "block_length="),
-        ({"block_length": 13, "null": "block"}, "leaves fewer than two blocks in a series of 24"),
-        ({"block_length": 100, "null": "wild"}, "leaves fewer than two blocks in a series of 24"),
-        ({"block_length": 0, "null": "block"}, "block_length must be a whole number ≥ 1"),
-        ({"block_length": "long", "null": "wild"}, "block_length must be one of 'auto'"),
-        ({"n_bins": 1}, "n_bins must be a whole number ≥ 2"),
-        ({"groups": np.arange(23)}, "groups: expected 24 labels, one a row"),
-        ({"groups": np.zeros(24)}, "two or more of one size; got 1 with 24 to 24 rows"),
-        ({"groups": np.r_[np.zeros(10), np.ones(14)]}, "of one size; got 2 with 10 to 14 rows"),
-        ({"groups": np.arange(24), "null": "full"}, 'groups= goes with null="permutation"'),
-        ({"groups": np.arange(24) // 2, "null": "gamma"}, "groups="),
-        ({"groups": np.arange(24) // 2, "null": "spectral"}, "groups="),
-        ({"max_memory": -3}, "max_memory must be a number of bytes"),
+        ({"basis": (None,) * 3}, r"basis: expected one, or a tuple \(x, y\), got 3"),
+        ({"basis": PivotedCholesky(), "null": Groups(np.arange(24) // 2)}, "basis= goes with"),
+        ({"basis": PivotedCholesky(), "null": Permutation(9)}, "null must be one of"),
+        ({"null": Block(13)}, "leaves fewer than two blocks in a series of 24"),
+        ({"null": Wild(100)}, "leaves fewer than two blocks in a series of 24"),
+        ({"null": Groups(np.arange(23))}, "groups: expected 24 labels, one per row"),
+        ({"null": Groups(np.zeros(24))}, "two or more of one size; got 1 with 24 to 24 rows"),
+        ({"null": Groups(np.arange(24) < 10)}, "of one size; got 2 with 10 to 14 rows"),
         ({"rng": "seed"}, "rng"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
@@ -646,14 +666,14 @@ def test_a_constant_is_independent_of_everything(null: str, kernel: Any, dtype: 
     _, Y = pairs()
     constant = np.full((24, 1), 0.1, dtype=dtype)
     Y = Y.astype(dtype)
-    assert independence_test(constant, Y, kernel, kernel, null, 60, rng=0).pvalue == 1.0
-    assert independence_test(Y, constant, kernel, kernel, null, 60, rng=0).pvalue == 1.0
-    assert independence_test(constant, constant, kernel, kernel, null, 60, rng=0).pvalue == 1.0
+    assert independence_test(constant, Y, kernel, null, 60, rng=0).pvalue == 1.0
+    assert independence_test(Y, constant, kernel, null, 60, rng=0).pvalue == 1.0
+    assert independence_test(constant, constant, kernel, null, 60, rng=0).pvalue == 1.0
 
 
 def test_two_blocks_have_two_arrangements() -> None:
     X, _ = pairs(24)
-    result = independence_test(X, X, "median", "median", "block", 19, block_length=12, rng=0)
+    result = independence_test(X, X, "median", Block(12), 19, rng=0)
     assert result.pvalue >= 0.25  # half of the draws are the observed arrangement
 
 
@@ -664,7 +684,7 @@ def test_a_few_rows_have_a_finite_answer_or_an_error(null: str, estimator: str, 
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, n, 1))
     try:
-        found = independence_test(x, y, "median", "median", null, estimator=estimator, rng=0)
+        found = independence_test(x, y, "median", null, estimator=estimator, rng=0)
     except ValueError as error:
         assert f"got {n}" in str(error) or "fewer than two blocks" in str(error)
         assert n < 4
@@ -680,8 +700,8 @@ def test_wild_signs_report_the_estimate_that_was_asked_for(estimator: str) -> No
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 1))
     y = x + rng.normal(size=(50, 1))
-    found = independence_test(x, y, "median", "median", "wild", estimator=estimator, rng=0)
+    found = independence_test(x, y, "median", "wild", estimator=estimator, rng=0)
     assert f"{estimator} estimate" in found.method
     assert found.statistic == pytest.approx(hsic(x, y, estimator=estimator))
-    other = independence_test(x, y, "median", "median", "wild", rng=0)
+    other = independence_test(x, y, "median", "wild", rng=0)
     assert found.pvalue == other.pvalue

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 from threadpoolctl import threadpool_limits
 
 from meanmap import joint_independence_test
+from meanmap.comparison import Full, Permutation, Sequential
 from meanmap.kernels import Gaussian, Laplace, NGrams
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier
 from meanmap.statistics import joint_hsic
@@ -41,7 +42,7 @@ def grams(parts: list[np.ndarray]) -> list[np.ndarray]:
 
 def test_permutations_are_those_of_the_rows() -> None:
     parts = triple()
-    result = joint_independence_test(*parts, kernels=KERNELS, n_permutations=12, rng=5)
+    result = joint_independence_test(*parts, kernel=KERNELS, n_permutations=12, rng=5)
     K = grams(parts)
     rng = np.random.default_rng(5)
     expected = []
@@ -61,7 +62,8 @@ def test_permutations_are_those_of_the_rows() -> None:
 def test_memory_changes_nothing(memory: Any) -> None:
     parts = triple()
     kept = joint_independence_test(*parts, n_permutations=30, rng=5)
-    again = joint_independence_test(*parts, n_permutations=30, rng=5, max_memory=memory)
+    null = Full(max_memory=memory)
+    again = joint_independence_test(*parts, null=null, n_permutations=30, rng=5)
     assert again.pvalue == kept.pvalue
     assert_allclose(again.null.values, kept.null.values, atol=1e-13)
 
@@ -78,8 +80,8 @@ def test_threads_change_nothing() -> None:
 def test_coordinates_give_nearly_the_same_test(basis: Any) -> None:
     parts = triple(60)
     wide = [Gaussian(3.0)] * 3
-    exact = joint_independence_test(*parts, kernels=wide, n_permutations=99, rng=5)
-    found = joint_independence_test(*parts, kernels=wide, n_permutations=99, rng=5, basis=basis)
+    exact = joint_independence_test(*parts, kernel=wide, n_permutations=99, rng=5)
+    found = joint_independence_test(*parts, kernel=wide, n_permutations=99, rng=5, basis=basis)
     assert_allclose(found.statistic, exact.statistic, rtol=0.02)
     assert abs(found.pvalue - exact.pvalue) < 0.05
 
@@ -92,7 +94,7 @@ def test_coordinates_do_not_favour_the_rows_as_they_are() -> None:
     for _ in range(60):
         parts = [rng.normal(size=(25, 1)) for _ in range(3)]
         rejected += joint_independence_test(
-            *parts, kernels=narrow, n_permutations=39, rng=rng, basis=PivotedCholesky()
+            *parts, kernel=narrow, n_permutations=39, rng=rng, basis=PivotedCholesky()
         ).rejects()
     assert rejected <= scipy.stats.binom.ppf(1 - FAILURE, 60, 0.05)
 
@@ -115,7 +117,7 @@ def test_what_no_pair_shows() -> None:
 def test_level() -> None:
     rng = np.random.default_rng(3)
     low, high = scipy.stats.binom.ppf([FAILURE / 4, 1 - FAILURE / 4], 300, 0.05)
-    for settings in ({}, {"basis": PivotedCholesky(1e-6)}, {"sequential": True}):
+    for settings in ({}, {"basis": PivotedCholesky(1e-6)}, {"null": "sequential"}):
         rejected = 0
         for _ in range(300):
             parts = [rng.normal(size=(20, 1)) for _ in range(3)]
@@ -137,13 +139,13 @@ def test_ties_make_it_conservative() -> None:
 
 def test_sequential_testing() -> None:
     rng = np.random.default_rng(0)
-    null = joint_independence_test(*rng.normal(size=(3, 30, 1)), rng=0, sequential=True)
+    null = joint_independence_test(*rng.normal(size=(3, 30, 1)), rng=0, null="sequential")
     assert null.null.stopped and null.pvalue == 20 / len(null.null)
     x = rng.normal(size=(30, 1))
-    clear = joint_independence_test(x, x, x, rng=0, sequential=True)
+    clear = joint_independence_test(x, x, x, rng=0, null=Sequential())
     assert clear.pvalue == 0.001
     with pytest.raises(ValueError, match="sequential"):
-        joint_independence_test(x, x, x, sequential=True, alternative="less")
+        joint_independence_test(x, x, x, null=Sequential(Full(alternative="less")))
 
 
 def test_points_of_several_kinds() -> None:
@@ -153,12 +155,12 @@ def test_points_of_several_kinds() -> None:
     frame = pd.DataFrame({"a": rng.normal(size=30), "b": rng.choice(["u", "v"], 30)})
     numbers = half[:, None] + 0.3 * rng.normal(size=(30, 1))
     kernels = [NGrams(2), None, None]
-    result = joint_independence_test(words, frame, numbers, kernels=kernels, rng=0)
+    result = joint_independence_test(words, frame, numbers, kernel=kernels, rng=0)
     assert result.pvalue < 0.05
     expected = joint_hsic(words, frame, numbers, kernels=kernels)
     assert_allclose(result.statistic, expected, rtol=1e-10)
     torch = require("torch")
-    mixed = joint_independence_test(words, frame, torch.tensor(numbers), kernels=kernels, rng=0)
+    mixed = joint_independence_test(words, frame, torch.tensor(numbers), kernel=kernels, rng=0)
     assert mixed.pvalue == result.pvalue
 
 
@@ -185,10 +187,10 @@ def test_two_variables() -> None:
     ("arguments", "words"),
     [
         ({"n_permutations": 0}, "n_permutations must be a whole number ≥ 1"),
-        ({"alternative": "more"}, "alternative must be one of"),
-        ({"kernels": [Gaussian()]}, "kernels: expected a list of 3, one a variable"),
-        ({"kernels": []}, "kernels: expected a list of 3, one a variable"),
-        ({"max_memory": "much"}, "max_memory must be"),
+        ({"null": "block"}, "null must be one of 'permutation', 'sequential'"),
+        ({"null": Permutation()}, r"an object of Full, Sequential; got Permutation\("),
+        ({"kernel": [Gaussian()]}, "kernel: expected a list of 3, one per variable"),
+        ({"kernel": []}, "kernel: expected a list of 3, one per variable"),
         ({"rng": -1}, "rng"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

@@ -26,7 +26,16 @@ from meanmap import (
     mmd,
     two_sample_test,
 )
-from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest, counterfactual_effect
+from meanmap.comparison import (
+    Block,
+    Full,
+    Permutation,
+    RunningIndependenceTest,
+    RunningTwoSampleTest,
+    Sequential,
+    Wild,
+    counterfactual_effect,
+)
 from meanmap.kernels import (
     Energy,
     Gaussian,
@@ -62,13 +71,13 @@ SWEPT = ("linear", "linear and Gaussian", "median", "narrow", "wide", "very wide
 TWO_SAMPLE: dict[str, dict[str, Any]] = {
     "permutation": {},
     "permutation, V": {"estimator": "V"},
-    "bins": {"n_bins": 20},
+    "bins": {"null": Permutation(20)},
     "full": {"null": "full"},
-    "block": {"null": "block", "block_length": 2},
-    "wild": {"null": "wild", "block_length": 2},
+    "block": {"null": Block(2)},
+    "wild": {"null": Wild(2)},
     "gamma": {"null": "gamma"},
     "spectral": {"null": "spectral"},
-    "sequential": {"sequential": True},
+    "sequential": {"null": Sequential()},
     "linear": {"estimator": "linear"},
     "blocks": {"estimator": "block"},
     "incomplete": {"estimator": "incomplete"},
@@ -77,14 +86,14 @@ TWO_SAMPLE: dict[str, dict[str, Any]] = {
 INDEPENDENCE: dict[str, dict[str, Any]] = {
     "permutation": {},
     "permutation, V": {"estimator": "V"},
-    "bins": {"n_bins": 15},
+    "bins": {"null": Permutation(15)},
     "full": {"null": "full"},
-    "full, without memory": {"null": "full", "max_memory": 100, "n_permutations": 20},
-    "block": {"null": "block", "block_length": 2},
-    "wild": {"null": "wild", "block_length": 2},
+    "full, without memory": {"null": Full(max_memory=100), "n_permutations": 20},
+    "block": {"null": Block(2)},
+    "wild": {"null": Wild(2)},
     "gamma": {"null": "gamma"},
     "spectral": {"null": "spectral"},
-    "sequential": {"sequential": True},
+    "sequential": {"null": Sequential()},
 }
 
 
@@ -125,7 +134,7 @@ def test_independence_far_away(settings: str, kernel: str, offset: float) -> Non
     k = KERNELS[kernel]
     for effect in (0.0, 1.0):
         x, y = pair(effect=effect)
-        arguments = {"kernel_x": k, "kernel_y": k, "n_permutations": 99, "rng": 0}
+        arguments = {"kernel": k, "n_permutations": 99, "rng": 0}
         arguments |= INDEPENDENCE[settings]
         here = independence_test(x, y, **arguments)
         # the limit's draws are others as soon as one eigenvalue more is told from 0
@@ -145,8 +154,8 @@ def test_in_coordinates_far_away(basis: Any, offset: float) -> None:
         two_sample_test(x, y + 1.5, k, basis=basis, rng=0),
     )
     same(
-        independence_test(x + offset, y + offset, k, k, basis=basis, rng=0),
-        independence_test(x, y, k, k, basis=basis, rng=0),
+        independence_test(x + offset, y + offset, k, basis=basis, rng=0),
+        independence_test(x, y, k, basis=basis, rng=0),
     )
 
 
@@ -191,8 +200,8 @@ def test_independence_with_a_wide_kernel_as_with_a_linear_one(
     x, y = pair()
     arguments = {"n_permutations": 99, "rng": 0} | INDEPENDENCE[settings]
     k = Gaussian(bandwidth)
-    linear = independence_test(x, y, Linear(), Linear(), **arguments)
-    wide = independence_test(x, y, k, k, **arguments)
+    linear = independence_test(x, y, Linear(), **arguments)
+    wide = independence_test(x, y, k, **arguments)
     assert_allclose(wide.statistic * bandwidth**4, linear.statistic, rtol=0.01)
     assert_allclose(wide.pvalue, linear.pvalue, rtol=0.1, atol=0.01)
 
@@ -201,10 +210,10 @@ def test_independence_with_a_wide_kernel_as_with_a_linear_one(
 def test_conditional_tests_with_a_wide_kernel(bandwidth: float) -> None:
     x, y = pair(80)
     k, z = Gaussian(bandwidth), np.random.default_rng(1).normal(size=(80, 1))
-    assert conditional_independence_test(x, y, z, k, k, rng=0).pvalue <= 0.005
+    assert conditional_independence_test(x, y, z, (k, k, None), rng=0).pvalue <= 0.005
     halves = x[:40], y[:40], x[40:], y[40:] + 2
-    assert conditional_two_sample_test(*halves, kernel_y=k, rng=0).pvalue <= 0.005
-    assert counterfactual_effect(*halves, kernel_y=k, rng=0).pvalue <= 0.005
+    assert conditional_two_sample_test(*halves, (None, k), rng=0).pvalue <= 0.005
+    assert counterfactual_effect(*halves, (None, k), rng=0).pvalue <= 0.005
 
 
 @pytest.mark.parametrize("offset", [0.0, *OFFSETS])
@@ -213,7 +222,7 @@ def test_running_tests_far_away(kernel: str, offset: float) -> None:
     x, y = pair(100)
     k = KERNELS[kernel]
     two = RunningTwoSampleTest(k).partial_fit(x + offset, y + 1.5 + offset).result()
-    one = RunningIndependenceTest(k, k).partial_fit(x + offset, y + offset).result()
+    one = RunningIndependenceTest(k).partial_fit(x + offset, y + offset).result()
     assert_allclose(two.statistic, mmd(x, y + 1.5, k, "V"), rtol=1e-4)
     assert_allclose(one.statistic, hsic(x, y, k, k, "V"), rtol=1e-4)
     assert max(two.pvalue, one.pvalue) < 1e-4
@@ -231,9 +240,8 @@ def test_joint_independence_far_away(offset: float, memory: int | None) -> None:
     means = [sum(part) / 60 for part in exact]
     expected = float((product - means[0] * means[1] * means[2]) ** 2)
     linear = [Linear()] * 3
-    found = joint_independence_test(
-        *parts, kernels=linear, rng=0, n_permutations=99, max_memory=memory
-    )
+    null = Full(max_memory=memory)
+    found = joint_independence_test(*parts, kernel=linear, null=null, rng=0, n_permutations=99)
     assert_allclose(found.statistic, expected, rtol=1e-4)
     assert_allclose(joint_hsic(*parts, kernels=linear), expected, rtol=1e-4)
     assert offset == 0 or found.pvalue <= 0.01
@@ -244,11 +252,11 @@ def test_joint_independence_with_a_wide_kernel(bandwidth: float) -> None:
     x, y = pair(30)
     z = np.random.default_rng(1).normal(size=(30, 1))
     parts, k = (x, y, z), Gaussian(bandwidth)
-    found = joint_independence_test(*parts, kernels=[k] * 3, rng=0, n_permutations=99)
+    found = joint_independence_test(*parts, kernel=k, rng=0, n_permutations=99)
     pairs = sum(hsic(parts[i], parts[j], k, k, "V") for i, j in ((0, 1), (0, 2), (1, 2)))
     assert_allclose(found.statistic, pairs, rtol=0.01)  # what all three share is of higher order
     basis = PivotedCholesky(1e-14)
-    landmarks = joint_independence_test(*parts, kernels=[k] * 3, rng=0, basis=basis)
+    landmarks = joint_independence_test(*parts, kernel=k, rng=0, basis=basis)
     assert found.pvalue <= 0.01 and (landmarks.pvalue <= 0.01 or bandwidth > 200)
 
 
@@ -314,11 +322,8 @@ def test_polynomial_kernels_far_away(degree: int) -> None:
     k = Polynomial(degree)
     for offset in (0.0, 30.0, 300.0):
         assert two_sample_test(x + offset, y + 1.5 + offset, k, rng=0).pvalue <= 0.005
-        for null in ("permutation", "full", "wild", "gamma"):
-            length = 1 if null == "wild" else None  # the rows are independent
-            found = independence_test(
-                x + offset, y + offset, k, k, null=null, block_length=length, rng=0
-            )
+        for null in ("permutation", "full", Wild(1), "gamma"):  # the rows are independent
+            found = independence_test(x + offset, y + offset, k, null, rng=0)
             assert found.pvalue <= 0.01
 
 
@@ -336,9 +341,9 @@ def test_rounding_of_a_constant_is_no_effect(kernel: str, value: float) -> None:
         assert found.pvalue == 1.0
     for settings in INDEPENDENCE.values():
         settings = {"n_permutations": 99} | settings
-        assert independence_test(constant, y, k, k, rng=0, **settings).pvalue == 1.0
+        assert independence_test(constant, y, k, rng=0, **settings).pvalue == 1.0
     assert hsic(constant, y, k, k, "normalized") == 0.0
-    assert conditional_independence_test(constant, y, y[::-1], k, k, rng=0).pvalue == 1.0
+    assert conditional_independence_test(constant, y, y[::-1], (k, k, None), rng=0).pvalue == 1.0
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.1, 1e5 + 0.3])

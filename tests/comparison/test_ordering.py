@@ -12,6 +12,7 @@ import scipy.signal
 import scipy.stats
 
 from meanmap import independence_test, joint_independence_test, two_sample_test
+from meanmap.comparison import Block, Groups, Wild
 from meanmap.comparison.ordering import looks_ordered
 
 FEW: dict[str, Any] = {"n_permutations": 19, "rng": 0}
@@ -86,10 +87,10 @@ def test_no_note_where_one_variable_is_exchangeable_or_order_is_allowed_for() ->
         warnings.simplefilter("error")
         found = [
             independence_test(np.sort(X, axis=0), rng.normal(size=(200, 1)), **FEW),
-            independence_test(X, Y, null="wild", block_length=20, **FEW),
-            independence_test(X, Y, groups=groups, **FEW),
-            two_sample_test(X, Y + 9, null="block", block_length=20, **FEW),
-            two_sample_test(X, Y + 9, groups=(groups, groups + 20), **FEW),
+            independence_test(X, Y, null=Wild(20), **FEW),
+            independence_test(X, Y, null=Groups(groups), **FEW),
+            two_sample_test(X, Y + 9, null=Block(20), **FEW),
+            two_sample_test(X, Y + 9, null=Groups((groups, groups + 20)), **FEW),
             two_sample_test(*rng.normal(size=(2, 200, 1)), **FEW),
         ]
     assert not any("ordered" in note for result in found for note in result.notes)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from scipy import special, stats
 
 from meanmap import goodness_of_fit_test
-from meanmap.comparison.pilot import Pilot
+from meanmap.comparison.pilot import Bootstrap, Pilot
 from meanmap.comparison.power import Curve, power_analysis
 from meanmap.kernels import Gaussian
 
@@ -155,7 +155,7 @@ def test_seeds() -> None:
 def test_smoothing_keeps_the_variance() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 2)) * [1.0, 5.0] + [3.0, 0.0]
-    source = Pilot.of(t_test, (X,), None, "bootstrap", 1.0)
+    source = Pilot.of(t_test, (X,), None, Bootstrap(1.0))
     (drawn,) = source.draw(20_000, rng)
     assert len(np.unique(drawn, axis=0)) == 20_000
     assert_allclose(drawn.mean(axis=0), X.mean(axis=0), atol=0.2)
@@ -228,8 +228,7 @@ def test_the_curve_rises_from_the_level() -> None:
         ({"sizes": [500]}, ValueError, "more than the 50 points of the pilot"),
         ({"n_simulations": 0}, ValueError, "n_simulations"),
         ({"resampling": "jackknife"}, ValueError, "resampling"),
-        ({"smoothing": 1.0}, ValueError, "smoothing goes with"),
-        ({"smoothing": -1.0}, ValueError, "smoothing"),
+        ({"resampling": Bootstrap}, ValueError, "resampling must be one of"),
         ({"paired": None}, ValueError, "paired=True"),
         ({"paired": [(0,)]}, ValueError, "does not fit 2 samples"),
     ],
@@ -237,6 +236,11 @@ def test_the_curve_rises_from_the_level() -> None:
 def test_bad_options(options: dict[str, Any], error: type, match: str) -> None:
     with pytest.raises(error, match=match):
         analyse(*pilot(50, 0.5), **options)
+
+
+def test_bad_smoothing() -> None:
+    with pytest.raises(ValueError, match="smoothing"):
+        Bootstrap(smoothing=-1.0)
 
 
 def test_bad_pilots() -> None:

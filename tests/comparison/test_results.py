@@ -37,7 +37,7 @@ def results() -> dict[str, TestResult]:
         "gamma": two_sample_test(X, Y, null="gamma"),
         "spectral": two_sample_test(X, Y, null="spectral", **settings),
         "linear": two_sample_test(X, Y, estimator="linear"),
-        "sequential": two_sample_test(X, Y - 1, "median", sequential=True, rng=0),
+        "sequential": two_sample_test(X, Y - 1, "median", "sequential", rng=0),
         "labels": two_sample_test(list("aabb"), list("abbb"), **settings),
         "independence": independence_test(X, X**2, **settings),
         "dependence gamma": independence_test(X, X**2, null="gamma"),
@@ -192,7 +192,7 @@ def test_the_witness_of_labels() -> None:
 def test_the_witness_of_dependence() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 1))
-    result = independence_test(X, X, Gaussian(0.8), Gaussian(0.8), rng=0)
+    result = independence_test(X, X, Gaussian(0.8), rng=0)
     high, low = [[1.0]], [[-1.0]]
     assert result.witness(high, high)[0] > 0 > result.witness(high, low)[0]
     K, at = gaussian(X, X, 0.8), gaussian(X[:3], X, 0.8)
@@ -271,7 +271,7 @@ def test_pictures_of_other_points(name: str) -> None:
     points, kernel = kinds()[name]
     assert panels_of(two_sample_test(points[:8], points[8:], kernel, rng=0)) <= 2
     X, _ = samples(n=16)
-    assert panels_of(independence_test(points, X, kernel, n_permutations=39, rng=0)) == 2
+    assert panels_of(independence_test(points, X, (kernel, None), n_permutations=39, rng=0)) == 2
 
 
 @pytest.mark.filterwarnings("error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -17,7 +18,21 @@ from numpy.testing import assert_allclose
 from threadpoolctl import threadpool_limits
 
 from meanmap import mmd, two_sample_test
-from meanmap.comparison import bins, exchanges, nulls
+from meanmap.comparison import (
+    Block,
+    Collection,
+    Full,
+    Gamma,
+    Groups,
+    Permutation,
+    Sequential,
+    Signs,
+    Wild,
+    WildGroups,
+    bins,
+    exchanges,
+    limits,
+)
 from meanmap.comparison.candidates import Candidates
 from meanmap.kernels import (
     Chordal,
@@ -107,7 +122,7 @@ def test_swaps_exchange_the_points_of_a_pair(estimator: str) -> None:
 def test_bins_leave_the_statistic_as_it_is(n_bins: int, estimator: str) -> None:
     X, Y = samples()
     result = two_sample_test(
-        X, Y, Gaussian(0.9), n_permutations=19, rng=0, n_bins=n_bins, estimator=estimator
+        X, Y, Gaussian(0.9), Permutation(n_bins), n_permutations=19, rng=0, estimator=estimator
     )
     assert_allclose(result.statistic, mmd(X, Y, Gaussian(0.9), estimator), atol=1e-13)
 
@@ -213,7 +228,8 @@ def test_tiny_samples_are_enumerated_as_scipy_does(
     sizes: tuple[int, int], alternative: str, estimator: str
 ) -> None:
     X, Y = samples(*sizes, seed=3, d=1)
-    ours = two_sample_test(X, Y, Gaussian(0.9), rng=0, alternative=alternative, estimator=estimator)
+    null = Permutation(alternative=alternative)
+    ours = two_sample_test(X, Y, Gaussian(0.9), null, rng=0, estimator=estimator)
     theirs = scipy.stats.permutation_test(
         (X[:, 0], Y[:, 0]),
         lambda x, y: mmd(x[:, None], y[:, None], Gaussian(0.9), estimator),
@@ -280,11 +296,11 @@ def test_a_pvalue_of_the_normal_limit_is_never_zero() -> None:
 def test_several_kernels_make_one_statistic(null: str, combine: str) -> None:
     X, Y = samples()
     kernels = [Gaussian(0.3), Gaussian(0.9), Laplace(2.0)]
-    length: dict[str, Any] = {"block_length": 2} if null in ("block", "wild") else {}
-    result = two_sample_test(X, Y, kernels, null, 79, rng=3, combine=combine, **length)
+    chosen = {"block": Block(2), "wild": Wild(2)}.get(null, null)
+    result = two_sample_test(X, Y, Collection(kernels, combine), chosen, 79, rng=3)
     tables = []
     for kernel in kernels:
-        one = two_sample_test(X, Y, kernel, null, 79, rng=3, **length)
+        one = two_sample_test(X, Y, kernel, chosen, 79, rng=3)
         tables.append([one.statistic, *one.null.values])
     expected = slow_combination(np.array(tables), combine)
     assert_allclose(result.statistic, expected[0], atol=1e-8)
@@ -366,14 +382,14 @@ def test_optimized_tests_on_the_other_half() -> None:
 def test_sequential_testing() -> None:
     X, Y = samples()
     _, Z = samples(25, 25, seed=9)
-    null = two_sample_test(X, Z - 0.3, "median", rng=0, sequential=True)
+    null = two_sample_test(X, Z - 0.3, "median", "sequential", rng=0)
     values = null.null.values
     assert null.null.stopped and len(values) < 999
-    assert np.count_nonzero(values >= null.statistic) == nulls.STOP
+    assert np.count_nonzero(values >= null.statistic) == Sequential().stop == 20
     assert values[-1] >= null.statistic
-    assert_allclose(null.pvalue, nulls.STOP / len(values))
+    assert_allclose(null.pvalue, 20 / len(values))
     assert f"Stopped after {len(values)} draws" in repr(null)
-    clear = two_sample_test(X, Y + 5, "median", rng=0, sequential=True)
+    clear = two_sample_test(X, Y + 5, "median", Sequential(), rng=0)
     assert not clear.null.stopped and len(clear.null) == 999
     assert clear.pvalue == 0.001
 
@@ -382,14 +398,14 @@ def test_sequential_testing_of_tiny_samples_keeps_to_the_smallest_pvalue() -> No
     # 15 arrangements of six points, so that no exact p-value is below 1/15
     X, Y = [[0.0], [1.0]], [[10.0], [11.0], [12.5], [13.0]]
     exact = two_sample_test(X, Y, Gaussian(1.0), rng=0).pvalue
-    found = two_sample_test(X, Y, Gaussian(1.0), rng=0, sequential=True).pvalue
+    found = two_sample_test(X, Y, Gaussian(1.0), Sequential(), rng=0).pvalue
     assert found == exact >= 1 / 15
 
 
 def test_sequential_testing_holds_its_level() -> None:
     rng = np.random.default_rng(0)
     runs = [
-        two_sample_test(*rng.normal(size=(2, 12, 1)), "median", rng=rng, sequential=True).pvalue
+        two_sample_test(*rng.normal(size=(2, 12, 1)), "median", Sequential(), rng=rng).pvalue
         for _ in range(200)
     ]
     for level in (0.05, 0.2, 0.5):
@@ -402,7 +418,8 @@ def test_sequential_testing_has_one_side(alternative: str) -> None:
     # it stops by what lies above the statistic, so its draws do not tell the lower tail
     X, Y = samples()
     with pytest.raises(ValueError, match="sequential"):
-        two_sample_test(X, Y, "median", sequential=True, alternative=alternative, rng=0)
+        null = Sequential(Permutation(alternative=alternative))
+        two_sample_test(X, Y, "median", null, rng=0)
 
 
 # --- the same answer, however it is computed ------------------------------------------------------
@@ -425,11 +442,11 @@ def test_streaming_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, null: str, kernel: str | None
 ) -> None:
     X, Y = samples(60, 50)
-    length = {"block_length": 4} if null == "block" else {}
-    kept = two_sample_test(X, Y, kernel, null, 99, rng=4, **length)
+    made = {"full": Full, "permutation": Permutation, "block": partial(Block, 4)}[null]
+    kept = two_sample_test(X, Y, kernel, made(), 99, rng=4)
     monkeypatch.setattr(bins, "MOST", 10)
     for memory in (None, 1, 5000, "20KB", "1 MB"):
-        streamed = two_sample_test(X, Y, kernel, null, 99, rng=4, max_memory=memory, **length)
+        streamed = two_sample_test(X, Y, kernel, made(max_memory=memory), 99, rng=4)
         assert streamed.pvalue == kept.pvalue
         assert_allclose(streamed.statistic, kept.statistic, atol=1e-9)
         assert_allclose(streamed.null.values, kept.null.values, atol=1e-9)
@@ -493,7 +510,7 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
     X, Y = samples()
     two_sample_test(X, Y, rng=0, n_permutations=9)
     assert capsys.readouterr() == ("", "")
-    two_sample_test(X, Y, rng=0, n_permutations=9, progress=True)
+    two_sample_test(X, Y, null=Permutation(progress=True), rng=0, n_permutations=9)
     shown = capsys.readouterr()
     assert shown.out == "" and "Gram matrix" in shown.err
 
@@ -509,10 +526,10 @@ def test_moments_over_all_permutations(n: int) -> None:
     A, B = H @ K @ H, H @ L @ H
     values = [np.sum(A * B[np.ix_(order, order)]) for order in permutations(range(n))]
     moments = [
-        nulls.CentredMoments.of_sums(n, float((M**2).sum()), M.sum(axis=1), np.diag(M))
+        limits.CentredMoments.of_sums(n, float((M**2).sum()), M.sum(axis=1), np.diag(M))
         for M in (K, L)
     ]
-    mean, variance = nulls.permutation_moments(*moments)
+    mean, variance = limits.permutation_moments(*moments)
     assert_allclose(mean, np.mean(values), rtol=1e-11)
     assert_allclose(variance, np.var(values), rtol=1e-10)
 
@@ -544,17 +561,17 @@ RUNS, LEVEL = 300, 0.05
 BOUNDS = scipy.stats.binom.ppf([FAILURE / 100, 1 - FAILURE / 100], RUNS, LEVEL)
 
 EXACT: dict[str, dict[str, Any]] = {
-    "bins": {"n_bins": 20},
+    "bins": {"null": Permutation(20)},
     "points": {"null": "full"},
     "collection": {},
-    "fuse": {"combine": "fuse"},
-    "min-p": {"combine": "min-p"},
+    "fuse": {"kernel": Collection(combine="fuse")},
+    "min-p": {"kernel": Collection(combine="min-p")},
     "one kernel": {"kernel": Energy(), "estimator": "V"},
     "optimized": {"kernel": "optimized"},
-    "independent blocks": {"null": "block", "block_length": 2},
-    "singleton groups": {"groups": (np.arange(30), 100 + np.arange(24))},
+    "independent blocks": {"null": Block(2)},
+    "singleton groups": {"null": Groups((np.arange(30), 100 + np.arange(24)))},
     "coordinates": {"kernel": "median", "basis": PivotedCholesky()},
-    "sequential": {"kernel": "median", "sequential": True},
+    "sequential": {"kernel": "median", "null": Sequential()},
 }
 
 
@@ -590,11 +607,11 @@ def test_blocks_and_wild_signs_for_time_series() -> None:
     # rejections of 80 at 5 %, over five seeds: permutation 43-54, block 6-10, wild 9-12
     rng = np.random.default_rng(0)
     rejected = dict.fromkeys(("permutation", "block", "wild"), 0)
+    nulls = {"permutation": Permutation(), "block": Block(15), "wild": Wild(15)}
     for _ in range(80):
         X, Y = autoregressive(rng, 150), autoregressive(rng, 150)
         for null in rejected:
-            length = {} if null == "permutation" else {"block_length": 15}
-            result = two_sample_test(X, Y, "median", null, 99, rng=rng, **length)
+            result = two_sample_test(X, Y, "median", nulls[null], 99, rng=rng)
             rejected[null] += result.rejects()
     assert rejected["permutation"] > 30
     assert rejected["block"] < 25
@@ -611,7 +628,7 @@ def test_groups_for_clustered_data() -> None:
         rejected["points"] += two_sample_test(X, Y, "median", "full", 99, rng=rng).rejects()
         groups = np.concatenate([of, 100 + of])
         rejected["groups"] += two_sample_test(
-            X, Y, "median", n_permutations=99, rng=rng, groups=groups
+            X, Y, "median", Groups(groups), n_permutations=99, rng=rng
         ).rejects()
     assert rejected["points"] > 30
     assert rejected["groups"] <= scipy.stats.binom.ppf(1 - FAILURE, 100, 0.05)
@@ -620,11 +637,11 @@ def test_groups_for_clustered_data() -> None:
 def test_groups_given_as_one_or_two() -> None:
     X, Y = samples(6, 8)
     of_x, of_y = np.repeat(["a", "b", "c"], 2), np.repeat(["d", "e"], 4)
-    one = two_sample_test(X, Y, groups=np.concatenate([of_x, of_y]), rng=0)
-    two = two_sample_test(X, Y, groups=(of_x, of_y), rng=0)
+    one = two_sample_test(X, Y, null=Groups(np.concatenate([of_x, of_y])), rng=0)
+    two = two_sample_test(X, Y, null=Groups((of_x, of_y)), rng=0)
     assert one.pvalue == two.pvalue
     assert len(one.null) == 9  # 5 over 2, less the one observed
-    wild = two_sample_test(X, Y, null="wild", groups=(of_x, of_y), rng=0, n_permutations=99)
+    wild = two_sample_test(X, Y, null=WildGroups((of_x, of_y)), rng=0, n_permutations=99)
     assert wild.null.kind == "wild bootstrap"
 
 
@@ -634,7 +651,7 @@ def test_groups_of_one_row_leave_the_estimate_defined() -> None:
     X, Y = samples(5, 6)
     groups = np.zeros(5), np.array([1, 2, 3, 3, 3, 3])
     try:
-        result = two_sample_test(X, Y, "median", groups=groups, rng=0)
+        result = two_sample_test(X, Y, "median", Groups(groups), rng=0)
     except ValueError as error:
         assert "groups" in str(error)
     else:
@@ -655,11 +672,11 @@ def test_every_null_sees_a_plain_difference() -> None:
 def test_alternatives() -> None:
     X, Y = samples(40, 40, seed=2)
     greater, less, both = (
-        two_sample_test(X, Y + 1, rng=0, alternative=a).pvalue
+        two_sample_test(X, Y + 1, null=Permutation(alternative=a), rng=0).pvalue
         for a in ("greater", "less", "two-sided")
     )
     assert greater == 0.001 and less == 1.0 and both == 0.002
-    alike = two_sample_test(X, X + 1e-9, "median", rng=0, alternative="less")
+    alike = two_sample_test(X, X + 1e-9, "median", Permutation(alternative="less"), rng=0)
     assert alike.pvalue == 0.001
     assert "more alike than chance" in repr(alike)
 
@@ -743,45 +760,36 @@ def test_tensors_in() -> None:
         ({"n_permutations": 0}, "n_permutations must be a whole number ≥ 1, got 0"),
         ({"n_permutations": 9.5}, "n_permutations must be a whole number"),
         ({"n_permutations": True}, "n_permutations must be a whole number"),
-        ({"null": "bootstrap"}, "null must be one of 'permutation'"),
+        ({"null": "bootstrap"}, "null must be one of 'permutation', 'full', .*'sequential', or an"),
+        ({"null": Signs()}, r"an object of Permutation, Full, .*Sequential; got Signs\("),
+        ({"null": Permutation}, "null must be one of"),
+        ({"null": Sequential("gamma")}, "Sequential: null must be one of 'permutation'.*'gamma'"),
+        ({"null": Sequential(Gamma())}, r"Sequential: null must be .*got Gamma\("),
         ({"estimator": "W"}, "estimator must be one of 'U', 'V', 'linear'"),
-        ({"combine": "mean"}, "combine must be one of 'max', 'fuse', 'min-p'"),
-        ({"alternative": "more"}, "alternative must be one of 'greater'"),
         ({"kernel": "best"}, "the words are 'median', 'collection', 'optimized'"),
         ({"kernel": []}, "got an empty list"),
+        ({"kernel": Collection([])}, "got an empty list"),
         ({"kernel": [Gaussian(), Laplace()], "null": "gamma"}, "2 kernels were given"),
         ({"kernel": [Gaussian(), Laplace()], "null": "spectral"}, "2 kernels were given"),
         ({"kernel": "collection", "null": "gamma"}, "the collection kernels were given|takes one"),
         ({"kernel": [Gaussian(), Laplace()], "basis": PivotedCholesky()}, "2 kernels were given"),
         ({"kernel": "collection", "basis": PivotedCholesky()}, "takes one"),
-        ({"kernel": [Gaussian(), Laplace()], "sequential": True}, "2 kernels were given"),
+        ({"kernel": [Gaussian(), Laplace()], "null": Sequential()}, "2 kernels were given"),
         ({"kernel": [Gaussian(), Laplace()], "estimator": "linear"}, "2 kernels were given"),
-        ({"null": "normal"}, 'null="normal" goes with estimator="linear"'),
-        ({"null": "normal", "estimator": "V"}, 'null="normal" goes with estimator="linear"'),
-        ({"block_length": 3}, 'block_length= goes with null="block" or "wild"'),
-        ({"block_length": 3, "null": "full"}, 'block_length= goes with null="block" or "wild"'),
-        ({"block_length": 3, "null": "gamma"}, "block_length="),
-        ({"block_length": 3, "null": "spectral"}, "block_length="),
-        ({"block_length": 3, "estimator": "linear"}, "block_length="),
-        ({"block_length": 11, "null": "block"}, "leaves fewer than two blocks in a series of 20"),
-        ({"block_length": 500, "null": "wild"}, "leaves fewer than two blocks in a series of 20"),
-        ({"block_length": 0, "null": "block"}, "block_length must be a whole number ≥ 1"),
-        ({"block_length": "long", "null": "block"}, "block_length must be one of 'auto'"),
-        ({"block_length": 3, "null": "wild", "groups": np.arange(45)}, "block_length= goes with"),
-        ({"n_bins": 1}, "n_bins must be a whole number ≥ 2"),
-        ({"groups": np.arange(44)}, "groups: expected 45 labels, 25 for X and then 20 for Y"),
-        ({"groups": (np.arange(25), np.arange(100, 119))}, "groups: expected 45 labels"),
-        ({"groups": np.zeros(45)}, "1 groups have rows in both samples"),
-        ({"groups": np.arange(45), "null": "full"}, 'groups= goes with null="permutation"'),
-        ({"groups": np.arange(45), "null": "block"}, 'groups= goes with null="permutation"'),
-        ({"groups": np.arange(45), "null": "gamma"}, "groups="),
-        ({"groups": np.arange(45), "null": "spectral"}, "groups="),
-        ({"groups": np.arange(45), "estimator": "linear"}, "groups="),
-        ({"groups": np.full(45, np.nan)}, "groups contains NaN"),
-        ({"estimator": "linear", "null": "gamma"}, "estimator"),
+        ({"null": "normal"}, "null must be one of"),
+        ({"null": "normal", "estimator": "V"}, "null must be one of"),
+        ({"null": "normal", "estimator": "incomplete"}, "null must be one of 'permutation', 'seq"),
+        ({"null": Block(11)}, "leaves fewer than two blocks in a series of 20"),
+        ({"null": Wild(500)}, "leaves fewer than two blocks in a series of 20"),
+        ({"null": Block(3), "estimator": "linear"}, "null must be one of 'permutation', 'normal'"),
+        ({"null": "groups"}, r"Groups needs the group of every row: pass null=Groups\(labels\)"),
+        ({"null": Groups(np.arange(44))}, "groups: expected 45 labels, 25 for X and then 20 for Y"),
+        ({"null": Groups((np.arange(25), np.arange(100, 119)))}, "groups: expected 45 labels"),
+        ({"null": Groups(np.zeros(45))}, "1 groups have rows in both samples"),
+        ({"null": Groups(np.arange(45)), "estimator": "linear"}, "null must be one of"),
+        ({"null": Groups(np.full(45, np.nan))}, "groups contains NaN"),
+        ({"estimator": "linear", "null": "gamma"}, "null must be one of 'permutation', 'normal'"),
         ({"estimator": "linear", "basis": PivotedCholesky()}, "basis"),
-        ({"max_memory": "lots"}, "max_memory must be a number of bytes or a text like '500MB'"),
-        ({"max_memory": 0}, "max_memory must be a number of bytes"),
         ({"rng": -1}, "rng"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

@@ -28,7 +28,17 @@ from fitted_objects import X as ALL_X
 from fitted_objects import Y as ALL_Y
 from kernels.cases import KERNELS
 from meanmap import kernels as k
-from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
+from meanmap.comparison import (
+    Block,
+    Bootstrap,
+    Groups,
+    Permutation,
+    ResidualSigns,
+    RunningIndependenceTest,
+    RunningTwoSampleTest,
+    WeightedBlocks,
+    Wild,
+)
 from meanmap.kernels import Delta, Gaussian
 from meanmap.kernels.algebra import Product, Scaled, Sum
 from meanmap.kernels.defaults import as_kernel, as_target
@@ -461,24 +471,24 @@ def two_sample(v: Any) -> Any:
 
 @entry(
     "two_sample_test",
-    X=X, Y=X + 0.5, groups=np.arange(2 * N) // 4, n_bins=8, block_length=4, max_memory=1e9,
+    X=X, Y=X + 0.5, groups=np.arange(2 * N) // 4, bins=8, length=4, max_memory=1e9,
 )  # fmt: skip
 def two_sample_options(v: Any) -> Any:
     options: dict[str, Any] = {"n_permutations": 19, "rng": 0}
     return (
-        *mm.two_sample_test(v.X, v.Y, G, groups=v.groups, **options),
-        *mm.two_sample_test(v.X, v.Y, G, n_bins=v.n_bins, max_memory=v.max_memory, **options),
-        *mm.two_sample_test(v.X, v.Y, G, "wild", block_length=v.block_length, **options),
+        *mm.two_sample_test(v.X, v.Y, G, Groups(v.groups), **options),
+        *mm.two_sample_test(v.X, v.Y, G, Permutation(v.bins, max_memory=v.max_memory), **options),
+        *mm.two_sample_test(v.X, v.Y, G, Wild(v.length), **options),
     )
 
 
-@entry("independence_test", X=X, Y=COLUMN, n_permutations=19, block_length=4, groups=QUARTERS)
+@entry("independence_test", X=X, Y=COLUMN, n_permutations=19, length=4, groups=QUARTERS)
 def independence(v: Any) -> Any:
     options: dict[str, Any] = {"n_permutations": v.n_permutations, "rng": 0}
     return (
         *mm.independence_test(v.X, v.Y, **options),
-        *mm.independence_test(v.X, v.Y, G, G, groups=v.groups, **options),
-        *mm.independence_test(v.X, v.Y, G, G, "block", block_length=v.block_length, **options),
+        *mm.independence_test(v.X, v.Y, G, Groups(v.groups), **options),
+        *mm.independence_test(v.X, v.Y, G, Block(v.length), **options),
     )
 
 
@@ -490,7 +500,11 @@ def joint_independence(v: Any) -> Any:
 @entry("conditional_independence_test", X=X[:, :1], Y=COLUMN, Z=X[:, 1:], n_permutations=9)
 def conditional_independence(v: Any) -> Any:
     options: dict[str, Any] = {"n_permutations": v.n_permutations, "rng": 0}
-    return (*mm.conditional_independence_test(v.X, v.Y, v.Z, refit=False, **options),)
+    return (
+        *mm.conditional_independence_test(
+            v.X, v.Y, v.Z, null=ResidualSigns(refit=False), **options
+        ),
+    )
 
 
 @entry("conditional_two_sample_test", X1=X, Y1=COLUMN, X2=X + 0.1, Y2=COLUMN + 1, n_permutations=9)
@@ -506,15 +520,15 @@ def conditional_two_sample(v: Any) -> Any:
 def effect(v: Any) -> Any:
     options: dict[str, Any] = {"n_permutations": v.n_permutations, "rng": 0}
     found = mm.comparison.counterfactual_effect(
-        v.X, v.Y, v.X2, v.Y2, regularization=v.regularization, **options
+        v.X, v.Y, v.X2, v.Y2, null=ResidualSigns(v.regularization), **options
     )
     return *found, found.mean_effect, found.counterfactual.mean()
 
 
-@entry("goodness_of_fit_test", X=X, n_permutations=9, block_length=2)
+@entry("goodness_of_fit_test", X=X, n_permutations=9, length=2)
 def goodness_of_fit(v: Any) -> Any:
     options: dict[str, Any] = {"n_permutations": v.n_permutations, "rng": 0}
-    found = mm.goodness_of_fit_test(v.X, lambda x: -x, block_length=v.block_length, **options)
+    found = mm.goodness_of_fit_test(v.X, lambda x: -x, null=WeightedBlocks(v.length), **options)
     return (*found,)
 
 
@@ -534,7 +548,7 @@ def power(v: Any) -> Any:
 @entry("power_analysis", strict=False, X=X, Y=X + 0.8, smoothing=0.1)
 def smoothed_power(v: Any) -> Any:
     options: dict[str, Any] = {"n_permutations": 9, "kernel": G, "n_simulations": 20, "rng": 0}
-    options |= {"resampling": "bootstrap", "smoothing": v.smoothing, "sizes": [6]}
+    options |= {"resampling": Bootstrap(v.smoothing), "sizes": [6]}
     return mm.comparison.power_analysis(mm.two_sample_test, v.X, v.Y, **options).powers
 
 

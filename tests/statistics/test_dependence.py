@@ -367,9 +367,11 @@ def test_bad_arguments() -> None:
         hsic(X, Y * np.nan)
     with pytest.raises(ValueError, match="two or more variables, got 1"):
         joint_hsic(X)
-    with pytest.raises(ValueError, match="kernels: expected a list of 2, one a variable, got a"):
+    with pytest.raises(ValueError, match="kernels: expected a list of 2, one per variable, got a"):
         joint_hsic(X, Y, kernels=(Gaussian(),) * 3)
-    with pytest.raises(ValueError, match="kernels: expected a list of 2, one a variable, got Gau"):
+    with pytest.raises(
+        ValueError, match="kernels: expected a list of 2, one per variable, got Gau"
+    ):
         joint_hsic(X, Y, kernels=Gaussian())
     with pytest.raises(ValueError, match="variable 1 has 20, variable 2 has 20, variable 3 has 3"):
         joint_hsic(X, Y, X[:3])

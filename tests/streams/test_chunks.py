@@ -165,7 +165,7 @@ def test_streams_have_the_gamma_null_of_all_rows() -> None:
 def test_dependence_of_streams() -> None:
     kernel, B = Polynomial(2), X[:, :1] + 30 * RNG.normal(size=(N, 1))
     spaces = Space(kernel, Explicit()).fit(X), Space(kernel, Explicit()).fit(B)
-    truth = independence_test(X, B, kernel, kernel, null="gamma")
+    truth = independence_test(X, B, kernel, null="gamma")
     left, right = (RunningIndependenceTest(basis=spaces) for _ in range(2))
     left.partial_fit(X[:1000], B[:1000])
     found = left.merge(right.partial_fit(X[1000:], B[1000:])).result()
@@ -211,7 +211,7 @@ def test_streams_refuse_in_words() -> None:
     with pytest.raises(ValueError, match="tested by sums over them"):
         two_sample_test(D, D, null="full")
     with pytest.raises(ValueError, match="tested by sums over them"):
-        independence_test(D, D, kernel_x="median")
+        independence_test(D, D, ("median", None))
 
 
 # --- statistics -----------------------------------------------------------------------------------

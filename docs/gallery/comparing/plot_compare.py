@@ -1,5 +1,5 @@
 """
-Where do two samples differ?
+See where two samples differ
 ============================
 
 Two samples with the same mean and the same variance, from different distributions. Their

@@ -1,6 +1,6 @@
 """
-What did the treatment do?
-==========================
+Estimate what a treatment did to those who got it
+=================================================
 
 Those who get a treatment differ from those who do not: here they were worse off to begin with. The
 counterfactual mean embedding asks what the treated *would have had* without treatment, as a whole
@@ -18,7 +18,7 @@ rng = np.random.default_rng(0)
 
 
 def study(effect, n=800):
-    """Severity x, who is treated (the more severe, the likelier), the outcome, and without it."""
+    """Severity x, who is treated (more likely if severe), the outcome, and without it."""
     x = rng.normal(size=(n, 1))
     treated = rng.random(n) < 1 / (1 + np.exp(-1.5 * x[:, 0]))
     without = 4 - x + 0.5 * rng.normal(size=(n, 1))
@@ -63,8 +63,8 @@ for column, (name, (_, t, y, without)) in zip(axes.T, studies.items(), strict=Tr
     exact = embed(without[t], kernel)
     top, bottom = column
     top.plot(grid, embed(y[~t], kernel)(grid), ":", color=GREY, label="controls")
-    top.plot(grid, result.counterfactual(grid), color=BLUE, label="treated, had they not been")
-    top.plot(grid, exact(grid), "--", color="black", linewidth=1, label="the truth of that")
+    top.plot(grid, result.counterfactual(grid), color=BLUE, label="treated, without treatment")
+    top.plot(grid, exact(grid), "--", color="black", linewidth=1, label="the same, true")
     top.plot(grid, result.treated(grid), color=ORANGE, label="treated")
     top.set_title(f"{name}: p = {result.pvalue:.3g}")
     values = result.effect(grid)
@@ -81,8 +81,8 @@ plt.show()
 # %%
 # What this rests on: given the severity, who is treated must not depend on the outcome, and there
 # must be controls as severe as the treated. No computation can check the first. The second shows
-# in the weights of the controls, which sum to one: where a few carry most of it, there are hardly
-# any.
+# in the weights of the controls, which sum to one: where a few of them carry most of the weight,
+# there are too few comparable controls.
 
 for name, result in found.items():
     weights = result.counterfactual.weights

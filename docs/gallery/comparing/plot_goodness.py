@@ -1,6 +1,6 @@
 """
-Has the sampler converged to the right density?
-===============================================
+Check whether a sampler has converged to the right density
+==========================================================
 
 A Markov chain should end up in its target density, of which usually nothing but the gradient of
 its logarithm can be computed. That is enough: the kernel Stein discrepancy compares a sample with
@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from meanmap import goodness_of_fit_test
-from meanmap.comparison import power_analysis
+from meanmap.comparison import Simulation, power_analysis
 
 # %%
 # The target is a Gaussian bent into a banana: :math:`x_1 \sim N(0, 1)` and
@@ -60,11 +60,9 @@ samples = {
 
 # %%
 # The rows of a chain depend on each other, so that whole blocks of them get one random weight:
-# ``block_length="auto"`` finds out how long these must be.
+# ``null="block"`` finds out how long these must be.
 
-results = {
-    name: goodness_of_fit_test(X, score, block_length="auto", rng=0) for name, X in samples.items()
-}
+results = {name: goodness_of_fit_test(X, score, null="block", rng=0) for name, X in samples.items()}
 for name, result in results.items():
     print(f"{name}: {result}\n")
 
@@ -89,8 +87,8 @@ plt.show()
 # %%
 # How many independent points would show the same flaw? A pilot answers: rows two hundred steps
 # apart hardly depend on each other. Among few points the largest scores outweigh all others, and
-# random weights do not hold the level. This target can be sampled, and with ``sampler=`` the test
-# simulates its null instead, which does.
+# random weights do not hold the level. This target can be sampled, and with
+# ``Simulation(draw)`` the test simulates its null distribution instead, which is exact.
 
 
 def draw(n, generator):
@@ -99,7 +97,7 @@ def draw(n, generator):
 
 
 pilot = langevin(2000, 0.08, False, rng)[::200]
-settings = {"score": score, "sampler": draw, "n_permutations": 99}
+settings = {"score": score, "null": Simulation(draw), "n_permutations": 99}
 answer = power_analysis(goodness_of_fit_test, pilot, **settings, n_simulations=50, rng=0)
 print(answer)
 answer.plot()

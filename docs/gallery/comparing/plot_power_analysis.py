@@ -1,6 +1,6 @@
 """
-How many points will I need?
-============================
+Find the sample size that a test needs
+======================================
 
 A pilot study shows something, or nothing yet. How large must the real study be? Parts of the pilot,
 drawn at several sizes, say how often a test rejects; a curve through that is read off at the power
@@ -16,8 +16,8 @@ from meanmap.comparison import power_analysis
 rng = np.random.default_rng(0)
 
 # %%
-# Two populations with the same mean, of which one is half as much again spread out, and a pilot of
-# 100 points from each.
+# Two populations with the same mean, one of them with 1.5 times the standard deviation, and a pilot
+# of 100 points from each.
 
 
 def draw(n):
@@ -49,15 +49,15 @@ def true_power(n, runs):
 sizes = (20, 40, 80, 120)
 powers = [true_power(n, 100) for n in sizes]
 ax = plan.plot()
-ax.plot(sizes, powers, "D", color="black", label="truth, 100 runs a size")
+ax.plot(sizes, powers, "D", color="black", label="truth, 100 runs per size")
 ax.legend(loc="lower right")
 plt.show()
 
 # %%
-# This pilot was an unlucky one and shows less than there is; the truth is about 120 points, inside
-# the interval. The interval is wide, and it should be: a pilot is one sample, and its own luck is
-# most of the uncertainty. Other pilots of the same size give other answers. The upper end is the
-# prudent one.
+# This pilot happens to show a smaller effect than there is; the true answer is about 120 points,
+# inside the interval. The interval is wide, and it should be: a pilot is one sample, and its own
+# randomness is most of the uncertainty. Other pilots of the same size give other answers. The upper
+# end is the safe choice.
 
 for _ in range(4):
     other = power_analysis(

@@ -1,6 +1,6 @@
 """
-Do two samples differ, and where?
-=================================
+Test whether two samples differ, and see where
+==============================================
 
 A test of two samples that needs no idea of how they might differ. First two samples of numbers with
 the same mean and variance, then two samples in the plane whose coordinates, one by one, have the
@@ -33,16 +33,16 @@ print(f"\n{result}")
 # %%
 # The result draws itself. On the left is the statistic, beside what it would be if the two samples
 # came from one distribution: points were exchanged between them 999 times. The statistic is the
-# strongest of four kernels' MMDs, in standard deviations. On the right is the witness function
-# under the kernel that won: above 0 where X has more mass, below where Y has.
+# strongest of several kernels' MMDs, in standard deviations. On the right is the witness function
+# under the kernel that stood out most: above 0 where X has more mass, below where Y has.
 
 result.plot()
 plt.show()
 
 # %%
 # **The plane.** Here X is the standard normal distribution. In Y half of the points are correlated
-# at +0.8 and half at -0.8. Each coordinate is standard normal in both, and so is the correlation 0:
-# tests of one coordinate at a time, and tests of means and covariances, are blind.
+# at +0.8 and half at -0.8. In both, each coordinate is standard normal and the correlation is 0:
+# tests of one coordinate at a time, and tests of means and covariances, cannot see the difference.
 
 n = 1000
 rho = 0.8

@@ -1,10 +1,10 @@
 """
-A common cause
-==============
+Test for dependence beyond a common cause
+=========================================
 
 Ice cream and sunburn go together, and neither causes the other: the weather is behind both. A
 test of independence finds the first; a test of *conditional* independence finds that nothing is
-left once the weather is known. Its limits are part of the story.
+left once the weather is known. The page ends with the limits of such a test.
 """
 
 import warnings
@@ -105,7 +105,7 @@ for wave in (1, 4, 16, 64):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # counted by `learned`
                 result = conditional_independence_test(
-                    x, y, z, kernel_z=kernel, n_permutations=199, rng=rng
+                    x, y, z, (None, None, kernel), n_permutations=199, rng=rng
                 )
             found[name].append((result.pvalue <= 0.05, not result.learned))
     shares = [np.mean(pairs, axis=0) for pairs in found.values()]

@@ -27,17 +27,17 @@ images, words = digits.data[rows], names[digits.target[rows]]
 # they share.
 
 letters = NGrams(1) + NGrams(2)
-result = independence_test(images, words, kernel_y=letters, rng=0)
+result = independence_test(images, words, (None, letters), rng=0)
 print(result)
 
 # %%
 # Forty images are enough. With shuffled words there is no dependence to find, and ten shuffles give
 # ten p-values between 0 and 1.
 
-few = independence_test(images[:40], words[:40], kernel_y=letters, rng=0)
+few = independence_test(images[:40], words[:40], (None, letters), rng=0)
 print(f"40 images and their words: p = {few.pvalue:.3f}")
 shuffled = [
-    independence_test(images[:40], rng.permutation(words[:40]), kernel_y=letters, rng=rng).pvalue
+    independence_test(images[:40], rng.permutation(words[:40]), (None, letters), rng=rng).pvalue
     for _ in range(10)
 ]
 print("and shuffled words:        p =", *(f"{p:.2f}" for p in sorted(shuffled)))

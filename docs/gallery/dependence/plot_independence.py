@@ -1,6 +1,6 @@
 """
-Uncorrelated, and yet dependent
-===============================
+Detect dependence that correlation misses
+=========================================
 
 Correlation sees straight lines. The Hilbert-Schmidt independence criterion sees any dependence, and
 its witness function is a map of it: where do two variables go together more often than if
@@ -45,7 +45,7 @@ for name, (X, Y) in data.items():
 # The map of dependence. ``result.witness(x, y)`` is the embedding of the pairs minus that of
 # independent ones with the same marginals: red where points lie more often than independence would
 # have it, blue where they are missing. The last map is of chance alone, and looks no less
-# impressive: the p-value is the judge, the map only explains.
+# impressive: the p-value decides, the map only explains.
 
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.7), layout="constrained")
 for ax, (name, (X, Y)) in zip(axes, data.items(), strict=True):
@@ -93,8 +93,8 @@ axes[2].set(title="what g sees of Y", xlabel="the third coordinate of Y", ylabel
 plt.show()
 
 # %%
-# A warning. Of all functions *some* pair is always correlated, by chance: these are chosen with
-# hindsight. With the rows of Y shuffled, the correlation of the best pair is not 0.
+# A warning. Among all functions *some* pair is always correlated by chance, and this pair was
+# chosen after seeing the data. With the rows of Y shuffled, the best pair is still correlated.
 
 shuffled = independence_test(X, rng.permutation(Y), rng=0)
 print(f"shuffled: correlation {shuffled.explanation.directions[2]:.2f}, p = {shuffled.pvalue:.2f}")

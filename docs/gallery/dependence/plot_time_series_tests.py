@@ -1,12 +1,11 @@
 """
-Two series that have nothing to do with each other
-==================================================
+Test time series without false alarms
+=====================================
 
 Permutation tests assume that rows are exchangeable. Those of a time series are not: neighbours
 resemble each other, two slow series drift past each other as if they were related, and
-shuffling the rows destroys the very slowness that makes such coincidences common. Exchanging
-stretches of rows, or giving stretches random signs, keeps it. How long the stretches must be is
-chosen from the data.
+shuffling the rows destroys the slowness that makes such coincidences common. Exchanging blocks of
+rows, or giving blocks random signs, keeps it. How long the blocks must be is chosen from the data.
 """
 
 import warnings
@@ -31,8 +30,8 @@ def series(memory):
 
 # %%
 # Two independent series, and what the three tests say of them. ``null="permutation"`` takes the
-# rows as they come; ``"block"`` keeps stretches of rows together, ``"wild"`` gives each stretch a
-# sign.
+# rows for exchangeable; ``"block"`` keeps blocks of rows together, ``"wild"`` gives each block a
+# random sign.
 
 METHODS = {
     "permutation": {"null": "permutation"},
@@ -45,9 +44,7 @@ def pvalue(X, Y, method):
     settings = METHODS[method]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the plain test says that rows look ordered
-        return independence_test(
-            X, Y, "median", "median", n_permutations=99, rng=rng, **settings
-        ).pvalue
+        return independence_test(X, Y, "median", n_permutations=99, rng=rng, **settings).pvalue
 
 
 X, Y = series(0.9), series(0.9)
@@ -56,7 +53,7 @@ for method in METHODS:
 
 # %%
 # One pair proves nothing. So sixty pairs for each of three memories, all of them independent: a
-# test at 5% should reject three of the sixty, give or take.
+# test at the 5% level should reject about three of the sixty.
 
 memories, runs = (0.0, 0.6, 0.9), 60
 rejected = {method: [] for method in METHODS}
@@ -71,7 +68,7 @@ for method, shares in rejected.items():
 # %%
 # The plain test finds a dependence that is not there, the more often the slower the series. The two
 # others stay near their 5%, and are not exact. The slowest series is the hard one: its memory is
-# 1/(1 - 0.9) = 10 rows, so that stretches must be long, and 300 rows hold few of them. A series
+# 1/(1 - 0.9) = 10 rows, so that blocks must be long, and 300 rows hold few of them. A series
 # that is too short for its memory gets a warning, and so does a plain test of rows that look
 # ordered; both are left out here.
 
@@ -84,7 +81,7 @@ left.set(title="two independent series of memory 0.9", xlabel="row", yticks=[])
 left.set_ylim(top=X.max() + 3)
 left.legend(frameon=False, loc="upper right", ncols=2)
 low, high = binom.ppf([0.025, 0.975], runs, 0.05) / runs
-right.axhspan(low, high, color=GREY, alpha=0.25, linewidth=0, label="5%, give or take")
+right.axhspan(low, high, color=GREY, alpha=0.25, linewidth=0, label="95% range for a level of 5%")
 for (method, shares), colour, marker in zip(
     rejected.items(), ("black", BLUE, ORANGE), "osD", strict=True
 ):

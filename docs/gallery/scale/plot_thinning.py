@@ -1,10 +1,10 @@
 """
-Few points for many
-===================
+Represent a large sample by a few points
+========================================
 
 A long simulation leaves thousands of points, and whatever comes next is to be computed for each of
-them. :func:`~meanmap.statistics.compress` picks a few that stand for all: their embedding is near
-to that of the whole sample, so that averages over them are near to averages over all.
+them. :func:`~meanmap.statistics.compress` picks a few that stand for all: their embedding is near to
+that of the whole sample, so that averages over them are close to averages over all.
 """
 
 # %%
@@ -32,8 +32,8 @@ few
 # %%
 # **Kernel thinning** halves the sample again and again. Of each pair of neighbours in the sequence
 # one point goes to either half, such that the halves' embeddings stay together; in the end points
-# are swapped for better ones. A random subset has holes and heaps; the thinned one is more even, at
-# the scale that the kernel sees.
+# are swapped for better ones. A random subset has gaps and clusters; the thinned one is more even,
+# at the scale that the kernel sees.
 
 random = compress(X, len(few), few.kernel, method="random", rng=0)
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharex=True, sharey=True, layout="constrained")
@@ -44,9 +44,8 @@ for ax, record, name in zip(axes, (few, random), ("thinned", "random"), strict=T
 plt.show()
 
 # %%
-# **How near?** The error of a random subset falls as :math:`1/\sqrt{n}` in the number kept, that of
-# thinned and herded points nearly as :math:`1/n`. Weights of their own bring the points nearer
-# still.
+# **How close?** The error of a random subset falls as :math:`1/\sqrt{n}` in the number kept, that
+# of thinned and herded points nearly as :math:`1/n`. Weights on the points reduce the error more.
 
 sizes = [8, 16, 32, 64, 128]
 part = X[:2048]

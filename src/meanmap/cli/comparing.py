@@ -178,15 +178,16 @@ def run_test(
     test: Any, points: Sequence[Any], options: TestOptions, files: FileOptions, groups: Any
 ) -> Any:
     """Run a test of the library on all rows."""
+    from meanmap.comparison import Block, Groups, Permutation
+
     settings: dict[str, Any] = {"n_permutations": options.permutations, "rng": files.seed}
-    if len(points) == 2:
-        settings["progress"] = files.progress
     if options.groups is not None:
-        settings["groups"] = groups
-    if options.block_length is not None:
-        auto = options.block_length == "auto"
-        settings["null"] = "block"
-        settings["block_length"] = "auto" if auto else int(options.block_length)
+        settings["null"] = Groups(groups, progress=files.progress)
+    elif options.block_length is not None:
+        length = "auto" if options.block_length == "auto" else int(options.block_length)
+        settings["null"] = Block(length, progress=files.progress)
+    elif len(points) == 2:
+        settings["null"] = Permutation(progress=files.progress)
     with record() as found:
         result = test(*points, **settings)
     for warning in found:

@@ -203,13 +203,13 @@ class BinnedGram:
         return replace(self, sums=sums, diagonal=self.diagonal - 2 * heights, rounding=rounding)
 
     def tie_scales(self, layout: Layout) -> np.ndarray:
-        """The scale of ties between statistics, a kernel each."""
+        """The scale of ties between statistics, one per kernel."""
         size = np.abs(self.sums).sum(axis=(1, 2)) / layout.sizes.sum() ** 2
         return tie_scale(size, 0.0 if self.rounding is None else self.rounding)
 
     @classmethod
     def of(
-        cls, family: Family, points: Points, layout: Layout, progress: bool = False
+        cls, family: Family, points: Points, layout: Layout, progress: bool | None = False
     ) -> BinnedGram:
         """One pass over the upper half of the Gram matrix, tile by tile."""
         arranged = layout.arranged(points)
@@ -217,7 +217,7 @@ class BinnedGram:
 
     @classmethod
     def _of(
-        cls, family: Family, arranged: Points, layout: Layout, side: int, progress: bool
+        cls, family: Family, arranged: Points, layout: Layout, side: int, progress: bool | None
     ) -> BinnedGram:
         strips, s = layout.strips(side), layout.bins
         tiles, buffers = family.against(arranged), Buffers(arranged)
@@ -291,7 +291,7 @@ def _runs(where: np.ndarray) -> list[slice]:
 
 
 def pair_sums(gram: BinnedGram, weights: np.ndarray) -> np.ndarray:
-    """wᵀGw for columns of weights on bins, a row a kernel."""
+    """wᵀGw for columns of weights on bins, one row per kernel."""
     s, columns = weights.shape
     if columns <= FEW:
         return np.stack([np.sum(weights * (G @ weights), axis=0) for G in gram.sums])

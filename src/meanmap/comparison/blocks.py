@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import scipy.fft
 
-from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison.bins import MOST
 from meanmap.comparison.candidates import orthonormal_functions
@@ -38,8 +37,8 @@ SHORT = 0.1  # a correlation of adjacent blocks at which a test at 5% rejects 8%
 def length_for_samples(given: Any, kernel: Kernel, X: Points, Y: Points) -> tuple[int, list[str]]:
     """Rows per block of two series that are compared, and what there is to say of them."""
     n, m = count(X), count(Y)
-    if not _is_automatic(given):
-        return _read_length(given, min(n, m)), []
+    if given != "auto":
+        return check_blocks(given, min(n, m)), []
     scores = _components(kernel, [X, Y])
     correlations = [_autocorrelations(parts) for parts in zip(*scores, strict=True)]
     time = max((autocorrelation_time(one) for one in correlations), default=1.0)
@@ -55,8 +54,8 @@ def length_for_pairs(
     independent their autocorrelations are products as well.
     """
     n = count(X)
-    if not _is_automatic(given):
-        return _read_length(given, n), []
+    if given != "auto":
+        return check_blocks(given, n), []
     of_x, of_y = (
         [_autocorrelations([part]) for part in _components(kernel, [points])[0]]
         for kernel, points in zip(kernels, (X, Y), strict=True)
@@ -65,19 +64,12 @@ def length_for_pairs(
     return _choose_length(time, n, n // FEWEST_PAIRS)
 
 
-def _is_automatic(given: Any) -> bool:
-    if isinstance(given, str):
-        checks.option(given, "block_length", ("auto",))
-    return given is None or isinstance(given, str)
-
-
-def _read_length(given: Any, least: int) -> int:
-    """A length as given, of the shorter of the series."""
-    length = checks.whole(given, "block_length", 1, 'Use "auto" to have it chosen from the data.')
-    if 2 * length > least:
+def check_blocks(length: int, rows: int) -> int:
+    """A length as given, if it leaves two blocks or more of the shorter of the series."""
+    if 2 * length > rows:
         raise ValueError(
-            f"block_length={length} leaves fewer than two blocks in a series of {least} rows. Use "
-            f"a length of at most {least // 2}."
+            f"length={length} leaves fewer than two blocks in a series of {rows} rows. Use at most "
+            f"{rows // 2}."
         )
     return length
 
@@ -131,9 +123,7 @@ def _autocorrelations(parts: Any) -> np.ndarray:
     lags = max(longest // 2, 2)
     sums = np.zeros(longest)
     for series in parts:
-        size = scipy.fft.next_fast_len(2 * len(series), real=True)
-        power = np.abs(scipy.fft.rfft(series, size)) ** 2
-        sums[: len(series)] += scipy.fft.irfft(power, size)[: len(series)]
+        sums[: len(series)] += lagged_products(series)
     if not sums[0] > 0:
         return np.zeros(lags)
     found = sums[:lags] / sums[0]
@@ -142,6 +132,12 @@ def _autocorrelations(parts: Any) -> np.ndarray:
         time = autocorrelation_time(found + correction)
         correction = min(len(parts) * time / total, MOST_CORRECTION)
     return found + correction
+
+
+def lagged_products(series: np.ndarray) -> np.ndarray:
+    """Σₜ xₜ xₜ₊ₖ for every lag k."""
+    size = scipy.fft.next_fast_len(2 * len(series), real=True)
+    return scipy.fft.irfft(np.abs(scipy.fft.rfft(series, size)) ** 2, size)[: len(series)]
 
 
 def autocorrelation_time(correlations: np.ndarray) -> float:

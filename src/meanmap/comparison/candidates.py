@@ -1,13 +1,15 @@
-"""Which kernels a test tries, when it is not told one."""
+"""Which kernels a test tries when it is not given one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh
 
+from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, one_blas_thread, take, to_numpy
 from meanmap.kernels import Energy, Gaussian, Kernel
 from meanmap.kernels.defaults import as_kernel
@@ -16,6 +18,7 @@ from meanmap.linalg import Spectrum, too_large
 from meanmap.statistics.tiles import on_host
 
 RULES = ("median", "collection", "optimized")
+COMBINATIONS = ("max", "fuse", "min-p")
 #: Widths of the narrow Gaussians in the default collections, in multiples of the median distance.
 WIDTHS = (2.0**-3, 2.0**-4)
 PAIRED_WIDTHS = (2.0**-2.5,)
@@ -30,15 +33,54 @@ LANDMARKS = 200
 
 
 @dataclass(frozen=True)
+class Collection:
+    """Several kernels that make one statistic, for a test by permutations.
+
+    A test with several kernels is exact: whatever combines them is applied to every permutation.
+
+    Parameters
+    ----------
+    kernels : list of Kernel, or None
+        None is the default collection for the kind of points.
+    combine : {"max", "fuse", "min-p"}
+        "max" is the largest statistic in standard deviations of its own permutations, "fuse" the
+        soft maximum of MMD-FUSE (Biggs, Schrab and Gretton 2023), and "min-p" the least p-value of
+        MMDAgg and HSICAgg (Schrab et al. 2023).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import Collection
+    >>> from meanmap.kernels import Gaussian, Laplace
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(100, 1)), rng.normal(1.0, 1.0, size=(100, 1))
+    >>> kernels = Collection([Gaussian(0.5), Laplace(1.0)], combine="fuse")
+    >>> two_sample_test(X, Y, kernels, rng=0).pvalue
+    0.001
+    """
+
+    kernels: Sequence[Any] | None = None
+    combine: str = "max"
+
+    def __post_init__(self) -> None:
+        checks.option(self.combine, "combine", COMBINATIONS)
+
+
+@dataclass(frozen=True)
 class Candidates:
     """Kernels as given, or a rule that makes them from the data."""
 
     kernels: tuple[Kernel, ...]
     rule: str = ""
+    combine: str = ""  # as a `Collection` says
 
     @classmethod
     def of(cls, kernel: Any, points: Any, single: bool, name: str) -> Candidates:
         """What the user asked for; one kernel only where `single` says so."""
+        if isinstance(kernel, Collection):
+            given = None if kernel.kernels is None else list(kernel.kernels)
+            return replace(cls.of(given, points, single, name), combine=kernel.combine)
         if isinstance(kernel, str):
             if kernel not in RULES:
                 raise ValueError(
@@ -89,6 +131,17 @@ class Candidates:
     def handicaps(self) -> np.ndarray:
         """What each kernel must be ahead of the others by, for two samples."""
         return HANDICAPS if self.rule == "collection" else np.zeros(len(self.kernels))
+
+
+def shared_combination(*sides: Candidates) -> str:
+    """How the kernels of all variables are combined, which their collections must agree on."""
+    said = {one.combine for one in sides if one.combine}
+    if len(said) > 1:
+        raise ValueError(
+            f"kernel: all variables' kernels make one statistic, but the collections say "
+            f"{' and '.join(map(repr, sorted(said)))}. Give both the same `combine`."
+        )
+    return said.pop() if said else "max"
 
 
 def paired_handicaps(x: Candidates, y: Candidates) -> np.ndarray:
@@ -162,8 +215,8 @@ def orthonormal_functions(kernel: Kernel, P: Points) -> np.ndarray:
 
 def _refuse_many(what: str) -> None:
     raise ValueError(
-        f"kernel: {what} kernels were given, and this null, estimator, basis= or sequential= takes "
-        'one. Pass kernel="median" or a kernel, or use null="permutation".'
+        f"kernel: {what} kernels were given, and this null, estimator or basis takes one. Pass "
+        'kernel="median" or a kernel, or use null="permutation".'
     )
 
 

@@ -11,32 +11,32 @@ import numpy as np
 from meanmap import checks, plots
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison.fit_quality import ConditionalTestResult, FitQuality, quality_notes
-from meanmap.comparison.nulls import read_draws
+from meanmap.comparison.methods import NullMethod, Request
+from meanmap.comparison.nulls import ResidualSplit
 from meanmap.comparison.quadratic import FORM_NULLS, Hadamard
 from meanmap.comparison.residuals import (
     Conditioned,
     Conditioning,
     fit_regressors,
-    given_regularization,
     resolve_on_some,
     varies,
 )
-from meanmap.comparison.results import GammaNull, Null, TestResult, describe_null, row_groups
+from meanmap.comparison.results import GammaNull, TestResult, row_groups
+from meanmap.comparison.sources import Outcome
 from meanmap.conditional import ConditionalEmbedding
 from meanmap.kernels import Gaussian, Kernel, TensorProduct
 from meanmap.spaces import Space
 from meanmap.statistics.centring import center_kernel
-from meanmap.statistics.conditional import basis_triple, conditional_mmd, read_paired_conditionals
-from meanmap.statistics.dependence import basis_pair
-from meanmap.statistics.gates import read_paired_samples
+from meanmap.statistics.conditional import conditional_mmd, read_paired_conditionals
+from meanmap.statistics.gates import one_each, read_paired_samples
 
 KCI = "Conditional independence test (KCI)"
 LEAST = 5  # points without which no regression leaves residuals
 WIDER = 2.0  # how much wider than the regression's a default kernel on Z is beside X
 VISIBLE = 1e-3  # a residual trace that a reader should know of
 
-# a statistic, its null distribution, and the regressions of both sides
-Solved = tuple[float, Null, tuple[Conditioned, Conditioned]]
+# the residuals of both sides, the form that their product has under the null, the regressions
+Residuals = tuple[np.ndarray, np.ndarray, Hadamard, tuple[Conditioned, Conditioned]]
 
 
 @row_groups(True)
@@ -44,16 +44,10 @@ def conditional_independence_test(
     X: Any,
     Y: Any,
     Z: Any,
-    kernel_x: Any = None,
-    kernel_y: Any = None,
-    kernel_z: Any = None,
-    null: str = "wild",
+    kernel: Any = None,
+    null: Any = "wild",
     n_permutations: int = 999,
     rng: Any = None,
-    *,
-    regularization: float | str = "auto",
-    refit: bool = True,
-    basis: Any = None,
 ) -> TestResult:
     """Are X and Y independent given Z?
 
@@ -61,8 +55,8 @@ def conditional_independence_test(
     coordinates: regress the features of (X, Z) and those of Y on Z; the statistic is
     `‖R_Xᵀ R_Y‖² / n` for the residuals R. Under the null hypothesis it is distributed as zᵀMz/n,
     `M = (E Eᵀ) ∘ (W Wᵀ)`, with random z and E the noise of X's side. W says how Y's residuals enter
-    the statistic after the regression of X's side, `refit`, so that the null knows what a
-    regression does to noise; without it the level is exceeded as soon as Z has a few columns.
+    the statistic after the regression of X's side, so that the null knows what a regression does to
+    noise.
 
     No test holds its level against every null (Shah and Peters 2020): where a regression on Z must
     miss much of what X and Y both owe to Z, they seem dependent. With the defaults the level was
@@ -71,26 +65,28 @@ def conditional_independence_test(
     Parameters
     ----------
     X, Y, Z : points, rows at the same place
-    kernel_x, kernel_y, kernel_z : Kernel, callable or None
-        None chooses for the kind of points. For rows of numbers in Z it is a Gaussian whose metric
-        and width are learned, for each regression by itself: directions that do not matter are
-        shrunk. A kernel that is given is taken as it is.
-    null : {"wild", "gamma", "simulation", "split"}
-        "wild" multiplies the noise by random signs; "simulation" by normal numbers; "gamma" takes a
-        gamma distribution of the same mean and variance, without draws. "split" regresses on a
-        random half of the rows and tests on the others, with random signs.
+    kernel : one for all variables, or a tuple (x, y, z)
+        Each is a Kernel, a callable or None, which chooses for the kind of points. For rows of
+        numbers in Z that is a Gaussian whose metric and width are learned, for each regression by
+        itself: directions that do not matter are shrunk. A kernel that is given is taken as it is.
+    null : word or null object
+        How the null distribution is found. A word is short for the object with its defaults, which
+        hold the settings of the regressions: `null=ResidualSigns(regularization=1e-2)`.
+
+        ============= ===================== ====================================================
+        word          object                what it does
+        ============= ===================== ====================================================
+        "wild"        `ResidualSigns()`     multiplies the noise by random signs
+        "simulation"  `ResidualNormals()`   multiplies the noise by normal numbers
+        "gamma"       `ResidualGamma()`     a gamma distribution of that mean and variance
+        "split"       `ResidualSplit()`     regresses on half of the rows, tests on the others
+        ============= ===================== ====================================================
+
+        Each has `regularization`, `basis` and `refit`.
     n_permutations : int
-        How often zᵀMz is drawn; the least p-value is 1/(1 + n_permutations).
+        How many draws; the least p-value is 1/(1 + n_permutations).
     rng : int, Generator or None
         The same seed gives the same p-value.
-    regularization : "auto" or float
-        λ of the regressions, on the operator's scale (K + nλI); "auto" is the least leave-one-out
-        error, a side each.
-    refit : bool
-        False is the null of the paper, `M = (R_X R_Xᵀ) ∘ (R_Y R_Yᵀ)`.
-    basis : a basis, a triple of them (x, y, z), or None
-        How the spaces get their coordinates. Small ones, such as `RandomFourier(100)`, make a test
-        in the manner of RCIT (Strobl, Zhang and Visweswaran 2019) for very many rows.
 
     Returns
     -------
@@ -113,74 +109,41 @@ def conditional_independence_test(
     >>> conditional_independence_test(X, Y + 0.5 * X, Z, rng=0).pvalue
     0.001
     """
-    checks.option(null, "null", tuple(NULLS))
-    given = given_regularization(regularization)
-    draws, rng = read_draws(n_permutations), checks.random_generator(rng)
+    asked = Request.read(NULLS, null, n_permutations, rng)
+    kernel_x, kernel_y, kernel_z = one_each(kernel, "kernel", "xyz")
     named = [("X", X, kernel_x), ("Y", Y, kernel_y), ("Z", Z, kernel_z)]
     (kx, ky, kz), (X, Y, Z) = read_paired_samples(named, LEAST)
-    bases = basis_triple(basis)
+    bases = one_each(asked.null.basis, "basis", "xyz")
     conditioning = Conditioning.of(Z, kz, bases[2], chosen=kernel_z is not None)
     kernels = resolve_on_some(kx, X), resolve_on_some(ky, Y), conditioning.kernel
-    features = BesideFeatures((X, Y, Z), kernels, bases, widen=kernel_z is None)
-    guides = features.x, features.y[1]
+    space_y, rows_y = fit_regressors(kernels[1], Y, bases[1])
+    guides = fit_regressors(kernels[0], X, bases[0])[1], rows_y
     words = KCI, "X and Y are dependent given Z"
     for name, rows in zip("XY", guides, strict=True):
         if not varies(rows):
             return degenerate_result(constant_note(name), kernels, *words, {"n": count(X)})
-    spaces = features.beside[0], features.y[0]
-    problem = ResidualTest(conditioning, features.beside[1], features.y[1], guides, given)
-    statistic, found, sides = NULLS[null](problem, null, refit, draws, rng)
+    # what is constant in X's kernel would be functions of Z alone
+    beside = center_kernel(kernels[0], X) if bases[0] is None else kernels[0]
+    pair = PointPair.of(beside, kernels[2], X, Z, widen=kernel_z is None)
+    space_x, rows_x = fit_regressors(pair.kernel, pair(X, Z), bases[0])
+    problem = ResidualTest(conditioning, rows_x, rows_y, guides, asked)
+    found, sides = problem.solve()
     for name, side in zip("XY", sides, strict=True):
         if side.determined():
             return degenerate_result(determined_note(name), kernels, *words, {"n": count(X)})
     like = tuple(take(points, slice(0, 1)) for points in (X, Y, Z))
     quality = {name: FitQuality.of(side) for name, side in zip("XY", sides, strict=True)}
-    pvalue = found.pvalue(statistic)
-    return ConditionalTestResult(
-        statistic=statistic,
-        pvalue=pvalue,
-        null=found,
+    pvalue = found.null.pvalue(found.statistic)
+    return ConditionalTestResult.of(
+        found,
+        KCI,
         kernel=kernels,
-        method=f"{KCI}, {describe_null(found)}",
         hypothesis=words[1],
         sizes={"n": count(X)},
-        notes=(*quality_notes(quality, pvalue), *regression_notes(sides, spaces)),
+        notes=(*quality_notes(quality, pvalue), *regression_notes(sides, (space_x, space_y))),
         fit_quality=quality,
-        explanation=ConditionalDependence(kernels, like, features.pair, spaces, sides),
+        explanation=ConditionalDependence(kernels, like, pair, (space_x, space_y), sides),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class BesideFeatures:
-    """Coordinates of X, of Y, and of X beside Z, each fitted when it is asked for."""
-
-    points: tuple[Points, ...]  # of X, Y and Z
-    kernels: tuple[Kernel, ...]
-    bases: tuple[Any, ...]
-    widen: bool  # the kernel on Z
-
-    @cached_property
-    def x(self) -> np.ndarray:
-        """X alone."""
-        return fit_regressors(self.kernels[0], self.points[0], self.bases[0])[1]
-
-    @cached_property
-    def y(self) -> tuple[Space, np.ndarray]:
-        """Y, with its space."""
-        return fit_regressors(self.kernels[1], self.points[1], self.bases[1])
-
-    @cached_property
-    def pair(self) -> PointPair:
-        """X beside Z: what is constant in X's kernel would be functions of Z alone."""
-        (kx, _, kz), (X, _, Z) = self.kernels, self.points
-        beside = center_kernel(kx, X) if self.bases[0] is None else kx
-        return PointPair.of(beside, kz, X, Z, self.widen)
-
-    @cached_property
-    def beside(self) -> tuple[Space, np.ndarray]:
-        """X beside Z, with its space."""
-        X, _, Z = self.points
-        return fit_regressors(self.pair.kernel, self.pair(X, Z), self.bases[0])
 
 
 def regression_notes(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[str, ...]:
@@ -239,48 +202,47 @@ class ResidualTest:
     rows_x: np.ndarray
     rows_y: np.ndarray
     guides: tuple[np.ndarray, np.ndarray]  # rows that a metric is learned from, a side each
-    given: float | str
+    asked: Request
 
-    def regressions(self, part: np.ndarray | None = None) -> tuple[Conditioned, Conditioned]:
+    def solve(self) -> tuple[Outcome, tuple[Conditioned, Conditioned]]:
+        """The statistic with its null distribution, and the regressions of both sides."""
+        R_x, R_y, form, sides = self._halves() if self.asked.null.halves else self._all_rows()
+        n, find = len(R_x), self.asked.method.find
+        found = find(form, self.asked.draws, self.asked.rng, 1 / n)
+        return Outcome(float(np.sum((R_x.T @ R_y) ** 2)) / n, found), sides
+
+    def _regressions(self, part: np.ndarray | None = None) -> tuple[Conditioned, Conditioned]:
         """Both sides regressed on Z, on some of the rows."""
         where = self.conditioning if part is None else self.conditioning.part(part)
-        rows = slice(None) if part is None else part
-        x = where.regress(self.rows_x[rows], self.guides[0][rows], self.given)
-        y = where.regress(self.rows_y[rows], self.guides[1][rows], self.given)
+        rows, given = slice(None) if part is None else part, self.asked.null.regularization
+        x = where.regress(self.rows_x[rows], self.guides[0][rows], given)
+        y = where.regress(self.rows_y[rows], self.guides[1][rows], given)
         return x, y
 
-    def on_all_rows(self, null: str, refit: bool, draws: int, rng: np.random.Generator) -> Solved:
-        """The statistic, its null distribution, and the regressions."""
-        x, y = self.regressions()
+    def _all_rows(self) -> Residuals:
+        """Regressions and test on all rows."""
+        x, y = self._regressions()
         R_x, R_y = x.residuals(), y.residuals()
+        if not self.asked.null.refit:
+            return R_x, R_y, Hadamard(R_x, R_y), (x, y)
         # ‖Φ_xᵀ S_x S_y Φ_y‖² is linear in the noise of X's side
-        form = Hadamard(x.noise(), x.ridge.residuals(R_y)) if refit else Hadamard(R_x, R_y)
-        n = len(R_x)
-        return squared_product(R_x, R_y) / n, form.null(null, draws, rng, 1 / n), (x, y)
+        return R_x, R_y, Hadamard(x.noise(), x.ridge.residuals(R_y)), (x, y)
 
-    def on_halves(self, null: str, refit: bool, draws: int, rng: np.random.Generator) -> Solved:
+    def _halves(self) -> Residuals:
         """Regressions on one half of the rows, the test on the other (Pogodin et al. 2024)."""
-        order = rng.permutation(len(self.rows_x))
+        order = self.asked.rng.permutation(len(self.rows_x))
         train, test = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
-        x, y = self.regressions(train)
+        x, y = self._regressions(train)
         at = take(self.conditioning.points, test)
         R_x, R_y = x.left(at, self.rows_x[test]), y.left(at, self.rows_y[test])
         noise, through = R_x, R_y
-        if refit:  # the noise of the half that was regressed is in every residual of the other
+        if self.asked.null.refit:  # noise of the half regressed is in the residuals of the other
             back = -x.ridge.returned(x.place(at), R_y)
             noise, through = np.concatenate([x.noise(), R_x]), np.concatenate([back, R_y])
-        n = len(R_x)
-        found = Hadamard(noise, through).null("wild", draws, rng, 1 / n)
-        return squared_product(R_x, R_y) / n, found, (x, y)
+        return R_x, R_y, Hadamard(noise, through), (x, y)
 
 
-#: How the residuals are tested, by the name of the null.
-NULLS = {**dict.fromkeys(FORM_NULLS, ResidualTest.on_all_rows), "split": ResidualTest.on_halves}
-
-
-def squared_product(R_x: np.ndarray, R_y: np.ndarray) -> float:
-    """‖R_xᵀ R_y‖²."""
-    return float(np.sum((R_x.T @ R_y) ** 2))
+NULLS = {**FORM_NULLS, "split": NullMethod(ResidualSplit, Hadamard.signs)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,14 +290,10 @@ def conditional_two_sample_test(
     Y1: Any,
     X2: Any,
     Y2: Any,
-    kernel_x: Any = None,
-    kernel_y: Any = None,
-    null: str = "wild",
+    kernel: Any = None,
+    null: Any = "wild",
     n_permutations: int = 999,
     rng: Any = None,
-    *,
-    regularization: float | str = "auto",
-    basis: Any = None,
 ) -> TestResult:
     """Is P(Y|X) the same in two samples, whatever their marginals of X?
 
@@ -349,14 +307,13 @@ def conditional_two_sample_test(
     ----------
     X1, Y1 : paired points, the first sample
     X2, Y2 : paired points, the second
-    kernel_x, kernel_y : Kernel, callable or None
-        None chooses for the kind of points, with a learned metric for several columns of X.
-    null : {"wild", "gamma", "simulation", "split"}
+    kernel : one for both variables, or a tuple (x, y)
+        Each is a Kernel, a callable or None, which chooses for the kind of points, with a learned
+        metric for several columns of X.
+    null : {"wild", "gamma", "simulation", "split"} or null object
         As in `conditional_independence_test`.
     n_permutations : int
     rng : int, Generator or None
-    regularization : "auto" or float
-    basis : a basis, a pair of them (x, y), or None
 
     Returns
     -------
@@ -375,10 +332,9 @@ def conditional_two_sample_test(
     >>> conditional_two_sample_test(X1, Y1, X2, Y2 + 0.3 * X2, rng=0).pvalue
     0.001
     """
-    checks.option(null, "null", tuple(NULLS))
-    given = given_regularization(regularization)
-    draws, rng = read_draws(n_permutations), checks.random_generator(rng)
-    bases = basis_pair(basis)
+    asked = Request.read(NULLS, null, n_permutations, rng)
+    kernel_x, kernel_y = one_each(kernel, "kernel", "xy")
+    bases = one_each(asked.null.basis, "basis", "xy")
     kernels, (X1, Y1), (X2, Y2) = read_paired_conditionals(
         X1, Y1, X2, Y2, kernel_x, kernel_y, LEAST
     )
@@ -395,14 +351,12 @@ def conditional_two_sample_test(
     space_x, rows_x = fit_regressors(
         widen_kernel(kernels[0], kernel_x is None), X, bases[0], centred=False
     )
-    problem = ResidualTest(conditioning, rows_y, g * rows_x, (rows_y, g), given)
-    statistic, found, sides = NULLS[null](problem, null, True, draws, rng)
-    return TestResult(
-        statistic=statistic,
-        pvalue=found.pvalue(statistic),
-        null=found,
+    problem = ResidualTest(conditioning, rows_y, g * rows_x, (rows_y, g), asked)
+    found, sides = problem.solve()
+    return TestResult.of(
+        found,
+        method,
         kernel=kernels,
-        method=f"{method}, {describe_null(found)}",
         hypothesis=hypothesis,
         sizes=sizes,
         notes=regression_notes(sides, (space_x, space_y)),

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, in_kind, take, to_numpy
 from meanmap.comparison.conditional import LEAST, constant_note, degenerate_result
-from meanmap.comparison.nulls import read_draws
+from meanmap.comparison.methods import Request
 from meanmap.comparison.quadratic import FORM_NULLS, Hadamard
-from meanmap.comparison.residuals import (
-    Conditioned,
-    Conditioning,
-    fit_regressors,
-    given_regularization,
-    varies,
-)
-from meanmap.comparison.results import Null, TestResult, describe_null, row_groups
+from meanmap.comparison.residuals import Conditioned, Conditioning, fit_regressors, varies
+from meanmap.comparison.results import TestResult, row_groups
+from meanmap.comparison.sources import Outcome
 from meanmap.comparison.witness import Difference
 from meanmap.embeddings import Embedding, embed
 from meanmap.statistics.conditional import read_paired_conditionals
-from meanmap.statistics.dependence import basis_pair
+from meanmap.statistics.gates import one_each
 
 METHOD = "Counterfactual effect on the treated"
 HYPOTHESIS = "the treatment changes the distribution of the outcome among the treated"
@@ -49,7 +42,7 @@ class CounterfactualEffect(TestResult):
     squared_distance : float
         `‖effect‖²`, which is positive for any sample.
     mean_effect : array or None
-        The difference of the mean outcomes; None for outcomes that are no vectors.
+        The difference of the mean outcomes; None for outcomes that are not vectors.
 
     Examples
     --------
@@ -96,14 +89,10 @@ def counterfactual_effect(
     Y_control: Any,
     X_treated: Any,
     Y_treated: Any,
-    kernel_x: Any = None,
-    kernel_y: Any = None,
-    null: str = "wild",
+    kernel: Any = None,
+    null: Any = "wild",
     n_permutations: int = 999,
     rng: Any = None,
-    *,
-    regularization: float | str = "auto",
-    basis: Any = None,
 ) -> CounterfactualEffect:
     """What did a treatment do to the outcomes of those who were treated?
 
@@ -123,14 +112,14 @@ def counterfactual_effect(
     ----------
     X_control, Y_control : paired points, covariates and outcomes without treatment
     X_treated, Y_treated : paired points, with treatment
-    kernel_x, kernel_y : Kernel, callable or None
-        None chooses for the kind of points, with a learned metric for several columns of X.
-    null : {"wild", "gamma", "simulation"}
+    kernel : one for both variables, or a tuple (x, y)
+        Each is a Kernel, a callable or None, which chooses for the kind of points, with a learned
+        metric for several columns of X.
+    null : {"wild", "gamma", "simulation"} or null object
+        "wild" is `ResidualSigns()`, "gamma" `ResidualGamma()` and "simulation" `ResidualNormals()`.
+        These objects hold the settings of the regressions, `regularization` and `basis`.
     n_permutations : int
     rng : int, Generator or None
-    regularization : "auto" or float
-        λ of the regressions; "auto" is the least leave-one-out error.
-    basis : a basis, a pair of them (x, y), or None
 
     Returns
     -------
@@ -148,10 +137,9 @@ def counterfactual_effect(
     >>> found.pvalue, found.mean_effect.round(1)  # without care for X it would be 1.3
     (0.001, array([0.4]))
     """
-    checks.option(null, "null", tuple(FORM_NULLS))
-    given = given_regularization(regularization)
-    draws, rng = read_draws(n_permutations), checks.random_generator(rng)
-    bases = basis_pair(basis)
+    asked = Request.read(FORM_NULLS, null, n_permutations, rng)
+    kernel_x, kernel_y = one_each(kernel, "kernel", "xy")
+    bases, given = one_each(asked.null.basis, "basis", "xy"), asked.null.regularization
     (kx, ky), (X0, Y0), (X1, Y1) = read_paired_conditionals(
         X_control, Y_control, X_treated, Y_treated, kernel_x, kernel_y, LEAST
     )
@@ -163,36 +151,34 @@ def counterfactual_effect(
     weights = control_weights(conditioning, phi, count(X0), given)
     a = np.concatenate([-weights, np.full(count(X1), 1 / count(X1))])
     vectors = not isinstance(Y, tuple) and Y.ndim == 2 and Y.dtype.kind == "f"
-    effect = partial(
-        CounterfactualEffect,
-        treated=embed(as_asked(Y1, X_treated), ky),
-        counterfactual=embed(as_asked(Y0, X_control), ky, weights=weights),
-        mean_effect=in_kind(a @ Y, X_treated) if vectors else None,
-    )
+    effect: dict[str, Any] = {
+        "treated": embed(as_asked(Y1, X_treated), ky),
+        "counterfactual": embed(as_asked(Y0, X_control), ky, weights=weights),
+        "mean_effect": in_kind(a @ Y, X_treated) if vectors else None,
+    }
     if not varies(phi):
         flat = degenerate_result(constant_note("Y"), kernels, METHOD, HYPOTHESIS, sizes)
-        return effect(**flat.__dict__)
-    statistic, found = _test_effect(conditioning.regress(phi, phi, given), a, null, draws, rng)
-    return effect(
-        statistic=statistic,
-        pvalue=found.pvalue(statistic),
-        null=found,
+        return CounterfactualEffect(**flat.__dict__, **effect)
+    found = _test_effect(conditioning.regress(phi, phi, given), a, asked)
+    return CounterfactualEffect.of(
+        found,
+        METHOD,
+        **effect,
         kernel=kernels,
-        method=f"{METHOD}, {describe_null(found)}",
         hypothesis=HYPOTHESIS,
         sizes=sizes,
         explanation=Effect(ky, Y1, Y0, weights),
     )
 
 
-def _test_effect(
-    outcomes: Conditioned, a: np.ndarray, null: str, draws: int, rng: np.random.Generator
-) -> tuple[float, Null]:
+def _test_effect(outcomes: Conditioned, a: np.ndarray, asked: Request) -> Outcome:
     """The squared effect on residuals, a the weights of treated and controls, and its null."""
-    statistic = float(np.sum((a @ outcomes.residuals()) ** 2))
-    # linear in the noise of the outcomes, ‖(Sa)ᵀ noise‖²
-    form = Hadamard(outcomes.ridge.residuals(a[:, None]), outcomes.noise())
-    return statistic, form.null(null, draws, rng)
+    R, through = outcomes.residuals(), a[:, None]
+    noise = R
+    if asked.null.refit:  # linear in the noise of the outcomes, ‖(Sa)ᵀ noise‖²
+        noise, through = outcomes.noise(), outcomes.ridge.residuals(through)
+    found = asked.method.find(Hadamard(through, noise), asked.draws, asked.rng)
+    return Outcome(float(np.sum((a @ R) ** 2)), found)
 
 
 def control_weights(

@@ -11,8 +11,8 @@ from scipy.stats import chi2
 
 from meanmap.arrays import Points
 from meanmap.comparison.bins import STRETCH, BinnedGram, Layout, pair_sums
-from meanmap.comparison.nulls import Source
 from meanmap.comparison.results import tie_scale
+from meanmap.comparison.sources import Source
 from meanmap.statistics.distance import Terms, from_sums
 from meanmap.statistics.tiles import (
     ROUNDINGS,
@@ -158,7 +158,7 @@ class StreamedExchange(Source):
         estimator: str,
         kind: str,
         memory: int,
-        progress: bool = False,
+        progress: bool | None = False,
     ) -> None:
         self.kind = kind
         self._family, self._layout = family, layout

@@ -122,7 +122,7 @@ def quality_notes(quality: dict[str, FitQuality], pvalue: float) -> list[str]:
     note = (
         "Near neighbours in Z share more than the regressions found, in X and in Y: what they left "
         "looks like dependence. A small p-value may say no more than that; use more rows, or a "
-        "kernel_z that follows finer steps of Z."
+        "kernel of Z that follows finer steps."
     )
     if pvalue <= 0.05:
         warn(f"conditional_independence_test: {note}", DataWarning)

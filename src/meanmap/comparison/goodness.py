@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.fft
 
 from meanmap import checks, plots
 from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy
-from meanmap.comparison import nulls
-from meanmap.comparison.blocks import autocorrelation_time
-from meanmap.comparison.nulls import NullMethod
+from meanmap.comparison.blocks import autocorrelation_time, check_blocks, lagged_products
+from meanmap.comparison.methods import NullMethod, Request
+from meanmap.comparison.nulls import Sampler, Signs, SignsLimit, Simulation, WeightedBlocks
 from meanmap.comparison.results import Draws, TestResult, row_groups
+from meanmap.comparison.sources import combine_kernels, read_draws, strongest
 from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Gaussian, Kernel, RationalQuadratic
 from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
@@ -38,23 +38,15 @@ TOGETHER = 1 << 15  # simulated points whose scores are found at a time
 FEWEST = 8  # blocks of rows that a length chosen for the user leaves
 WIDTHS = (2.0, 1.0, 0.5, 0.25)  # of the Gaussians, as multiples of the median distance
 
-Sampler = Callable[[int, np.random.Generator], Any]
-
 
 @row_groups(True)
 def goodness_of_fit_test(
     X: Any,
     score: Any,
     kernel: Any = None,
-    null: str | None = None,
+    null: Any = None,
     n_permutations: int = 999,
     rng: Any = None,
-    *,
-    sampler: Sampler | None = None,
-    refit: Callable[[Any], Any] | None = None,
-    block_length: int | str | None = None,
-    n_bins: int | None = None,
-    progress: bool = False,
 ) -> TestResult:
     """Test whether a sample comes from a density that is known by its score ∇log p.
 
@@ -72,32 +64,25 @@ def goodness_of_fit_test(
         its own null draws, and the p-value allows for the choice. None is a list: Gaussians at four
         widths, which find more than any one of them, and the inverse multiquadric
         `RationalQuadratic(alpha=0.5)`, which no sample of escaping mass deceives.
-    null : {"wild", "spectral", "parametric"} or None
-        "parametric" draws samples of the density, which is exact for every n, and needs a
-        sampler. "wild" gives random signs to the points, or to bins of them (Chwialkowski,
-        Strathmann and Gretton 2016): of the right level for large n if the score has light tails.
-        "spectral" draws from the limit, a weighted sum of χ² variables, which asks for the same.
-        Where a few points have almost all of the squared score (of a gamma density near 0, say)
-        both reject too often, at any n, and a warning says so. None is "parametric" where the
-        density can be sampled, with `sampler` or as a distribution of scipy.stats, up to some
-        hundred rows (999 samples of 700 rows take half a minute), and "wild" otherwise.
+    null : word, null object or None
+        How the null distribution is found. A word is short for the object with its defaults.
+
+        ============= =============================== ==========================================
+        word          object                          level
+        ============= =============================== ==========================================
+        "parametric"  `Simulation(sampler, refit)`    exact at any n; needs a sampler
+        "wild"        `Signs(bins)`                   right for large n and light tails
+        "spectral"    `SignsLimit(bins)`              right for large n and light tails
+        "block"       `WeightedBlocks(length)`        approximate, for Markov chains
+        ============= =============================== ==========================================
+
+        Where a few points have almost all of the squared score (of a gamma density near 0, say),
+        all but the first reject too often, at any n, and a warning says so. None is "parametric"
+        for distributions of scipy.stats, which bring their sampler, up to some hundred rows (999
+        samples of 700 rows take half a minute), and "wild" otherwise.
     n_permutations : int
         How many draws of the null distribution: p = (1 + #{draws ≥ statistic}) / (1 + #draws).
     rng : int, numpy Generator or None
-    sampler : callable (n, rng) → (n, d) array, or None
-        Draws from the density. Distributions of scipy.stats bring their own.
-    refit : callable X → score, or None
-        For a density that was fitted to X: how to fit it. Every simulated sample is then fitted
-        too; without it a test of a fitted density rejects too seldom. With "parametric" only.
-    block_length : int, "auto" or None
-        For rows in an order in which neighbours depend on each other, as those of a Markov chain:
-        how many consecutive rows get one weight. "auto" takes ∛(n(τ - 1)²), with τ the longest
-        autocorrelation time of the score's coordinates. With "wild" only.
-    n_bins : int or None
-        Into how many random bins the points go, 512 by default. One pass over the points leaves a
-        matrix of their sums, so that draws cost the same for every n.
-    progress : bool
-        Whether to show how far "parametric" is.
 
     Returns
     -------
@@ -109,6 +94,7 @@ def goodness_of_fit_test(
     >>> import numpy as np
     >>> from scipy import stats
     >>> from meanmap import goodness_of_fit_test
+    >>> from meanmap.comparison import Simulation
     >>> X = np.random.default_rng(0).standard_t(3, size=(500, 1))
     >>> goodness_of_fit_test(X, stats.norm(scale=X.std()), rng=0).pvalue
     0.001
@@ -117,30 +103,26 @@ def goodness_of_fit_test(
 
     The score is enough, and the level is exact with a sampler:
 
-    >>> def draw(n, rng):
-    ...     return rng.normal(size=(n, 1))
-    >>> result = goodness_of_fit_test(X[:30], lambda x: -x, n_permutations=99, sampler=draw, rng=0)
+    >>> null = Simulation(lambda n, rng: rng.normal(size=(n, 1)))
+    >>> result = goodness_of_fit_test(X[:30], lambda x: -x, null=null, n_permutations=99, rng=0)
     >>> result.method
     'Goodness-of-fit test: kernel Stein discrepancy (U), 99 simulated samples'
     """
-    draws, rng = nulls.read_draws(n_permutations), checks.random_generator(rng)
     given = _kernels(kernel)
     sample = SteinSample.gate(X, score, given[0], scaled=kernel is None)
     kernels = [stein_kernel(k, sample.given).bind(X, "X") for k in given]
-    settings = {"sampler": sampler, "refit": refit, "block_length": block_length, "n_bins": n_bins}
-    null = _choose_null(null, score, sample, settings, draws * len(kernels))
-    if null == "parametric" and sampler is None:
-        sampler = sampler_of(score, sample.points.shape[1])
+    sampler = sampler_of(score, sample.points.shape[1])
+    if null is None:
+        cost = read_draws(n_permutations) * len(kernels) * len(sample.points) ** 2
+        null = "parametric" if sampler is not None and cost <= AFFORDABLE else "wild"
+    asked = Request.read(NULLS, null, n_permutations, rng)
     resolved = _resolve_each(kernels, sample.points)
-    problem = SteinProblem(
-        sample, kernels, resolved, kernel is None, score, sampler, refit, block_length, n_bins,
-        draws, rng, progress,
-    )  # fmt: skip
-    found = NULLS[null].find(problem)
-    statistic, law, best = found.combine(null)
+    problem = SteinProblem(sample, kernels, resolved, kernel is None, score, sampler)
+    found = asked.method.find(problem, asked)
+    statistic, law, best = found.combine()
     notes = found.notes
     if len(kernels) > 1:
-        words = f"Discrepancy under the kernel that speaks loudest, of {len(kernels)}"
+        words = f"Discrepancy under the kernel that stands out most, of {len(kernels)}"
         notes = [f"{words}: {found.values[best]:.4g}.", *notes]
     return TestResult(
         statistic=statistic,
@@ -164,13 +146,7 @@ class SteinProblem:
     resolved: list[Kernel]
     scaled: bool  # whether columns are taken in units of their spread
     score: Any
-    sampler: Sampler | None
-    refit: Callable[[Any], Any] | None
-    block_length: int | str | None
-    n_bins: int | None
-    draws: int
-    rng: np.random.Generator
-    progress: bool
+    sampler: Sampler | None  # the density's own
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,15 +175,15 @@ class SteinOutcome:
             )
         return cls(values, scales, np.asarray(table), estimator, kind, notes)
 
-    def combine(self, null: str) -> tuple[float, Draws, int]:
+    def combine(self) -> tuple[float, Draws, int]:
         """One statistic of all kernels, its null distribution, and which kernel stands out."""
         table = np.concatenate([self.values[:, None], self.table], axis=1)
         if len(table) == 1:
-            return float(table[0, 0]), Draws(null, table[0, 1:], float(self.scales[0])), 0
+            return float(table[0, 0]), Draws(self.kind, table[0, 1:], float(self.scales[0])), 0
         even = np.zeros(len(table))
-        values = nulls.combine_kernels(table, self.scales, even, "max")
-        best = nulls.strongest(table, self.scales, even)
-        return float(values[0]), Draws(null, values[1:], 1.0), best
+        values = combine_kernels(table, self.scales, even, "max")
+        best = strongest(table, self.scales, even)
+        return float(values[0]), Draws(self.kind, values[1:], 1.0), best
 
 
 def _kernels(kernel: Any) -> list[Any]:
@@ -235,83 +211,46 @@ def _resolve_each(kernels: list[Kernel], X: np.ndarray) -> list[Kernel]:
     return found
 
 
-def _choose_null(
-    null: str | None, score: Any, sample: SteinSample, settings: dict[str, Any], statistics: int
-) -> str:
-    """The null that was asked for; refuses settings that it would ignore.
-
-    None is the exact one where the density can be sampled, and where so many statistics take a
-    reasonable time.
-    """
-    asked = {name for name, value in settings.items() if value is not None}
-    own = sampler_of(score, sample.points.shape[1])
-    if null is None:
-        cheap = own is not None and not asked and statistics * len(sample.points) ** 2 <= AFFORDABLE
-        null = "parametric" if cheap or asked & {"sampler", "refit"} else "wild"
-    checks.option(null, "null", tuple(NULLS))
-    if null == "parametric":
-        if own is None and "sampler" not in asked:
-            raise ValueError(
-                'null="parametric" simulates samples of the density: pass sampler=, a function of '
-                "(n, rng) that draws n points."
-            )
-        if "refit" not in asked and not callable(score) and own is None:
-            raise TypeError(
-                'score: null="parametric" needs the score at simulated points. Pass a function of '
-                "points, not its values at X."
-            )
-    takes = set(NULLS[null].takes) - ({"n_bins"} if "block_length" in asked else set())
-    for name in settings:
-        if name in asked - takes:
-            raise ValueError(f'{name} goes with another null distribution than null="{null}".')
-    return null
-
-
 # --- random signs ---------------------------------------------------------------------------------
 
 
-def _sign_bins(problem: SteinProblem) -> SteinOutcome:
-    """Draws with random signs of bins, or with weights of blocks of rows.
+def _sign_bins(problem: SteinProblem, asked: Request) -> SteinOutcome:
+    """Draws with random signs of bins.
 
     Signs change neither Σᵢ h(xᵢ, xᵢ) nor what is between points of one bin, so that "U" and "V"
     give one p-value.
     """
-    if problem.block_length is not None:
-        return _weigh_rows(problem)
-    sums, pairs = _bin_sums(problem)
-    signs = problem.rng.choice([-1.0, 1.0], size=(problem.draws, len(sums[0].bins)))
+    sums, pairs = _bin_sums(problem, asked)
+    signs = asked.rng.choice([-1.0, 1.0], size=(asked.draws, len(sums[0].bins)))
     table = [(_quadratic(signs, each.bins) - each.trace) / pairs for each in sums]
-    kind = f"{problem.draws} draws of the wild bootstrap"
+    kind = f"{asked.draws} draws of the wild bootstrap"
     return SteinOutcome.of(sums, "U", table, kind, _doubts(problem))
 
 
-def _draw_limit(problem: SteinProblem) -> SteinOutcome:
+def _draw_limit(problem: SteinProblem, asked: Request) -> SteinOutcome:
     """Draws of the limit that random signs have.
 
     zᵀGz with the eigenvalues λ of G is Σ λᵢ zᵢ², for all kernels with one z, so that they go
     together as they should; without G's diagonal, which adds a variance that U has not.
     """
-    sums, pairs = _bin_sums(problem)
-    z = problem.rng.standard_normal((problem.draws, len(sums[0].bins)))
+    sums, pairs = _bin_sums(problem, asked)
+    z = asked.rng.standard_normal((asked.draws, len(sums[0].bins)))
     table = [_quadratic(z, each.bins - np.diag(np.diagonal(each.bins))) / pairs for each in sums]
-    kind = f"{problem.draws} draws of the spectral limit"
+    kind = f"{asked.draws} draws of the spectral limit"
     return SteinOutcome.of(sums, "U", table, kind, _doubts(problem))
 
 
-def _bin_sums(problem: SteinProblem) -> tuple[list[SteinSums], int]:
-    """Sums between random bins of points, a kernel each, and how many pairs of points there are."""
+def _bin_sums(problem: SteinProblem, asked: Request) -> tuple[list[SteinSums], int]:
+    """Sums between random bins of points for each kernel, and the number of pairs of points."""
     n = len(problem.sample.points)
-    bins = BINS
-    if problem.n_bins is not None:
-        bins = checks.whole(problem.n_bins, "n_bins", 2, f"{BINS} is the default.")
-    bins = min(bins, n)
-    order, starts = problem.rng.permutation(n), np.arange(bins) * n // bins
+    bins = min(asked.null.bins or BINS, n)
+    order, starts = asked.rng.permutation(n), np.arange(bins) * n // bins
     X, S = problem.sample.points[order], problem.sample.scores[order]
     return [stein_sums(kernel, X, S, starts) for kernel in problem.resolved], n * (n - 1)
 
 
 def _doubts(problem: SteinProblem) -> list[str]:
-    """What speaks against a null that takes points for independent and of light tails."""
+    """Reasons to doubt a null that assumes independent points and light tails."""
     return _looks_dependent(problem.sample.scores) + _few_points(problem.sample.scores)
 
 
@@ -320,44 +259,36 @@ def _quadratic(weights: np.ndarray, G: np.ndarray) -> np.ndarray:
         return np.einsum("bs,bs->b", weights @ G, weights)
 
 
-def _weigh_rows(problem: SteinProblem) -> SteinOutcome:
+def _weigh_rows(problem: SteinProblem, asked: Request) -> SteinOutcome:
     """Draws with a normal weight for every block of rows.
 
     Normal weights and the "V" estimate: signs of a few blocks make too few different draws.
     """
     X, S = problem.sample.points, problem.sample.scores
-    n, length = len(X), _length(problem.block_length, S)
+    n, length = len(X), _length(asked.null.length, S)
     blocks = n // length
     starts = np.arange(blocks) * n // blocks
     sums = [stein_sums(kernel, X, S, starts) for kernel in problem.resolved]
-    weights = problem.rng.standard_normal((problem.draws, blocks))
+    weights = asked.rng.standard_normal((asked.draws, blocks))
     table = np.array([_quadratic(weights, each.bins) for each in sums]) / n**2
-    kind = f"wild bootstrap of blocks of {length} rows, {problem.draws} draws"
+    kind = f"wild bootstrap of blocks of {length} rows, {asked.draws} draws"
     return SteinOutcome.of(sums, "V", table, kind, _few_points(S))
 
 
-def _length(value: Any, S: np.ndarray) -> int:
+def _length(given: int | str, S: np.ndarray) -> int:
     """How long a block is."""
     n = len(S)
-    if isinstance(value, str):
-        checks.option(value, "block_length", ("auto",))
-        time = max(series_memory(column) for column in S.T)
-        length = max(1, int(np.ceil((n * (time - 1) ** 2) ** (1 / 3))))
-        if n < 40 * time:
-            warn(
-                f"the {n} rows are worth about {n / time:.0f} independent ones, too few for blocks "
-                "of them to hold the level: the test may reject too often. Run the chain for "
-                "longer.",
-                DataWarning,
-            )
-        return max(1, min(length, n // FEWEST))
-    length = checks.whole(value, "block_length", 1, 'Use "auto" to have it chosen.')
-    if length > n // 2:
-        raise ValueError(
-            f"block_length={length} leaves fewer than two blocks of the {n} rows. Blocks should "
-            "be a few autocorrelation times long, and many."
+    if given != "auto":
+        return check_blocks(int(given), n)
+    time = max(series_memory(column) for column in S.T)
+    length = max(1, int(np.ceil((n * (time - 1) ** 2) ** (1 / 3))))
+    if n < 40 * time:
+        warn(
+            f"the {n} rows are worth about {n / time:.0f} independent ones, too few for blocks of "
+            "them to hold the level: the test may reject too often. Run the chain for longer.",
+            DataWarning,
         )
-    return length
+    return max(1, min(length, n // FEWEST))
 
 
 def series_memory(series: np.ndarray) -> float:
@@ -366,10 +297,8 @@ def series_memory(series: np.ndarray) -> float:
     centred = series - series.mean()
     if n < 4 or not np.any(centred):
         return 1.0
-    size = scipy.fft.next_fast_len(2 * n, real=True)
-    power = np.abs(scipy.fft.rfft(centred, size)) ** 2
-    correlation = scipy.fft.irfft(power, size)[: n // 4 * 2]
-    return autocorrelation_time(correlation / correlation[0])
+    products = lagged_products(centred)[: n // 4 * 2]
+    return autocorrelation_time(products / products[0])
 
 
 def _few_points(S: np.ndarray) -> list[str]:
@@ -383,7 +312,8 @@ def _few_points(S: np.ndarray) -> list[str]:
     note = (
         f"The squared scores are worth those of {effective:.1f} equal points out of {len(S)}: the "
         "level of this null does not hold, and true nulls may be rejected several times too often. "
-        'null="parametric" is exact; it needs a distribution of scipy.stats or sampler=.'
+        'null="parametric" is exact; it needs a distribution of scipy.stats, or a sampler: '
+        "null=Simulation(sampler)."
     )
     warn(f"goodness_of_fit_test: {note}", DataWarning)
     return [note]
@@ -403,24 +333,27 @@ def _looks_dependent(S: np.ndarray) -> list[str]:
         return []
     return [
         f"Neighbouring rows look dependent (their scores correlate at {most:.2f}): if the rows are "
-        'in the order of a chain or a series, use block_length="auto".'
+        'in the order of a chain or a series, use null="block".'
     ]
 
 
 # --- simulation -----------------------------------------------------------------------------------
 
 
-def _simulate_samples(problem: SteinProblem) -> SteinOutcome:
+def _simulate_samples(problem: SteinProblem, asked: Request) -> SteinOutcome:
     """The statistics of simulated samples, computed as those of the sample itself."""
-    sample, draws, refit = problem.sample, problem.draws, problem.refit
+    sample, draws, refit = problem.sample, asked.draws, asked.null.refit
+    sampler = _sampler(problem, asked)
     sums = [stein_sums(k, sample.points, sample.scores) for k in problem.resolved]
     n = len(sample.points)
     table = np.empty((len(problem.kernels), draws))
     # scores of many samples at once: distributions of SciPy take long to be asked
     together = 1 if refit is not None else max(1, TOGETHER // n)
-    with one_blas_thread(), progress_bar(draws, "Simulated samples", problem.progress) as done:
+    with one_blas_thread(), progress_bar(draws, "Simulated samples", asked.null.progress) as done:
         for some in spans(draws, together):
-            drawn = [_draw_sample(problem) for _ in range(some.start, some.stop)]
+            drawn = [
+                _draw_sample(problem, sampler, asked.rng) for _ in range(some.start, some.stop)
+            ]
             points = concatenate(drawn)
             values = score_values(problem.score if refit is None else refit(points), points)
             for i, part in enumerate(drawn):
@@ -434,11 +367,26 @@ def _simulate_samples(problem: SteinProblem) -> SteinOutcome:
     return SteinOutcome.of(sums, "U", table, f"{draws} simulated samples", [])
 
 
-def _draw_sample(problem: SteinProblem) -> Array:
+def _sampler(problem: SteinProblem, asked: Request) -> Sampler:
+    """Draws from the density, of which the score must be known anywhere."""
+    sampler = asked.null.sampler or problem.sampler
+    if sampler is None:
+        raise ValueError(
+            'null="parametric" simulates samples of the density: pass null=Simulation(sampler), a '
+            "function of (n, rng) that draws n points."
+        )
+    if asked.null.refit is None and not callable(problem.score) and problem.sampler is None:
+        raise TypeError(
+            'score: null="parametric" needs the score at simulated points. Pass a function of '
+            "points, not its values at X."
+        )
+    return sampler
+
+
+def _draw_sample(problem: SteinProblem, sampler: Sampler, rng: np.random.Generator) -> Array:
     """A simulated sample of as many points, of the same kind."""
     n, d = problem.sample.points.shape
-    assert problem.sampler is not None
-    points = checks.vectors(problem.sampler(n, problem.rng), "the sampler's points")
+    points = checks.vectors(sampler(n, rng), "the sampler's points")
     if tuple(points.shape) != (n, d):
         raise ValueError(
             f"sampler: expected {n} points of {d} coordinates, shape ({n}, {d}), got "
@@ -448,9 +396,10 @@ def _draw_sample(problem: SteinProblem) -> Array:
 
 
 NULLS = {
-    "wild": NullMethod(_sign_bins, takes=("block_length", "n_bins")),
-    "spectral": NullMethod(_draw_limit, takes=("n_bins",)),
-    "parametric": NullMethod(_simulate_samples, takes=("sampler", "refit")),
+    "wild": NullMethod(Signs, _sign_bins),
+    "spectral": NullMethod(SignsLimit, _draw_limit),
+    "block": NullMethod(WeightedBlocks, _weigh_rows),
+    "parametric": NullMethod(Simulation, _simulate_samples),
 }
 
 

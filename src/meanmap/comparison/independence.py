@@ -9,25 +9,18 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, count, is_chunked
-from meanmap.comparison import blocks, nulls, ordering, shifts
-from meanmap.comparison.candidates import Candidates, paired_handicaps
-from meanmap.comparison.nulls import NullMethod, Outcome, Settings
-from meanmap.comparison.pairings import CoordinatePermutations, Permutations, Shifts, Signs
-from meanmap.comparison.results import (
-    DEPENDENT,
-    Draws,
-    TestResult,
-    describe_null,
-    product_scale,
-    row_groups,
-)
+from meanmap.comparison import blocks, limits, nulls, ordering, pairings, shifts
+from meanmap.comparison.candidates import Candidates, paired_handicaps, shared_combination
+from meanmap.comparison.methods import NullMethod, Request
+from meanmap.comparison.results import DEPENDENT, TestResult, product_scale, row_groups
 from meanmap.comparison.running import RunningIndependenceTest, require_sums
+from meanmap.comparison.sources import Outcome, Source
 from meanmap.comparison.witness import Dependence
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
 from meanmap.statistics import dependence
 from meanmap.statistics.centring import Centred
-from meanmap.statistics.gates import constant_notes, read_paired_samples
+from meanmap.statistics.gates import constant_notes, one_each, read_paired_samples
 from meanmap.statistics.tiles import Family
 
 APART = "the two variables are less alike than chance allows"
@@ -40,22 +33,13 @@ BINS = 512  # bins that are shifted, at least, where there are as many rows
 def independence_test(
     X: Any,
     Y: Any,
-    kernel_x: Any = None,
-    kernel_y: Any = None,
-    null: str = "permutation",
+    kernel: Any = None,
+    null: Any = "permutation",
     n_permutations: int = 999,
     rng: Any = None,
     *,
     estimator: str = "U",
-    combine: str = "max",
-    n_bins: int | None = None,
-    block_length: int | str | None = None,
-    groups: Any = None,
     basis: Basis | tuple[Basis | None, Basis | None] | None = None,
-    alternative: str = "greater",
-    sequential: bool = False,
-    max_memory: Any = None,
-    progress: bool = False,
 ) -> TestResult:
     """Test whether two variables are independent, by their Hilbert-Schmidt criterion.
 
@@ -63,46 +47,40 @@ def independence_test(
     ----------
     X, Y : samples of n points each, of any kinds; row i of one goes with row i of the other
         Collections of Dask are tested in coordinates, see `RunningIndependenceTest`.
-    kernel_x, kernel_y : None, Kernel, callable, list of Kernel, "median" or "collection"
-        None is "collection" for rows of numbers: the energy kernel, a Gaussian at the median
-        distance, whitened so that several directions count, and a narrow one, in pairs for the two
-        variables, combined with exact level. Labels get a whitened delta kernel, other points their
-        default kernel. "median" is one Gaussian at the median distance. Lists are combined too.
-    null : {"permutation", "full", "block", "wild", "gamma", "spectral"}
+    kernel : one for both variables, or a tuple (x, y)
+        Each is None, a Kernel, a callable, a list of kernels, a `Collection`, "median" or
+        "collection". None is "collection" for rows of numbers: the energy kernel, a Gaussian at the
+        median distance, whitened so that several directions count, and a narrow one, in pairs for
+        the two variables, combined with exact level. Labels get a whitened delta kernel, other
+        points their default kernel. "median" is one Gaussian at the median distance. The kernels of
+        a list make one statistic likewise; `Collection` says how.
+    null : word or null object
+        How the null distribution is found. A word is short for the object with its defaults.
+
+        =============== ================================= ======================================
+        word            object                            level
+        =============== ================================= ======================================
+        "permutation"   `Permutation(bins)`               exact
+        "full"          `Full()`                          exact
+        "block"         `Block(length)`                   approximate, for time series
+        "wild"          `Wild(length)`                    approximate, for time series
+        "gamma"         `Gamma()`                         approximate, no draws
+        "spectral"      `Spectral()`                      approximate, for large samples
+        "sequential"    `Sequential(null, stop)`          that of the null it wraps
+        –               `Groups(labels)`                  exact, for clusters of equal size
+        =============== ================================= ======================================
+
         "permutation" puts the rows in random order and shifts Y against X, by all shifts at once;
-        "full" permutes rows at random, one permutation at a time: both are exact. "block" does the
-        former with stretches of `block_length` rows and "wild" gives stretches random signs, for
-        time series. "gamma" fits the first two moments over all permutations and "spectral" draws
-        from the limit distribution: both approximate, and of the "V" estimate.
+        "full" permutes rows one permutation at a time. Progress bars, memory limits and the
+        alternative are settings of these objects: `null=Permutation(alternative="less")`.
     n_permutations : int
         How many permutations, signs or draws. Shifts come in rounds of n (or of the number of
-        bins); of those that are computed so many are used, chosen at random.
+        bins); so many of those computed are used, chosen at random.
     rng : int, numpy Generator or None
     estimator : {"U", "V"}
         See `hsic`. With `basis` it is "V". "wild" needs four rows for either.
-    combine : {"max", "fuse", "min-p"}
-        How several kernels make one statistic: the largest in standard deviations of its own
-        permutations, a soft maximum, or the least p-value of HSICAgg.
-    n_bins : int or None
-        Bins of rows that are shifted with null="permutation"; n_permutations + 1 by default, at
-        least 512, or n if there are fewer rows.
-    block_length : int, "auto" or None
-        Rows that belong together, for "block" and "wild", where None is "auto": chosen from the
-        memory of the series, with a warning if they are short for it.
-    groups : labels of shape (n,)
-        Clusters of one size each: whole clusters of Y change places (with null="permutation").
     basis : a basis, a pair of them, or None
-        Compute in coordinates, in O(n r_x r_y) a permutation. One kernel a variable only.
-    alternative : {"greater", "less", "two-sided"}
-        "greater": dependence. "less": less than chance allows.
-    sequential : bool
-        Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991).
-        Rows (or whole blocks) are then permuted one permutation at a time. One kernel a variable
-        only.
-    max_memory : int, str like "500MB", or None
-        Up to which "full" keeps the two Gram matrices; a quarter of the free memory by default.
-    progress : bool
-        Show a progress bar.
+        Compute in coordinates, in O(n r_x r_y) per permutation. One kernel per variable only.
 
     Returns
     -------
@@ -124,48 +102,34 @@ def independence_test(
     >>> independence_test(X, rng.permutation(Y), rng=0).pvalue > 0.05
     True
     """
+    kernels = one_each(kernel, "kernel", "xy")
     if is_chunked(X, Y):
-        for kernel in (kernel_x, kernel_y):
-            require_sums(null, kernel, alternative, (block_length, groups, n_bins))
-        return RunningIndependenceTest(kernel_x, kernel_y, basis).partial_fit(X, Y).result()
-    asked = Settings.read(
-        NULLS, ("U", "V"), null=null, n_permutations=n_permutations, rng=rng, estimator=estimator,
-        combine=combine, n_bins=n_bins, block_length=block_length, groups=groups, basis=basis,
-        alternative=alternative, sequential=sequential, max_memory=max_memory, progress=progress,
-    )  # fmt: skip
-    asked, method = _method_for_pairs(asked)
-    pairs = TwoVariables.read(X, Y, (kernel_x, kernel_y), asked, method)
-    found = method.find(pairs, asked)
-    pvalue = found.null.pvalue(found.statistic, alternative)
-    ordering.warn_if_significant(pairs.ordered, pvalue)
+        for one in kernels:
+            require_sums(null, one)
+        return RunningIndependenceTest(kernel, basis).partial_fit(X, Y).result()
+    checks.option(estimator, "estimator", ("U", "V"))
+    table, sequential = EXACT_TABLES if basis is None else COORDINATE_TABLES
+    asked = Request.read(
+        table, null, n_permutations, rng, sequential=sequential, estimator=estimator, basis=basis
+    )
+    pairs = TwoVariables.read(X, Y, kernels, asked)
+    found = asked.method.find(pairs, asked)
+    alternative = asked.null.alternative
     many, best = int(np.isfinite(pairs.handicaps).sum()), pairs.kernels_of(found.best)
-    statistics = f"the strongest of {many} HSICs ({combine})" if many > 1 else "HSIC"
-    estimate = f"{method.estimator or estimator} estimate"
-    return TestResult(
-        statistic=found.statistic,
-        pvalue=pvalue,
-        null=found.null,
+    statistics = f"the strongest of {many} HSICs ({pairs.combine})" if many > 1 else "HSIC"
+    estimate = f"{asked.method.estimator or estimator} estimate"
+    result = TestResult.of(
+        found,
+        f"Independence test by {statistics}, {estimate}",
+        alternative,
         kernel=best,
-        method=f"Independence test by {statistics}, {estimate}, {describe_null(found.null)}",
         hypothesis=DEPENDENT if alternative != "less" else APART,
         sizes={"n": pairs.n},
         notes=(*pairs.ordered, *found.notes, *pairs.notes),
         explanation=Dependence((best[0].plain, best[1].plain), pairs.X, pairs.Y),
     )
-
-
-def _method_for_pairs(asked: Settings) -> tuple[Settings, NullMethod]:
-    """The null that was asked for; what draws one by one permutes rows one permutation at a time.
-
-    In coordinates there is the "V" estimate alone, and single rows are permuted.
-    """
-    if asked.null == "permutation" and asked.sequential and asked.groups is None:
-        asked = replace(asked, null="full")
-    method = nulls.choose_method(asked, NULLS)
-    if asked.basis is not None and method.estimator is None:
-        nulls.refuse({"groups": asked.groups, "n_bins": asked.n_bins}, "basis=")
-        method = replace(method, find=_permute_coordinates, estimator="V")
-    return asked, method
+    ordering.warn_if_significant(pairs.ordered, result.pvalue)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,31 +140,29 @@ class TwoVariables:
     Y: Points
     kernels: tuple[list[Kernel], list[Kernel]]
     handicaps: np.ndarray  # of pairs of kernels, those of Y changing fastest
+    combine: str
     ordered: list[str]  # what to say if the rows look ordered
     notes: list[str]
 
     @classmethod
-    def read(
-        cls, X: Any, Y: Any, kernels: tuple[Any, Any], asked: Settings, method: NullMethod
-    ) -> TwoVariables:
+    def read(cls, X: Any, Y: Any, kernels: tuple[Any, ...], asked: Request) -> TwoVariables:
         """The arguments of the test, checked once."""
-        single = not method.several or asked.basis is not None or asked.sequential
+        method = asked.method
+        single = not method.several or asked.basis is not None or asked.stop is not None
         x = Candidates.of(kernels[0], X, single, "X")
         y = Candidates.of(kernels[1], Y, single, "Y")
         given = [("X", X, x.kernels[0]), ("Y", Y, y.kernels[0])]
-        least = 4 if asked.estimator == "U" or asked.null == "wild" else 2
+        least = max(method.least, 4 if asked.estimator == "U" else 2)
         _, (X, Y) = read_paired_samples(given, least, method.stays and asked.basis is None)
-        for one, name in ((x, "kernel_x"), (y, "kernel_y")):
-            if one.rule == "optimized":
-                raise ValueError(
-                    f'{name}="optimized" is for two samples; use "collection", "median" or a '
-                    "kernel."
-                )
+        if "optimized" in (x.rule, y.rule):
+            raise ValueError(
+                'kernel="optimized" is for two samples; use "collection", "median" or a kernel.'
+            )
         kx, ky = x.resolve(X, asked.rng, paired=True), y.resolve(Y, asked.rng, paired=True)
-        exchangeable = method.exchangeable and asked.groups is None
-        ordered = ordering.note_on_variables([("X", X), ("Y", Y)]) if exchangeable else []
+        ordered = ordering.note_on_variables([("X", X), ("Y", Y)]) if method.exchangeable else []
         notes = constant_notes(X, kx[0], "X") + constant_notes(Y, ky[0], "Y")
-        return cls(X, Y, (kx, ky), paired_handicaps(x, y), ordered, notes)
+        combine = shared_combination(x, y)
+        return cls(X, Y, (kx, ky), paired_handicaps(x, y), combine, ordered, notes)
 
     @property
     def n(self) -> int:
@@ -212,91 +174,99 @@ class TwoVariables:
         kx, ky = self.kernels
         return kx[pair // len(ky)], ky[pair % len(ky)]
 
-    def families(self) -> tuple[Family, Family]:
-        """The kernels about their means, whose numbers are small."""
+    def data(self, estimator: str) -> pairings.PairedPoints:
+        """The points with the kernels about their means, whose numbers are small."""
         (kx, ky), X, Y = self.kernels, self.X, self.Y
-        return Family([Centred.of(k, X) for k in kx]), Family([Centred.of(k, Y) for k in ky])
+        families = Family([Centred.of(k, X) for k in kx]), Family([Centred.of(k, Y) for k in ky])
+        return pairings.PairedPoints(families, X, Y, estimator)
 
-    def simulate(self, asked: Settings, source: nulls.Source) -> Outcome:
+    def simulate(self, asked: Request, source: Source) -> Outcome:
         """The statistic of a source and draws of it."""
-        source.handicaps, source.progress = self.handicaps, asked.progress
-        return nulls.simulate(source, asked.draws, asked.rng, asked.combine, asked.sequential)
+        source.handicaps = self.handicaps
+        return asked.simulate(source, self.combine)
 
-    def permutation_moments(self, basis: Any) -> tuple[dependence.HsicSums, tuple[float, float]]:
-        """What the "V" estimate is made of, and its mean and variance under permutations."""
+    def limit(self, basis: Any) -> limits.Limit:
+        """The "V" estimate, and its mean and variance under permutations."""
         n, (kx, ky) = self.n, self.kernels_of(0)
         if basis is None:
             sums = dependence.hsic_sums(kx, ky, self.X, self.Y)
         else:
             sums = dependence.coordinate_sums(kx, ky, self.X, self.Y, basis)
-        of_sums = nulls.CentredMoments.of_sums
-        mean, variance = nulls.permutation_moments(
+        of_sums = limits.CentredMoments.of_sums
+        mean, variance = limits.permutation_moments(
             of_sums(n, sums.xx, sums.rows_x, sums.diagonal_x, sums.rounding[0]),
             of_sums(n, sums.yy, sums.rows_y, sums.diagonal_y, sums.rounding[1]),
         )
-        return sums, (mean / n**2, variance / n**4)
+        scale = product_scale(sums.sizes, sums.rounding)
+        return limits.Limit(sums.estimate("V"), scale, mean / n**2, variance / n**4)
+
+    def spectrum(self, basis: Any) -> np.ndarray:
+        """The weights of the chi-squares in the limit."""
+        of_x, of_y = (
+            limits.eigenvalues(kernels[0], points, one)[:WEIGHTS]
+            for kernels, points, one in zip(
+                self.kernels, (self.X, self.Y), one_each(basis, "basis", "xy"), strict=True
+            )
+        )
+        return np.outer(of_x, of_y).ravel()
 
 
 # --- permutations ---------------------------------------------------------------------------------
 
 
-def _shift_rows(pairs: TwoVariables, asked: Settings) -> Outcome:
-    """Rows in random order, or whole clusters, are shifted by all shifts at once."""
-    n = pairs.n
-    if asked.groups is not None:
-        order, size = _clusters(asked.groups, n)
-        return _move_blocks(pairs, asked, order, size)
-    least = asked.n_bins or max(BINS, asked.draws + 1)
+def _shift_rows(pairs: TwoVariables, asked: Request) -> Outcome:
+    """Rows in random order are shifted by all shifts at once."""
+    n, least = pairs.n, asked.null.bins or max(BINS, asked.draws + 1)
 
     def rows(r: np.random.Generator) -> shifts.Rows:
         return shifts.random_rows(n, least, r)
 
-    return pairs.simulate(asked, Shifts(*_parts(pairs, asked), rows, asked.rng))
+    return pairs.simulate(asked, pairings.Shifts(pairs.data(asked.estimator), rows, asked.rng))
 
 
-def _permute_rows(pairs: TwoVariables, asked: Settings) -> Outcome:
+def _shift_groups(pairs: TwoVariables, asked: Request) -> Outcome:
+    """Whole clusters of rows change places."""
+    return _move_blocks(pairs, asked, *_clusters(asked.null.labels, pairs.n))
+
+
+def _permute_rows(pairs: TwoVariables, asked: Request) -> Outcome:
     """Rows are permuted, one permutation at a time."""
-    return pairs.simulate(asked, Permutations(*_parts(pairs, asked), asked.memory))
-
-
-def _permute_coordinates(pairs: TwoVariables, asked: Settings) -> Outcome:
-    """The same in coordinates."""
-    kernels = pairs.kernels[0][0], pairs.kernels[1][0]
-    source = CoordinatePermutations(kernels, pairs.X, pairs.Y, asked.basis)
+    source = pairings.Permutations(pairs.data(asked.estimator), asked.null.memory)
     return pairs.simulate(asked, source)
 
 
-def _shift_blocks(pairs: TwoVariables, asked: Settings) -> Outcome:
+def _permute_coordinates(pairs: TwoVariables, asked: Request) -> Outcome:
+    """The same in coordinates."""
+    kernels = pairs.kernels[0][0], pairs.kernels[1][0]
+    source = pairings.CoordinatePermutations(kernels, pairs.X, pairs.Y, asked.basis)
+    return pairs.simulate(asked, source)
+
+
+def _shift_blocks(pairs: TwoVariables, asked: Request) -> Outcome:
     """Stretches of rows that follow each other change places."""
     length, notes = _block_length(pairs, asked)
     found = _move_blocks(pairs, asked, np.arange(pairs.n), length, "block permutation")
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _sign_blocks(pairs: TwoVariables, asked: Settings) -> Outcome:
+def _sign_blocks(pairs: TwoVariables, asked: Request) -> Outcome:
     """Stretches of rows get random signs."""
     length, notes = _block_length(pairs, asked)
-    found = pairs.simulate(asked, Signs(*_parts(pairs, asked), length))
+    found = pairs.simulate(asked, pairings.SignedBlocks(pairs.data(asked.estimator), length))
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _parts(
-    pairs: TwoVariables, asked: Settings
-) -> tuple[tuple[Family, Family], Points, Points, str]:
-    return pairs.families(), pairs.X, pairs.Y, asked.estimator
-
-
-def _block_length(pairs: TwoVariables, asked: Settings) -> tuple[int, list[str]]:
+def _block_length(pairs: TwoVariables, asked: Request) -> tuple[int, list[str]]:
     first = pairs.kernels[0][0].plain, pairs.kernels[1][0].plain
-    return blocks.length_for_pairs(asked.block_length, first, pairs.X, pairs.Y)
+    return blocks.length_for_pairs(asked.null.length, first, pairs.X, pairs.Y)
 
 
 def _move_blocks(
-    pairs: TwoVariables, asked: Settings, given: np.ndarray, size: int, kind: str = "permutation"
+    pairs: TwoVariables, asked: Request, given: np.ndarray, size: int, kind: str = "permutation"
 ) -> Outcome:
     """Blocks of `size` rows, in the given order, change places as wholes."""
     n, (kx, ky) = pairs.n, pairs.kernels
-    fits = 8 * n * n * (len(kx) + len(ky)) <= asked.memory
+    fits = 8 * n * n * (len(kx) + len(ky)) <= asked.null.memory
 
     # shifts of few blocks come in many rounds of many small pieces: one by one is faster
     def order(r: np.random.Generator) -> np.ndarray:
@@ -307,11 +277,11 @@ def _move_blocks(
     def rows(r: np.random.Generator) -> shifts.Rows:
         return shifts.consecutive_rows(n, size, r, given)
 
-    source: nulls.Source
-    if not asked.sequential and (n // size >= FEW_BLOCKS or not fits):
-        source = Shifts(*_parts(pairs, asked), rows, asked.rng)
+    source: Source
+    if asked.stop is None and (n // size >= FEW_BLOCKS or not fits):
+        source = pairings.Shifts(pairs.data(asked.estimator), rows, asked.rng)
     else:
-        source = Permutations(*_parts(pairs, asked), asked.memory, order)
+        source = pairings.Permutations(pairs.data(asked.estimator), asked.null.memory, order)
     source.kind = kind
     return pairs.simulate(asked, source)
 
@@ -320,7 +290,7 @@ def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:
     """Rows cluster by cluster, and the size of a cluster."""
     labels = checks.labels(groups, "groups")
     if labels.shape != (n,):
-        raise ValueError(f"groups: expected {n} labels, one a row; got shape {labels.shape}.")
+        raise ValueError(f"groups: expected {n} labels, one per row; got shape {labels.shape}.")
     sizes = np.unique(labels, return_counts=True)[1]
     if len(sizes) < 2 or np.ptp(sizes) > 0:
         raise ValueError(
@@ -330,38 +300,33 @@ def _clusters(groups: Any, n: int) -> tuple[np.ndarray, int]:
     return np.argsort(labels, kind="stable"), int(sizes[0])
 
 
-# --- limits ---------------------------------------------------------------------------------------
-
-
-def _hsic_gamma(pairs: TwoVariables, asked: Settings) -> Outcome:
-    """A gamma distribution of the moments over all permutations."""
-    sums, moments = pairs.permutation_moments(asked.basis)
-    null = nulls.gamma_null(moments, product_scale(sums.sizes, sums.rounding))
-    return Outcome(max(sums.estimate("V"), 0.0), null)
-
-
-def _hsic_spectral(pairs: TwoVariables, asked: Settings) -> Outcome:
-    """Draws of weighted chi-squares."""
-    sums, (mean, _) = pairs.permutation_moments(asked.basis)
-    bases = dependence.basis_pair(asked.basis)
-    of_x, of_y = (
-        nulls.eigenvalues(kernels[0], points, basis)[:WEIGHTS]
-        for kernels, points, basis in zip(pairs.kernels, (pairs.X, pairs.Y), bases, strict=True)
-    )
-    weights = np.outer(of_x, of_y).ravel()
-    draws = nulls.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
-    scale = product_scale(sums.sizes, sums.rounding)
-    return Outcome(max(sums.estimate("V"), 0.0), Draws("spectral", draws, scale))
-
-
-BLOCKS = ("n_bins", "block_length")
 NULLS = {
-    "permutation": NullMethod(_shift_rows, takes=("n_bins", "groups", "basis")),
-    "full": NullMethod(_permute_rows, takes=("n_bins", "basis"), stays=False),
-    "block": NullMethod(_shift_blocks, takes=BLOCKS, exchangeable=False, stays=False),
-    "wild": NullMethod(_sign_blocks, takes=BLOCKS, several=False, exchangeable=False, stays=False),
-    "gamma": NullMethod(_hsic_gamma, estimator="V", takes=("basis",), several=False),
+    "permutation": NullMethod(nulls.Permutation, _shift_rows),
+    "full": NullMethod(nulls.Full, _permute_rows, stays=False),
+    "block": NullMethod(nulls.Block, _shift_blocks, basis=False, exchangeable=False, stays=False),
+    "wild": NullMethod(
+        nulls.Wild,
+        _sign_blocks,
+        basis=False,
+        several=False,
+        exchangeable=False,
+        stays=False,
+        least=4,
+    ),
+    "groups": NullMethod(nulls.Groups, _shift_groups, basis=False, exchangeable=False),
+    "gamma": NullMethod(nulls.Gamma, limits.gamma_limit, estimator="V", several=False),
     "spectral": NullMethod(
-        _hsic_spectral, estimator="V", takes=("basis",), several=False, stays=False
+        nulls.Spectral, limits.spectral_limit, estimator="V", several=False, stays=False
     ),
 }
+#: Shifts are drawn all at once: what is drawn one by one permutes rows one permutation at a time.
+SEQUENTIAL = {"permutation": NULLS["full"]} | {
+    word: NULLS[word] for word in ("full", "block", "wild", "groups")
+}
+#: In coordinates there is the "V" estimate alone, and single rows are permuted.
+COORDINATES = dict.fromkeys(
+    ("permutation", "full"), NullMethod(nulls.Full, _permute_coordinates, estimator="V")
+)
+#: The nulls, and those of them that may be sequential.
+EXACT_TABLES = NULLS, SEQUENTIAL
+COORDINATE_TABLES = NULLS | COORDINATES, SEQUENTIAL | COORDINATES

@@ -6,23 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from meanmap import checks
-from meanmap.arrays import Points, count, for_each_thread, solve_triangular, take
-from meanmap.comparison import nulls, ordering
-from meanmap.comparison.results import (
-    ALTERNATIVES,
-    TestResult,
-    describe_null,
-    row_groups,
-    tie_scale,
-)
+from meanmap.arrays import Points, count, solve_triangular, take
+from meanmap.comparison import ordering
+from meanmap.comparison.methods import NullMethod, Request
+from meanmap.comparison.nulls import Full
+from meanmap.comparison.results import TestResult, row_groups, tie_scale
+from meanmap.comparison.sources import Outcome, Source
 from meanmap.kernels import Kernel, TensorProduct
-from meanmap.progress import progress_bar
 from meanmap.spaces import Basis
 from meanmap.statistics.dependence import read_several_samples
 from meanmap.statistics.gates import constant_notes
 from meanmap.statistics.joint import JointGrams
-from meanmap.statistics.tiles import ROUNDINGS, memory_limit
+from meanmap.statistics.tiles import ROUNDINGS
 
 HYPOTHESIS = "the variables depend on each other"
 
@@ -30,14 +25,11 @@ HYPOTHESIS = "the variables depend on each other"
 @row_groups(True)
 def joint_independence_test(
     *variables: Any,
-    kernels: Any = None,
+    kernel: Any = None,
+    null: Any = "permutation",
     n_permutations: int = 999,
     rng: Any = None,
     basis: Basis | None = None,
-    alternative: str = "greater",
-    sequential: bool = False,
-    max_memory: Any = None,
-    progress: bool = False,
 ) -> TestResult:
     """Test whether several variables are independent together, by dHSIC.
 
@@ -47,18 +39,14 @@ def joint_independence_test(
     Parameters
     ----------
     *variables : samples of n points each, of any kinds; row i of each belong together
-    kernels : list of Kernel, one a variable, or None
+    kernel : a tuple or list with one per variable, one for all of them, or None
+    null : "permutation", `Full()`, "sequential" or `Sequential()`
+        Permutations of rows, one at a time; `Full` holds the memory limit, the progress bar and the
+        alternative.
     n_permutations : int
     rng : int, numpy Generator or None
     basis : PivotedCholesky, Nystroem or None
         Coordinates of the product kernel: a permutation then costs O(n r) instead of O(n²).
-    alternative : {"greater", "less", "two-sided"}
-    sequential : bool
-        Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991).
-    max_memory : int, str like "500MB", or None
-        Up to which the Gram matrices are kept; a quarter of the free memory by default.
-    progress : bool
-        Show a progress bar.
 
     Returns
     -------
@@ -76,40 +64,40 @@ def joint_independence_test(
     >>> joint_independence_test(*coins, rng=0).pvalue
     0.001
     """
-    checks.option(alternative, "alternative", ALTERNATIVES)
-    nulls.require_one_sided(sequential, alternative)
-    draws = nulls.read_draws(n_permutations)
-    rng = checks.random_generator(rng)
-    memory = memory_limit(max_memory)
-    chosen, samples = read_several_samples(variables, kernels)
-    resolved = [kernel.resolve(points) for kernel, points in zip(chosen, samples, strict=True)]
-    if basis is None:
-        source: nulls.Source = GramProducts(resolved, samples, memory)
-    else:
-        source = LandmarkProducts(resolved, samples, basis, rng)
-    source.progress = progress
-    found = nulls.simulate(source, draws, rng, sequential=sequential)
-    pvalue = found.null.pvalue(found.statistic, alternative)
+    asked = Request.read(NULLS, null, n_permutations, rng, sequential=NULLS, basis=basis)
+    kernels = kernel if isinstance(kernel, tuple | list) else [kernel] * len(variables)
+    chosen, samples = read_several_samples(variables, kernels, "kernel")
+    resolved = [one.resolve(points) for one, points in zip(chosen, samples, strict=True)]
+    found = asked.method.find(resolved, samples, asked)
     names = [f"variable {i + 1}" for i in range(len(samples))]
     ordered = ordering.note_on_variables(list(zip(names, samples, strict=True)), ordering.PAIRS)
-    ordering.warn_if_significant(ordered, pvalue)
     notes = [*ordered, *found.notes]
-    for i, (points, kernel) in enumerate(zip(samples, resolved, strict=True)):
-        notes += constant_notes(points, kernel, f"variable {i + 1}")
-    return TestResult(
-        statistic=found.statistic,
-        pvalue=pvalue,
-        null=found.null,
+    for name, points, one in zip(names, samples, resolved, strict=True):
+        notes += constant_notes(points, one, name)
+    result = TestResult.of(
+        found,
+        f"Joint independence test by dHSIC of {len(samples)} variables",
+        asked.null.alternative,
         kernel=tuple(resolved),
-        method=f"Joint independence test by dHSIC of {len(samples)} variables, "
-        + describe_null(found.null),
         hypothesis=HYPOTHESIS,
         sizes={"n": count(samples[0])},
         notes=tuple(notes),
     )
+    ordering.warn_if_significant(ordered, result.pvalue)
+    return result
 
 
-class Products(nulls.Source):
+def _permute_each(kernels: list[Kernel], samples: list[Points], asked: Request) -> Outcome:
+    """Every variable but the first is permuted by itself."""
+    if asked.basis is None:
+        return asked.simulate(GramProducts(kernels, samples, asked.null.memory))
+    return asked.simulate(LandmarkProducts(kernels, samples, asked.basis, asked.rng))
+
+
+NULLS = {"permutation": NullMethod(Full, _permute_each)}
+
+
+class Products(Source):
     """dHSIC when every variable but the first is permuted by itself."""
 
     kind = "permutation"
@@ -125,16 +113,7 @@ class Products(nulls.Source):
             [same, *(rng.permutation(self._n) for _ in range(self._variables - 1))]
             for _ in range(count)
         ]
-        out = np.empty((1, count))
-
-        def work(thread: int, of: int) -> None:
-            for j in range(thread, count, of):
-                out[0, j] = self._value(orders[j])
-                done(1)
-
-        with progress_bar(count, "Permutations", self.progress) as done:
-            for_each_thread(work)
-        return out
+        return self.draw_each(orders, self._value)
 
     def _value(self, orders: list[np.ndarray]) -> float:
         raise TypeError(f"{type(self).__name__} has no value.")

@@ -1,359 +1,627 @@
-"""Null distributions, and how several kernels make one statistic."""
+"""Ways to find a null distribution, as small objects that hold their settings.
+
+Every test takes `null` as a word, `null="block"`, or as one of these objects, `null=Block(10)`. The
+word is short for the object with its default settings. The table of a test, `NULLS`, says which
+words and objects it takes.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, count
-from meanmap.comparison.results import ALTERNATIVES, TIE, Draws, GammaNull, Null
-from meanmap.kernels import Kernel
-from meanmap.linalg import Spectrum
-from meanmap.spaces import Basis, PivotedCholesky
-from meanmap.spaces.space import fit_space_quietly
-from meanmap.statistics.centring import Centred
+from meanmap.comparison.results import ALTERNATIVES
 from meanmap.statistics.tiles import memory_limit
 
-COMBINATIONS = ("max", "fuse", "min-p")
-STOP = 20  # permutations that reach the observed statistic, after which sequential testing ends
-TERMS = 4000  # weighted chi-squares that are drawn one by one
-SMALLEST = 1e-6  # residual trace at which the spectrum of a kernel is complete enough
+__all__ = [
+    "Block", "Full", "Gamma", "Groups", "NormalLimit", "Permutation", "ResidualGamma",
+    "ResidualNormals", "ResidualSigns", "ResidualSplit", "Sequential", "Signs", "SignsLimit",
+    "Simulation", "Spectral", "Swap", "WeightedBlocks", "Wild", "WildGroups",
+]  # fmt: skip
+
+Sampler = Callable[[int, np.random.Generator], Any]
 
 
-def read_draws(value: Any) -> int:
-    """The number of permutations."""
-    return checks.whole(
-        value,
-        "n_permutations",
-        1,
-        "The p-value cannot be below 1/(1 + n_permutations): 999 is usual, 99 the least that "
-        "can reject at 1%.",
-    )
+def check_length(length: Any) -> None:
+    """ "auto", or a number of rows."""
+    if isinstance(length, str):
+        checks.option(length, "length", ("auto",))
+    else:
+        checks.whole(length, "length", 1, 'Use "auto" to have it chosen from the data.')
 
 
-def refuse(unused: dict[str, Any], why: str) -> None:
-    """Refuse settings that would be ignored."""
-    for name, value in unused.items():
-        if value is not None:
-            raise ValueError(f"{name}= does not go with {why}; leave it out.")
+def require_labels(labels: Any) -> None:
+    """Refuse groups without labels."""
+    if labels is None:
+        raise ValueError("Groups needs the group of every row: pass null=Groups(labels).")
 
 
-def require_one_sided(sequential: bool, alternative: str) -> None:
-    """Refuse a sequential test of anything but large statistics."""
-    if sequential and alternative != "greater":
-        raise ValueError(
-            "sequential=True stops when enough permuted statistics reach the observed one, which "
-            f'suits alternative="greater" only; got {alternative!r}.'
-        )
+def check_ridge(value: Any) -> None:
+    """ "auto", or a number."""
+    if isinstance(value, str):
+        checks.option(value, "regularization", ["auto"])
+    else:
+        checks.not_negative(value, "regularization", 'Use "auto" or a number like 1e-3.')
 
 
-# --- a table of nulls -----------------------------------------------------------------------------
+#: What every setting must be, by its name.
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "alternative": lambda value: checks.option(value, "alternative", ALTERNATIVES),
+    "bins": lambda value: value is None or checks.whole(value, "bins", 2, "512 are usual."),
+    "labels": require_labels,
+    "length": check_length,
+    "max_memory": memory_limit,
+    "regularization": check_ridge,
+    "stop": lambda value: checks.whole(value, "stop", 1, "20 is usual."),
+}
+
+
+class NullSettings:
+    """A null distribution's settings, checked when they are made."""
+
+    def __post_init__(self) -> None:
+        for name, check in CHECKS.items():
+            if hasattr(self, name):
+                check(getattr(self, name))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a test was asked for, checked once: everything below takes it as it is."""
+class Tail(NullSettings):
+    """A null distribution of which either tail, or both, may count."""
 
-    null: str
-    estimator: str
-    combine: str
-    draws: int
-    rng: np.random.Generator
-    alternative: str
-    sequential: bool
-    n_bins: int | None
-    block_length: Any
-    groups: Any
-    basis: Any
-    memory: int
-    progress: bool
+    alternative: str = "greater"
 
-    @classmethod
-    def read(
-        cls,
-        nulls: Iterable[str],
-        estimators: Sequence[str],
-        *,
-        n_permutations: Any,
-        rng: Any,
-        max_memory: Any,
-        **asked: Any,
-    ) -> Settings:
-        """The arguments of a test, or an error that lists what there is."""
-        checks.option(asked["null"], "null", tuple(nulls))
-        checks.option(asked["alternative"], "alternative", ALTERNATIVES)
-        checks.option(asked["combine"], "combine", COMBINATIONS)
-        checks.option(asked["estimator"], "estimator", estimators)
-        require_one_sided(asked["sequential"], asked["alternative"])
-        if asked["n_bins"] is not None:
-            checks.whole(asked["n_bins"], "n_bins", 2, "512 are usual.")
-        return cls(
-            draws=read_draws(n_permutations),
-            rng=checks.random_generator(rng),
-            memory=memory_limit(max_memory),
-            **asked,
-        )
+
+@dataclass(frozen=True, kw_only=True)
+class Rearrangement(Tail):
+    """A null distribution found by rearranging the data many times."""
+
+    max_memory: Any = None
+    progress: bool | None = False
+
+    @property
+    def memory(self) -> int:
+        """Bytes that may be used, found out when the test runs."""
+        return memory_limit(self.max_memory)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A statistic and its null distribution."""
+class Permutation(Rearrangement):
+    """Rearrange random bins of points: exact, and cheap for any number of points.
 
-    statistic: float
-    null: Null
-    best: int = 0  # the kernel that stands out most
-    notes: tuple[str, ...] = ()
+    **Level**: exact at any sample size if the rows are exchangeable, as independent rows are.
+    Points are gathered in random bins, and whole bins are exchanged between the samples, or shifted
+    against the other variable (Domingo-Enrich, Dwivedi and Mackey 2025). Such rearrangements are a
+    group of permutations, which is all that exactness needs.
+    **Cost**: one pass over the Gram matrix; a permutation then costs the same for any n.
+
+    Parameters
+    ----------
+    bins : int or None
+        How many bins. By default 512 or a few more for two samples, and max(512, n_permutations +
+        1) for independence; single points where there are fewer.
+    alternative : {"greater", "less", "two-sided"}
+    max_memory : int, str like "500MB", or None
+        Memory for permuted labels, used above 2,048 bins; a quarter of the free memory by default.
+    progress : bool
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import Permutation
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(400, 1)), rng.normal(0.5, 1.0, size=(400, 1))
+    >>> two_sample_test(X, Y, null=Permutation(bins=100), rng=0).pvalue
+    0.001
+    """
+
+    bins: int | None = None
 
 
 @dataclass(frozen=True)
-class NullMethod:
-    """One way to find the null distribution of a test: a row of the test's table of nulls."""
+class Full(Rearrangement):
+    """Permute single points, one permutation at a time: the textbook permutation test.
 
-    #: From what the test was asked for, checked, to the statistic and its null.
-    find: Callable[..., Any]
-    #: The estimate whose null it is, whichever was asked for; None where it is for any.
-    estimator: str | None = None
-    #: The settings that it heeds, of those that not every null does.
-    takes: tuple[str, ...] = ()
-    #: Whether several kernels may be combined.
-    several: bool = True
-    #: Whether any order of the rows is as likely as theirs, if the null hypothesis is true.
-    exchangeable: bool = True
-    #: Whether points of an accelerator may stay there.
-    stays: bool = True
+    **Level**: exact at any sample size if the rows are exchangeable. **Power**: about that of
+    `Permutation`, whose bins lose next to nothing. **Cost**: O(n²) per permutation.
 
+    Parameters
+    ----------
+    alternative : {"greater", "less", "two-sided"}
+    max_memory : int, str like "500MB", or None
+        For independence, Gram matrices are kept if they fit, and computed again for every
+        permutation otherwise; for two samples, the memory for permuted labels. A quarter of the
+        free memory by default.
+    progress : bool
+        Whether to show a progress bar.
 
-def choose_method(asked: Settings, table: dict[str, NullMethod]) -> NullMethod:
-    """The null that was asked for; refuses settings that it would ignore."""
-    chosen = table[asked.null]
-    for name in ("block_length", "groups", "n_bins", "basis"):
-        if getattr(asked, name) is None or name in chosen.takes:
-            continue
-        fitting = " or ".join(f'"{word}"' for word, method in table.items() if name in method.takes)
-        where = "permutations and limits" if name == "basis" else f"null={fitting}"
-        raise ValueError(
-            f'{name}= goes with {where}, not null="{asked.null}".'
-            if fitting
-            else f'{name}= does not go with estimator="{asked.estimator}"; leave it out.'
-        )
-    return chosen
-
-
-# --- one statistic of several kernels -------------------------------------------------------------
-
-
-def combine_kernels(
-    values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray, how: str
-) -> np.ndarray:
-    """One statistic a column of several kernels', a row each, the observed ones among the columns.
-
-    Whatever is symmetric in the columns keeps a permutation test exact, so each row may be
-    standardised by its own mean and deviation over all of them. Rows that hardly vary (a constant
-    variable, a kernel so narrow that all points are strangers) say nothing.
-
-    "max" is the largest standardised value, less its kernel's handicap. "fuse" is the soft maximum
-    of MMD-FUSE (Biggs, Schrab and Gretton 2023). "min-p" is the smallest p-value of any kernel, as
-    MMDAgg and HSICAgg (Schrab et al. 2023) take it, all levels found from one set of permutations.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import independence_test
+    >>> from meanmap.comparison import Full
+    >>> X = np.random.default_rng(0).normal(size=(50, 1))
+    >>> independence_test(X, X**2, null=Full(max_memory="1GB"), rng=0).pvalue
+    0.001
     """
-    spread = values.std(axis=1)
-    useful = (spread > 10 * TIE * scales) & np.isfinite(handicaps)
-    if not useful.any():
-        return np.zeros(values.shape[1])
-    values = values[useful]
-    z = (values - values.mean(axis=1, keepdims=True)) / spread[useful, None]
-    if how == "max":
-        return (z - handicaps[useful, None]).max(axis=0)
-    if how == "fuse":
-        top = z.max(axis=0)
-        return top + np.log(np.mean(np.exp(z - top), axis=0))
-    # how many columns reach this one, its near-ties included
-    order = np.sort(z, axis=1)
-    reached = [
-        len(row) - np.searchsorted(row, value - TIE, side="left")
-        for row, value in zip(order, z, strict=True)
-    ]
-    return -np.log(np.min(reached, axis=0) / z.shape[1])
-
-
-def strongest(values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray) -> int:
-    """The kernel whose observed value, in the first column, stands out most."""
-    spread = values.std(axis=1)
-    useful = spread > 10 * TIE * scales
-    above = values[:, 0] - values.mean(axis=1)
-    return int(np.argmax(np.where(useful, above / np.where(useful, spread, 1.0), 0) - handicaps))
-
-
-# --- moments of a permuted statistic --------------------------------------------------------------
-
-
-def permutation_moments(a: CentredMoments, b: CentredMoments) -> tuple[float, float]:
-    """The mean and variance of Σᵢⱼ Aᵢⱼ B_π(i)π(j) over all permutations π, A and B centred.
-
-    Kazi-Aoual, Hitier, Sabatier and Lebreton (1995, Computational Statistics and Data Analysis 20).
-    """
-    n = a.n
-    mean = a.trace * b.trace / (n - 1)
-    if n < 4:
-        return mean, 0.0
-    first = ((n - 1) * a.squares - a.trace**2) * ((n - 1) * b.squares - b.trace**2)
-    second = math.prod(
-        [n * (n + 1) * c.diagonal - (n - 1) * (c.trace**2 + 2 * c.squares) for c in (a, b)]
-    )
-    variance = 2 * first / ((n - 1) ** 2 * (n + 1) * (n - 2))
-    variance += second / ((n + 1) * n * (n - 1) * (n - 2) * (n - 3))
-    return float(mean), max(float(variance), 0.0)
 
 
 @dataclass(frozen=True)
-class CentredMoments:
-    """Tr A, Tr A² and Σ Aᵢᵢ² of a centred Gram matrix of n points."""
+class Block(Rearrangement):
+    """Rearrange blocks of consecutive rows, for time series.
 
-    n: int
-    trace: float
-    squares: float
-    diagonal: float
+    **Level**: approximate for stationary series, and exact if the blocks are independent of each
+    other. What neighbouring rows have to do with each other is kept within a block.
+    **Cost**: as `Permutation`, whose bins the blocks are.
 
-    @classmethod
-    def of_sums(
-        cls, n: int, squares: float, rows: np.ndarray, diagonal: np.ndarray, rounding: float = 0.0
-    ) -> CentredMoments:
-        """From Σ K², the rows' sums and the diagonal of a Gram matrix.
+    Parameters
+    ----------
+    length : int or "auto"
+        Rows per block. "auto" chooses it from the autocorrelation of the series, with a warning
+        if these are too short for it.
+    alternative : {"greater", "less", "two-sided"}
+    max_memory : int, str like "500MB", or None
+    progress : bool
 
-        `rounding` is what its elements may be off by.
-        """
-        total = rows.sum()
-        centred = diagonal - 2 / n * rows + total / n**2
-        if centred.sum() <= TIE * np.abs(diagonal).sum() + n * rounding:
-            return cls(n, 0.0, 0.0, 0.0)  # what is left of a constant is rounding
-        squares = float(squares - 2 / n * (rows @ rows) + total**2 / n**2)
-        return cls(n, float(centred.sum()), squares, float(centred @ centred))
-
-    @classmethod
-    def of_labels(cls, n: int, m: int) -> CentredMoments:
-        """Those of aaᵀ, a = 1/n on one sample and -1/m on the other: MMD is Σ K aaᵀ."""
-        one = 1 / n + 1 / m
-        return cls(n + m, one, one**2, 1 / n**3 + 1 / m**3)
-
-
-def gamma_null(moments: tuple[float, float], scale: float) -> GammaNull:
-    """The gamma distribution of these moments, those of a constant statistic being zero."""
-    mean, variance = moments
-    if variance <= (TIE * scale) ** 2:
-        return GammaNull("gamma", mean, 0.0)
-    return GammaNull("gamma", mean, variance)
-
-
-# --- weighted chi-squares -------------------------------------------------------------------------
-
-
-def eigenvalues(kernel: Kernel, points: Points, basis: Basis | None) -> np.ndarray:
-    """Those of the centred covariance operator that count, the largest first."""
-    n = count(points)
-    if basis is None:
-        kernel, basis = Centred.at_mean(kernel, points), PivotedCholesky(tol=SMALLEST)
-    _, psi = fit_space_quietly(kernel, basis, points)
-    psi = psi - psi.mean(axis=0)
-    values = Spectrum.of(psi.T @ psi / n).values[::-1]
-    return np.maximum(values, 0.0)
-
-
-def weighted_chi_squares(
-    weights: np.ndarray, mean: float, draws: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Draws of Σ wᵢ zᵢ², scaled to a known mean; what is beyond the largest weights by its mean."""
-    weights = np.sort(weights)[::-1]
-    total = weights.sum()
-    if total <= 0:
-        return np.zeros(draws)
-    top, rest = weights[:TERMS], weights[TERMS:].sum()
-    values = np.array([top @ rng.chisquare(1.0, size=len(top)) for _ in range(draws)])
-    return (values + rest) * (mean / total)
-
-
-# --- drawing --------------------------------------------------------------------------------------
-
-
-class Source:
-    """A statistic under one or several kernels, observed and under random permutations."""
-
-    #: How the null is drawn, in a word or two.
-    kind: str
-    #: The size of the sums that rounding acts on, a kernel each.
-    scales: np.ndarray
-    #: What each kernel must be ahead of the others by.
-    handicaps: np.ndarray | None = None
-    #: How many distinct arrangements of the data there are, where they are few enough to be drawn.
-    arrangements: int | None = None
-    #: Whether to show how far it is.
-    progress: bool = False
-
-    def observed(self) -> np.ndarray:
-        """The statistic of the data, a kernel each."""
-        raise TypeError(f"{type(self).__name__} observes nothing.")
-
-    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """`count` statistics under the null, one row per kernel.
-
-        Fewer only if there are no more distinct arrangements of the data.
-        """
-        raise TypeError(f"{type(self).__name__} draws nothing.")
-
-
-def simulate(
-    source: Source,
-    draws: int,
-    rng: np.random.Generator,
-    combine: str = "max",
-    sequential: bool = False,
-) -> Outcome:
-    """The statistic, its null distribution as draws, and which kernel stands out most."""
-    observed = source.observed()
-    if sequential and (source.arrangements is None or source.arrangements - 1 > draws):
-        value = float(observed[0])
-        null = _sequential(source, value, draws, rng)
-        return Outcome(value, null, notes=draw_notes(null, draws))
-    table = np.concatenate([observed[:, None], source.draw(draws, rng)], axis=1)
-    if len(table) == 1:
-        values, scale, best = table[0], float(source.scales[0]), 0
-    else:
-        handicaps = np.zeros(len(table)) if source.handicaps is None else source.handicaps
-        values, scale = combine_kernels(table, source.scales, handicaps, combine), 1.0
-        best = strongest(table, source.scales, handicaps)
-    null = Draws(source.kind, values[1:], scale)
-    return Outcome(float(values[0]), null, best, draw_notes(null, draws))
-
-
-def _sequential(source: Source, observed: float, most: int, rng: np.random.Generator) -> Draws:
-    """Draw until STOP values reach the observed one, or `most` are drawn.
-
-    The p-value is then STOP over the number drawn, which is exact too (Besag and Clifford 1991).
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import independence_test
+    >>> from meanmap.comparison import Block
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(2, 300, 1)).cumsum(axis=1)  # two unrelated random walks
+    >>> independence_test(X, Y, null=Block(50), rng=0).pvalue > 0.05
+    True
     """
-    scale = float(source.scales[0])
-    slack = TIE * max(abs(observed), scale)
-    values: list[float] = []
-    reached = 0
-    while len(values) < most:
-        for value in source.draw(min(4 * STOP, most - len(values)), rng)[0]:
-            values.append(float(value))
-            reached += bool(value >= observed - slack)
-            if reached == STOP:
-                return Draws(source.kind, np.array(values), scale, stopped=True)
-    return Draws(source.kind, np.array(values), scale)
+
+    length: int | str = "auto"
 
 
-def draw_notes(found: Draws, asked: int) -> tuple[str, ...]:
-    """What a reader should know of the draws: that they ended early, or that there are few."""
-    if found.stopped:
-        return (f"Stopped after {len(found)} draws, when {STOP} had reached the statistic.",)
-    if len(found) < asked:
-        least = 1 / (1 + len(found))
-        return (
-            f"There are only {len(found) + 1} distinct arrangements of so few points, all used: no "
-            f"p-value can be below {least:.3g}.",
-        )
-    return ()
+@dataclass(frozen=True)
+class Wild(Tail):
+    """The wild bootstrap: random weights on blocks of consecutive rows, for time series.
+
+    **Level**: approximate for long stationary series (Chwialkowski, Sejdinovic and Gretton 2014).
+    **Cost**: as `Permutation`. `Block` has about the same level and power.
+
+    Parameters
+    ----------
+    length : int or "auto"
+        Rows per block, as in `Block`.
+    alternative : {"greater", "less", "two-sided"}
+    progress : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import Wild
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(100, 1)), rng.normal(2.0, 1.0, size=(100, 1))
+    >>> two_sample_test(X, Y, null=Wild(length=5), rng=0).pvalue
+    0.001
+    """
+
+    length: int | str = "auto"
+    progress: bool | None = False
+
+
+@dataclass(frozen=True, eq=False)
+class Groups(Rearrangement):
+    """Rearrange whole groups of rows, such as the measurements of one patient.
+
+    **Level**: exact if the groups are exchangeable; rows of one group may depend on each other in
+    any way. For two samples every group lies in one of them. For independence all groups have the
+    same number of rows. **Cost**: as `Permutation`.
+
+    Parameters
+    ----------
+    labels : the group of every row
+        For two samples those of X and then those of Y, shape (n + m,), or a pair of arrays; for
+        independence shape (n,).
+    alternative : {"greater", "less", "two-sided"}
+    max_memory : int, str like "500MB", or None
+    progress : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import Groups
+    >>> rng = np.random.default_rng(0)
+    >>> patients = np.repeat(np.arange(12), 5)
+    >>> X, Y = (rng.normal(size=(12, 1))[patients] for _ in range(2))  # five equal rows each
+    >>> null = Groups((patients, 12 + patients))
+    >>> two_sample_test(X, Y, null=null, rng=0).pvalue > 0.05
+    True
+    """
+
+    labels: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class WildGroups(Tail):
+    """Random weights on whole groups of rows, for two samples.
+
+    **Level**: approximate, for many independent groups; `Groups` is exact if they are exchangeable.
+    **Cost**: as `Permutation`.
+
+    Parameters
+    ----------
+    labels : those of X and then those of Y, shape (n + m,), or a pair of arrays
+    alternative : {"greater", "less", "two-sided"}
+    progress : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import WildGroups
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(60, 1)), rng.normal(3.0, 1.0, size=(60, 1))
+    >>> two_sample_test(X, Y, null=WildGroups(np.arange(120) // 4), rng=0).pvalue
+    0.001
+    """
+
+    labels: Any = None
+    progress: bool | None = False
+
+
+@dataclass(frozen=True)
+class Swap(Tail):
+    """Exchange xᵢ with yᵢ at random, for the estimators "linear", "block" and "incomplete".
+
+    **Level**: exact at any sample size. **Cost**: one sum over the terms of the estimate per draw.
+
+    Parameters
+    ----------
+    alternative : {"greater", "less", "two-sided"}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import Swap
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(500, 1)), rng.normal(2.0, 1.0, size=(500, 1))
+    >>> two_sample_test(X, Y, null=Swap(), estimator="linear", rng=0).pvalue
+    0.001
+    """
+
+
+@dataclass(frozen=True)
+class NormalLimit(Tail):
+    """The normal limit of the estimators "linear" and "block".
+
+    **Level**: approximate, for large samples. **Cost**: none beyond the estimate; no draws.
+
+    Parameters
+    ----------
+    alternative : {"greater", "less", "two-sided"}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import NormalLimit
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(500, 1)), rng.normal(2.0, 1.0, size=(500, 1))
+    >>> two_sample_test(X, Y, null=NormalLimit(), estimator="linear").pvalue < 0.001
+    True
+    """
+
+
+@dataclass(frozen=True)
+class Gamma(Tail):
+    """A gamma distribution with the mean and variance that the statistic has over all permutations.
+
+    **Level**: approximate, good around 0.05 and less so in the far tail; for exchangeable rows.
+    The moments are exact (Kazi-Aoual et al. 1995). The test is that of the "V" estimate.
+    **Cost**: one pass over the Gram matrix; no draws, so that p-values can be very small.
+
+    Parameters
+    ----------
+    alternative : {"greater", "less", "two-sided"}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import Gamma
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(500, 1)), rng.normal(2.0, 1.0, size=(500, 1))
+    >>> two_sample_test(X, Y, null=Gamma()).pvalue < 1e-6
+    True
+    """
+
+
+@dataclass(frozen=True)
+class Spectral(Tail):
+    """Draws from the limit distribution, a weighted sum of χ² variables.
+
+    **Level**: approximate, for large samples of independent rows (Gretton et al. 2009). The test is
+    that of the "V" estimate. **Cost**: the eigenvalues of the covariance in coordinates.
+
+    Parameters
+    ----------
+    alternative : {"greater", "less", "two-sided"}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import independence_test
+    >>> from meanmap.comparison import Spectral
+    >>> X = np.random.default_rng(0).normal(size=(200, 1))
+    >>> independence_test(X, X**2, null=Spectral(), rng=0).pvalue
+    0.001
+    """
+
+
+@dataclass(frozen=True)
+class Sequential(NullSettings):
+    """Stop drawing once enough permuted statistics have reached the observed one.
+
+    **Level**: that of the null it wraps; the p-value is then `stop` over the number drawn, which is
+    exact too (Besag and Clifford 1991). **Cost**: a clear absence of evidence takes a few dozen
+    draws, a small p-value all `n_permutations`. It takes one kernel per variable, and
+    `independence_test` permutes rows (or whole blocks and groups) one permutation at a time.
+
+    Parameters
+    ----------
+    null : word or null object
+        What is drawn: "permutation", "full", "block", "wild", Groups(labels), …
+    stop : int
+        How many permuted statistics must reach the observed one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import Sequential
+    >>> X, Y = np.random.default_rng(0).normal(size=(2, 100, 1))
+    >>> result = two_sample_test(X, Y, "median", null=Sequential(), rng=0)
+    >>> result.pvalue == 20 / len(result.null), len(result.null) < 200
+    (True, True)
+    """
+
+    null: Any = "permutation"
+    stop: int = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        alternative = getattr(self.null, "alternative", "greater")
+        if alternative != "greater":
+            raise ValueError(
+                "a sequential test stops when enough permuted statistics reach the observed one, "
+                f'which suits alternative="greater" only; got {alternative!r}.'
+            )
+
+
+# --- goodness of fit ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Signs(NullSettings):
+    """Random signs on points, or on random bins of them, for goodness of fit.
+
+    **Level**: right for large n, if the rows are independent and the score has light tails
+    (Chwialkowski, Strathmann and Gretton 2016); a warning says where a few points have almost all
+    of the squared score. **Cost**: one pass over the Stein kernel; a draw then costs the same for
+    any n.
+
+    Parameters
+    ----------
+    bins : int or None
+        How many bins; 512 by default, or n if there are fewer rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import goodness_of_fit_test
+    >>> from meanmap.comparison import Signs
+    >>> X = np.random.default_rng(0).normal(1.0, 1.0, size=(300, 1))
+    >>> goodness_of_fit_test(X, lambda x: -x, null=Signs(bins=100), rng=0).pvalue
+    0.001
+    """
+
+    bins: int | None = None
+
+
+@dataclass(frozen=True)
+class SignsLimit(Signs):
+    """Draws from the limit that random signs have, a weighted sum of χ² variables.
+
+    **Level** and **cost**: as `Signs`.
+
+    Parameters
+    ----------
+    bins : int or None
+        As in `Signs`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import goodness_of_fit_test
+    >>> from meanmap.comparison import SignsLimit
+    >>> X = np.random.default_rng(0).normal(1.0, 1.0, size=(300, 1))
+    >>> goodness_of_fit_test(X, lambda x: -x, null=SignsLimit(), rng=0).pvalue
+    0.001
+    """
+
+
+@dataclass(frozen=True)
+class WeightedBlocks(NullSettings):
+    """Random weights on blocks of consecutive rows, for the goodness of fit of a Markov chain.
+
+    **Level**: approximate, for chains of many autocorrelation times and scores of light tails.
+    **Cost**: as `Signs`.
+
+    Parameters
+    ----------
+    length : int or "auto"
+        Rows per block; "auto" takes ∛(n(τ - 1)²), with τ the longest autocorrelation time of the
+        score's coordinates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import goodness_of_fit_test
+    >>> from meanmap.comparison import WeightedBlocks
+    >>> X = np.random.default_rng(0).normal(1.0, 1.0, size=(300, 1))
+    >>> goodness_of_fit_test(X, lambda x: -x, null=WeightedBlocks(5), rng=0).pvalue
+    0.001
+    """
+
+    length: int | str = "auto"
+
+
+@dataclass(frozen=True)
+class Simulation(NullSettings):
+    """Samples drawn from the density itself, for goodness of fit.
+
+    **Level**: exact at any sample size; with `refit`, as good as the parametric bootstrap.
+    **Cost**: O(n²) per draw: 999 samples of 700 rows take half a minute.
+
+    Parameters
+    ----------
+    sampler : callable (n, rng) → (n, d) array, or None
+        Draws from the density. Distributions of scipy.stats bring their own.
+    refit : callable X → score, or None
+        For a density that was fitted to X: how to fit it. Every simulated sample is then fitted
+        too; without it a test of a fitted density rejects too seldom.
+    progress : bool
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import goodness_of_fit_test
+    >>> from meanmap.comparison import Simulation
+    >>> X = np.random.default_rng(0).normal(1.0, 1.0, size=(40, 1))
+    >>> null = Simulation(lambda n, rng: rng.normal(size=(n, 1)))
+    >>> goodness_of_fit_test(X, lambda x: -x, null=null, n_permutations=99, rng=0).pvalue
+    0.01
+    """
+
+    sampler: Sampler | None = None
+    refit: Callable[[Any], Any] | None = None
+    progress: bool | None = False
+
+
+# --- tests of residuals ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ResidualSigns(NullSettings):
+    """Random signs on the noise that regressions leave: the wild bootstrap of conditional tests.
+
+    **Level**: approximate. It holds if the regressions learn what both sides owe to the
+    conditioning variable; no test can promise more (Shah and Peters 2020). **Cost**: two
+    regressions, and at most O(n²) per draw.
+
+    Parameters
+    ----------
+    regularization : "auto" or float
+        λ of the regressions, on the operator's scale (K + nλI). "auto" is the least leave-one-out
+        error, found for each side.
+    basis : a basis, a tuple with one per variable, or None
+        How the spaces get their coordinates. Small ones, such as `RandomFourier(100)`, make a test
+        in the manner of RCIT (Strobl, Zhang and Visweswaran 2019) for very many rows.
+    refit : bool
+        Whether the null accounts for what the regression does to noise. Without it, as in Zhang et
+        al. (2011), the level is exceeded as soon as there are a few conditioning columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import conditional_independence_test
+    >>> from meanmap.comparison import ResidualSigns
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y, Z = rng.normal(size=(3, 100, 1))
+    >>> null = ResidualSigns(regularization=1e-2)
+    >>> conditional_independence_test(X, Y + X, Z, null=null, rng=0).pvalue
+    0.001
+    """
+
+    regularization: float | str = "auto"
+    basis: Any = None
+    refit: bool = True
+
+    #: Whether regressions are fitted to one half of the rows and tested on the other.
+    halves: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class ResidualNormals(ResidualSigns):
+    """Normal numbers in place of random signs; otherwise as `ResidualSigns`.
+
+    **Level** and **cost**: as `ResidualSigns`; the draws vary a little more.
+
+    Parameters
+    ----------
+    regularization, basis, refit
+        As in `ResidualSigns`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import conditional_independence_test
+    >>> from meanmap.comparison import ResidualNormals
+    >>> X, Y, Z = np.random.default_rng(0).normal(size=(3, 100, 1))
+    >>> conditional_independence_test(X, Y + X, Z, null=ResidualNormals(), rng=0).pvalue
+    0.001
+    """
+
+
+@dataclass(frozen=True)
+class ResidualGamma(ResidualSigns):
+    """A gamma distribution with the mean and variance of `ResidualNormals`.
+
+    **Level**: as `ResidualSigns`, less accurate in the far tail. **Cost**: the two regressions and
+    one pass over n × n; no draws, so that p-values can be very small.
+
+    Parameters
+    ----------
+    regularization, basis, refit
+        As in `ResidualSigns`. `ResidualGamma(refit=False)` is the test of Zhang et al. (2011).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import conditional_independence_test
+    >>> from meanmap.comparison import ResidualGamma
+    >>> X, Y, Z = np.random.default_rng(0).normal(size=(3, 100, 1))
+    >>> conditional_independence_test(X, Y + X, Z, null=ResidualGamma()).pvalue < 0.001
+    True
+    """
+
+
+@dataclass(frozen=True)
+class ResidualSplit(ResidualSigns):
+    """Regressions on a random half of the rows, random signs on the residuals of the other half.
+
+    **Level**: safer than `ResidualSigns` where regressions overfit (Pogodin et al. 2024).
+    **Power**: less, since half of the rows are tested. **Cost**: less.
+
+    Parameters
+    ----------
+    regularization, basis, refit
+        As in `ResidualSigns`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import conditional_independence_test
+    >>> from meanmap.comparison import ResidualSplit
+    >>> X, Y, Z = np.random.default_rng(0).normal(size=(3, 200, 1))
+    >>> conditional_independence_test(X, Y + X, Z, null=ResidualSplit(), rng=0).pvalue
+    0.001
+    """
+
+    halves: ClassVar[bool] = True

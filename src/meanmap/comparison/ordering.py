@@ -23,7 +23,7 @@ COLUMNS = 50  # likewise, and labels of each column of these
 FEWEST = 20  # rows, and occasions on which a column leaves its usual value (half as many)
 
 
-BLOCKS = 'use null="block" or groups=, and take out a trend first'
+BLOCKS = 'use null="block" or null=Groups(labels), and take out a trend first'
 PAIRS = 'test pairs of variables by independence_test with null="block"'
 
 

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import (
-    Points,
-    count,
-    for_each_thread,
-    on_accelerator,
-    one_blas_thread,
-    take,
-)
+from meanmap.arrays import Points, count, on_accelerator, one_blas_thread, spans, take
 from meanmap.comparison import shifts
-from meanmap.comparison.nulls import Source
 from meanmap.comparison.results import product_scale
+from meanmap.comparison.sources import Source
 from meanmap.kernels import Kernel
-from meanmap.progress import progress_bar
 from meanmap.statistics import dependence
+from meanmap.statistics.gates import one_each
 from meanmap.statistics.tiles import Buffers, Family, KeptFamily, ThreadSums, for_each_tile
 
 KEPT = 1024  # rows up to which Gram matrices are kept, 8 MiB each, for one round after the other
+GATHERED = 1 << 18  # elements of a permuted matrix at a time, 2 MiB: what a core's cache holds
+
+
+@dataclass(frozen=True, eq=False)
+class PairedPoints:
+    """Paired rows with the kernels of both sides, and the estimate of HSIC that is asked for."""
+
+    families: tuple[Family, Family]
+    X: Points
+    Y: Points
+    estimator: str
 
 
 class Shifts(Source):
@@ -34,21 +38,19 @@ class Shifts(Source):
 
     def __init__(
         self,
-        families: tuple[Family, Family],
-        X: Points,
-        Y: Points,
-        estimator: str,
+        data: PairedPoints,
         order: Callable[[np.random.Generator], shifts.Rows],
         rng: np.random.Generator,
     ) -> None:
-        self._estimator, self._order, self._rows = estimator, order, order(rng)
-        self._families: tuple[Any, Any] = families
-        self._X, self._Y = X, Y
-        self._roundings = tuple(roundings(family) for family in families)
+        self._estimator, self._order, self._rows = data.estimator, order, order(rng)
+        self._families: tuple[Any, Any] = data.families
+        self._X, self._Y = data.X, data.Y
+        self._roundings = tuple(roundings(family) for family in data.families)
         self._first: np.ndarray | None = None
-        n = count(X)
-        if n <= KEPT and not on_accelerator(X):  # every round is then a matter of indices
-            self._families = KeptFamily(families[0], X), KeptFamily(families[1], Y)
+        n = count(data.X)
+        if n <= KEPT and not on_accelerator(data.X):  # every round is then a matter of indices
+            x, y = data.families
+            self._families = KeptFamily(x, data.X), KeptFamily(y, data.Y)
             self._X = self._Y = np.arange(n)
 
     def _round(self, rows: shifts.Rows) -> np.ndarray:
@@ -81,14 +83,12 @@ class Permutations(Source):
 
     def __init__(
         self,
-        families: tuple[Family, Family],
-        X: Points,
-        Y: Points,
-        estimator: str,
+        data: PairedPoints,
         memory: int,
         order: Callable[[np.random.Generator], np.ndarray] | None = None,
     ) -> None:
-        self._families, self._X, self._Y, self._estimator = families, X, Y, estimator
+        families, X, Y = data.families, data.X, data.Y
+        self._families, self._X, self._Y, self._estimator = families, X, Y, data.estimator
         self._order = order or (lambda rng: rng.permutation(count(X)))
         self._sums = [
             [dependence.hsic_sums(kx, ky, X, Y) for ky in families[1].kernels]
@@ -101,7 +101,7 @@ class Permutations(Source):
         self._kept = 8 * n * n * (len(families[0]) + len(families[1])) <= memory
         if self._kept:
             self._grams = [
-                [kernel.gram_matrix(points, points) for kernel in family.kernels]
+                [kept_gram(kernel, points) for kernel in family.kernels]
                 for family, points in ((families[0], X), (families[1], Y))
             ]
 
@@ -110,36 +110,57 @@ class Permutations(Source):
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         orders = [self._order(rng) for _ in range(count)]
-        out = np.empty((len(self.scales), count))
-
-        def work(thread: int, of: int) -> None:
-            for j in range(thread, count, of):
-                out[:, j] = self._permuted(orders[j])
-                done(1)
-
-        with progress_bar(count, "Permutations", self.progress) as done:
-            if self._kept:
-                for_each_thread(work)
-            else:
-                work(0, 1)  # the passes over the Gram matrices share out their tiles themselves
-        return out
+        # passes over Gram matrices that are not kept share out their tiles themselves
+        return self.draw_each(orders, self._permuted, threads=self._kept)
 
     def _permuted(self, order: np.ndarray) -> np.ndarray:
-        found = np.empty((len(self._families[0]), len(self._families[1])))
-        for j, ky in enumerate(self._families[1].kernels):
-            # gathered once for all kernels of X
-            L = self._grams[1][j][order][:, order] if self._kept else None
-            for i, kx in enumerate(self._families[0].kernels):
-                if L is not None:
-                    xy = float(np.vdot(self._grams[0][i], L))
-                else:
-                    xy = dependence.hsic_sums(kx, ky, self._X, take(self._Y, order)).xy
-                sums = self._sums[i][j]
-                moved = replace(
-                    sums, xy=xy, rows_y=sums.rows_y[order], diagonal_y=sums.diagonal_y[order]
-                )
-                found[i, j] = moved.estimate(self._estimator)
+        xy = self._gathered(order) if self._kept else self._computed(order)
+        found = np.empty(xy.shape)
+        for (i, j), value in np.ndenumerate(xy):
+            sums = self._sums[i][j]
+            rows, diagonal = sums.rows_y[order], sums.diagonal_y[order]
+            moved = replace(sums, xy=float(value), rows_y=rows, diagonal_y=diagonal)
+            found[i, j] = moved.estimate(self._estimator)
         return found.ravel()
+
+    def _gathered(self, order: np.ndarray) -> np.ndarray:
+        """Σ KL of every pair of kernels, Y's rows in this order, from the matrices that are kept.
+
+        A block of rows at a time, in a cache: a permuted copy of a whole matrix would go through
+        memory four times, and take ten times as long as this.
+        """
+        xy = np.zeros((len(self._families[0]), len(self._families[1])))
+        for rows in spans(len(order), rows_at_once(len(order))):
+            for j, gram in enumerate(self._grams[1]):
+                # gathered once for all kernels of X
+                L = gram[order[rows]].take(order, axis=1)
+                for i, K in enumerate(self._grams[0]):
+                    xy[i, j] += np.vdot(K[rows], L)
+        return xy
+
+    def _computed(self, order: np.ndarray) -> np.ndarray:
+        """The same from kernel values that are computed again, tile by tile."""
+        Y = take(self._Y, order)
+        return np.array(
+            [
+                [dependence.hsic_sums(kx, ky, self._X, Y).xy for ky in self._families[1].kernels]
+                for kx in self._families[0].kernels
+            ]
+        )
+
+
+def kept_gram(kernel: Kernel, points: Points) -> np.ndarray:
+    """The Gram matrix of all points, computed by blocks of rows: whole temporaries take longer."""
+    n = count(points)
+    gram = np.empty((n, n))
+    for rows in spans(n, rows_at_once(n)):
+        gram[rows] = kernel.gram_matrix(take(points, rows), points)
+    return gram
+
+
+def rows_at_once(n: int) -> int:
+    """Rows of an n × n matrix that are gathered at once, at most GATHERED elements of it."""
+    return max(1, GATHERED // n)
 
 
 class CoordinatePermutations(Source):
@@ -148,7 +169,7 @@ class CoordinatePermutations(Source):
     kind = "permutation"
 
     def __init__(self, kernels: tuple[Kernel, Kernel], X: Points, Y: Points, basis: Any) -> None:
-        bases = dependence.basis_pair(basis)
+        bases = one_each(basis, "basis", "xy")
         (self._A, x), (self._B, y) = (
             dependence.centred_coordinates(kernel, points, one)
             for kernel, points, one in zip(kernels, (X, Y), bases, strict=True)
@@ -161,22 +182,13 @@ class CoordinatePermutations(Source):
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         orders = [rng.permutation(len(self._A)) for _ in range(count)]
-        out = np.empty((1, count))
-
-        def work(thread: int, of: int) -> None:
-            for j in range(thread, count, of):
-                out[0, j] = self._value(self._B[orders[j]])
-                done(1)
-
-        with progress_bar(count, "Permutations", self.progress) as done:
-            for_each_thread(work)
-        return out
+        return self.draw_each(orders, lambda order: self._value(self._B[order]))
 
     def _value(self, B: np.ndarray) -> float:
         return float(np.sum((self._A.T @ B) ** 2)) / len(B) ** 2
 
 
-class Signs(Source):
+class SignedBlocks(Source):
     """The wild bootstrap: random signs on bins of rows of the centred matrices' product.
 
     Chwialkowski, Sejdinovic and Gretton (2014), with signs that are constant over a bin. Signs
@@ -186,29 +198,20 @@ class Signs(Source):
 
     kind = "wild bootstrap"
 
-    def __init__(
-        self,
-        families: tuple[Family, Family],
-        X: Points,
-        Y: Points,
-        estimator: str,
-        size: int,
-    ) -> None:
-        self._n = n = count(X)
-        kx, ky = families[0].kernels[0], families[1].kernels[0]
-        sums = dependence.hsic_sums(kx, ky, X, Y)
-        self._gram = self._products(kx, ky, X, Y, sums, np.arange(n) // size)
-        self._pairs = n * n if estimator == "V" else n * (n - 3)
-        self._observed = sums.estimate(estimator)
+    def __init__(self, data: PairedPoints, size: int) -> None:
+        self._n = n = count(data.X)
+        kx, ky = (family.kernels[0] for family in data.families)
+        sums = dependence.hsic_sums(kx, ky, data.X, data.Y)
+        self._gram = self._products((kx, ky), data, sums, np.arange(n) // size)
+        self._pairs = n * n if data.estimator == "V" else n * (n - 3)
+        self._observed = sums.estimate(data.estimator)
         self._rest = self._observed - float(self._gram.sum()) / self._pairs
         self.scales = np.array([product_scale(sums.sizes, sums.rounding)])
 
     def _products(
         self,
-        kx: Kernel,
-        ky: Kernel,
-        X: Points,
-        Y: Points,
+        kernels: tuple[Kernel, Kernel],
+        data: PairedPoints,
         sums: dependence.HsicSums,
         bins: np.ndarray,
     ) -> np.ndarray:
@@ -217,7 +220,8 @@ class Signs(Source):
         U-centred (Székely and Rizzo 2014): with the usual centring the products off the diagonal
         have a mean that signs would not reproduce.
         """
-        compare_x, compare_y = kx.against(X), ky.against(Y)
+        X, Y = data.X, data.Y
+        compare_x, compare_y = kernels[0].against(X), kernels[1].against(Y)
         room_x, room_y = Buffers(X), Buffers(Y)
         total = ThreadSums((bins[-1] + 1, bins[-1] + 1))
         centres = [

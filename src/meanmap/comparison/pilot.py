@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,89 @@ from meanmap import checks
 from meanmap.arrays import is_array, take, to_numpy
 
 SMALLEST = 8  # points that a simulated sample has at least
+
+
+@dataclass(frozen=True)
+class Subsample:
+    """Draw parts of the pilot without replacement.
+
+    Each part is a sample of the truth, so that its power is estimated without bias. Sizes beyond
+    the pilot are read off the curve.
+
+    Parameters
+    ----------
+    progress : bool
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import power_analysis
+    >>> from meanmap.comparison import Subsample
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(60, 1)), rng.normal(2.0, 1.0, size=(60, 1))
+    >>> options = {"n_simulations": 20, "kernel": "median", "rng": 0}
+    >>> found = power_analysis(
+    ...     two_sample_test, X, Y, sizes=[8, 20], resampling=Subsample(), **options
+    ... )
+    >>> bool(found.powers[1] > 0.9)
+    True
+    """
+
+    progress: bool = False
+
+    replace: ClassVar[bool] = False
+    smoothing: ClassVar[float] = 0.0
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Draw from the pilot with replacement, at any size.
+
+    This takes the pilot's chance differences for real ones and so overstates power, the more so the
+    weaker the effect.
+
+    Parameters
+    ----------
+    smoothing : float
+        Jitter for rows of numbers, as a multiple of Silverman's bandwidth, so that no two points
+        are equal; means and variances are kept.
+    progress : bool
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import power_analysis
+    >>> from meanmap.comparison import Bootstrap
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(40, 1)), rng.normal(2.0, 1.0, size=(40, 1))
+    >>> options = {"n_simulations": 20, "kernel": "median", "rng": 0}
+    >>> smooth = Bootstrap(smoothing=1.0)
+    >>> found = power_analysis(two_sample_test, X, Y, sizes=[8, 80], resampling=smooth, **options)
+    >>> bool(found.powers[1] > 0.9)
+    True
+    """
+
+    smoothing: float = 0.0
+    progress: bool = False
+
+    replace: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.not_negative(self.smoothing, "smoothing", "1 is Silverman's bandwidth.")
+
+
+RESAMPLING = {"subsample": Subsample, "bootstrap": Bootstrap}
+
+
+def read_resampling(value: Any) -> Subsample | Bootstrap:
+    """A word or an object."""
+    if isinstance(value, Subsample | Bootstrap):
+        return value
+    return RESAMPLING[checks.option(value, "resampling", tuple(RESAMPLING))]()
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +111,7 @@ class Pilot:
 
     @classmethod
     def of(
-        cls, test: Any, samples: Sequence[Any], paired: Any, resampling: str, smoothing: Any
+        cls, test: Any, samples: Sequence[Any], paired: Any, resampling: Subsample | Bootstrap
     ) -> Pilot:
         """The pilot, checked."""
         if not samples:
@@ -37,9 +120,6 @@ class Pilot:
             raise TypeError(
                 f"test: expected a function such as two_sample_test, got {checks.describe(test)}."
             )
-        smoothing = checks.not_negative(smoothing, "smoothing", "1 is Silverman's bandwidth.")
-        if smoothing and resampling != "bootstrap":
-            raise ValueError('smoothing goes with resampling="bootstrap"; parts have no ties.')
         held = tuple(_indexable(sample, i) for i, sample in enumerate(samples))
         groups = _row_groups(test, len(held), paired)
         rows = []
@@ -57,7 +137,7 @@ class Pilot:
                 f"the pilot: expected at least {2 * SMALLEST} points a sample, got {min(rows)}. "
                 "Fewer say next to nothing about power."
             )
-        return cls(held, groups, tuple(rows), resampling == "bootstrap", smoothing)
+        return cls(held, groups, tuple(rows), resampling.replace, resampling.smoothing)
 
     @property
     def size(self) -> int:
@@ -134,7 +214,7 @@ def _take_rows(sample: Any, rows: np.ndarray) -> Any:
 def _add_jitter(drawn: Any, sample: Any, smoothing: float, rng: np.random.Generator) -> Any:
     """Rows drawn with noise, moved towards the mean so that the variance stays what it was."""
     if not is_array(sample) or sample.ndim != 2 or to_numpy(sample).dtype.kind not in "fiu":
-        raise TypeError("smoothing goes with rows of numbers; leave it out for other points.")
+        raise TypeError("smoothing is for rows of numbers; leave it out for other points.")
     whole, x = to_numpy(sample).astype(float), to_numpy(drawn).astype(float)
     n, d = whole.shape
     h = smoothing * (4 / ((d + 2) * n)) ** (1 / (d + 4))  # Silverman (1986, eq. 4.14)

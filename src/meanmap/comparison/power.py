@@ -14,11 +14,11 @@ import numpy as np
 from scipy import stats
 
 from meanmap import checks, plots
-from meanmap.comparison.pilot import Pilot
+from meanmap.comparison.pilot import Pilot, read_resampling
 from meanmap.comparison.results import probability
 from meanmap.exceptions import DataWarning, SettingWarning, warn
+from meanmap.progress import progress_bar
 
-RESAMPLING = ("subsample", "bootstrap")
 PERMUTATIONS = 199  # the fewest that make 5% and 1% attainable levels, and cost little power
 FAR = 10  # times the pilot: beyond that an extrapolation is a guess
 MOST = 10**9  # points that are drawn of a pilot
@@ -35,11 +35,9 @@ def power_analysis(
     level: float = 0.05,
     sizes: Sequence[int] | None = None,
     n_simulations: int = 200,
-    resampling: str = "subsample",
-    smoothing: float = 0.0,
+    resampling: Any = "subsample",
     paired: bool | Sequence[Sequence[int]] | None = None,
     rng: Any = None,
-    progress: bool = False,
     **options: Any,
 ) -> PowerAnalysis:
     """The sample size at which a test reaches a power, judged by a pilot sample.
@@ -60,19 +58,14 @@ def power_analysis(
         up to half of the pilot, more of them near the answer.
     n_simulations : int
         Simulated samples a size.
-    resampling : {"subsample", "bootstrap"}
-        "subsample" draws without replacement: each part is a sample of the truth, so that its power
-        is estimated without bias, and sizes beyond the pilot are read off the curve. "bootstrap"
-        draws with replacement, at any size, and takes the pilot's chance differences for real ones:
-        it says too much power, the more so the weaker the effect.
-    smoothing : float
-        With "bootstrap" and rows of numbers: jitter, as a multiple of Silverman's bandwidth, so
-        that no two points are equal; means and variances are kept.
+    resampling : "subsample", "bootstrap", `Subsample()` or `Bootstrap(smoothing)`
+        "subsample" draws parts of the pilot without replacement, and reads sizes beyond the pilot
+        off the curve. "bootstrap" draws with replacement, at any size, and overstates power. The
+        objects hold the jitter of a smoothed bootstrap and the progress bar.
     paired : bool, list of tuples, or None
         Whether the rows of all samples belong together (independence) or not (two samples), or
         which do: [(0, 1), (2, 3)]. None knows the tests of this package.
     rng : int, numpy Generator or None
-    progress : bool
     **options : passed to the test
         n_permutations is 199 if it is not among them.
 
@@ -112,10 +105,11 @@ def power_analysis(
     power, level = probability(power, "power"), probability(level, "level")
     if power <= level:
         raise ValueError(f"power={power} must be above level={level}, which every test reaches.")
-    checks.option(resampling, "resampling", RESAMPLING)
+    resampling = read_resampling(resampling)
     n_simulations = checks.whole(n_simulations, "n_simulations", 20, "200 is usual.")
-    pilot = Pilot.of(test, samples, paired, resampling, smoothing)
-    trial = _Trial(test, pilot, level, options, checks.random_generator(rng), progress)
+    pilot = Pilot.of(test, samples, paired, resampling)
+    rng = checks.random_generator(rng)
+    trial = _Trial(test, pilot, level, options, rng, resampling.progress)
     if sizes is None:
         record = _search_sizes(trial, power, level, n_simulations)
     else:
@@ -151,16 +145,13 @@ class _Trial:
             self.options = {"n_permutations": PERMUTATIONS, **self.options}
 
     def __call__(self, n: int, simulations: int) -> int:
-        rounds: Any = range(simulations)
-        if self.progress:
-            from tqdm.auto import tqdm
-
-            rounds = tqdm(rounds, desc=f"samples of {n}")
         rejected = 0
-        for _ in rounds:
-            options = {**self.options, "rng": self.rng} if self.takes_rng else self.options
-            result = self.test(*self.pilot.draw(n, self.rng), **options)
-            rejected += bool(_pvalue(result) <= self.level * (1 + 1e-12))
+        with progress_bar(simulations, f"samples of {n}", self.progress, "sample") as done:
+            for _ in range(simulations):
+                options = {**self.options, "rng": self.rng} if self.takes_rng else self.options
+                result = self.test(*self.pilot.draw(n, self.rng), **options)
+                rejected += bool(_pvalue(result) <= self.level * (1 + 1e-12))
+                done(1)
         return rejected
 
 
@@ -274,7 +265,7 @@ def _warn_of_size(record: PowerAnalysis) -> None:
 
 @dataclass(frozen=True)
 class Curve:
-    """probit(power) = probit(level) + b nᵞ, told by the size at which it reaches a power."""
+    """probit(power) = probit(level) + b nᵞ, given by the size at which it reaches a power."""
 
     best: float
     exponent: float

@@ -13,6 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from meanmap.arrays import TILE, for_each_thread, spans
+from meanmap.comparison.methods import NullMethod
+from meanmap.comparison.nulls import ResidualGamma, ResidualNormals, ResidualSigns
 from meanmap.comparison.results import Draws, GammaNull, Null
 from meanmap.statistics.tiles import Buffers, ThreadSums, for_each_tile
 
@@ -133,22 +135,23 @@ class Hadamard:
         for_each_tile(len(self.A), work)
         return sums.total()[0]
 
-    def null(self, kind: str, how_many: int, rng: np.random.Generator, scale: float = 1.0) -> Null:
-        """The distribution of `scale` zᵀMz, by a name of `FORM_NULLS`."""
-        return FORM_NULLS[kind](self, how_many, rng, scale)
-
-    def gamma(self, how_many: int, rng: np.random.Generator, scale: float) -> Null:
-        """A gamma distribution of the moments that normal z give."""
+    def gamma(self, how_many: int, rng: np.random.Generator, scale: float = 1.0) -> Null:
+        """A gamma distribution with the moments of `scale` zᵀMz for normal z."""
         return GammaNull("gamma", scale * self.trace, 2 * scale**2 * self.squares)
 
-    def signs(self, how_many: int, rng: np.random.Generator, scale: float) -> Null:
-        """Draws with random signs."""
+    def signs(self, how_many: int, rng: np.random.Generator, scale: float = 1.0) -> Null:
+        """Draws of `scale` zᵀMz with random signs z."""
         values = scale * self.draws(how_many, "signs", rng)
         return Draws("wild bootstrap", values, scale * self.trace)
 
-    def normals(self, how_many: int, rng: np.random.Generator, scale: float) -> Null:
-        """Draws with normal numbers."""
+    def normals(self, how_many: int, rng: np.random.Generator, scale: float = 1.0) -> Null:
+        """Draws of `scale` zᵀMz with normal z."""
         return Draws("simulated", scale * self.draws(how_many, "normal", rng), scale * self.trace)
 
 
-FORM_NULLS = {"wild": Hadamard.signs, "gamma": Hadamard.gamma, "simulation": Hadamard.normals}
+#: Of a form in the noise that regressions leave.
+FORM_NULLS = {
+    "wild": NullMethod(ResidualSigns, Hadamard.signs),
+    "gamma": NullMethod(ResidualGamma, Hadamard.gamma),
+    "simulation": NullMethod(ResidualNormals, Hadamard.normals),
+}

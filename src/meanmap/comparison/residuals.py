@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
-from meanmap import checks
 from meanmap.arrays import Points, count, one_blas_thread, solve_triangular, take
 from meanmap.conditional.selection import RegressionSample, leave_one_out, search_size
 from meanmap.kernels import Gaussian, Kernel
@@ -56,13 +55,6 @@ def fit_regressors(
 def _coarse(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
     space, rows = fit_space_quietly(kernel, basis, points)
     return space, np.asarray(rows, dtype=np.float64)
-
-
-def given_regularization(value: Any) -> float | str:
-    """ "auto", or a number."""
-    if isinstance(value, str):
-        return checks.option(value, "regularization", ["auto"])
-    return checks.not_negative(value, "regularization", 'Use "auto" or a number like 1e-3.')
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +175,7 @@ class Conditioned:
 class Conditioning:
     """A variable to regress on, in coordinates.
 
-    Where nobody chose a kernel for rows of numbers, each side learns a metric and a width of its
+    Where no kernel was given for rows of numbers, each side learns a metric and a width of its
     own: a regression is biased where its kernel looks in all directions alike, or is too wide for
     the waves it should follow, and two regressions biased alike are taken for dependence.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -63,7 +63,7 @@ class Null:
         above, below = self._tails(statistic)
         if alternative == "two-sided":
             return min(1.0, max(2 * min(above, below), TINY))
-        # no p-value is 0, though one may be too small to be told from it
+        # a p-value is never 0, however small
         return max(above if alternative == "greater" else below, TINY)
 
     def quantile(self, q: Any) -> Any:
@@ -168,12 +168,13 @@ class TestResult:
     statistic, pvalue : float
     null : Draws, GammaNull or Normal
         The distribution of the statistic under the null hypothesis.
-    kernel : Kernel or a tuple of them, one a variable
-        Resolved; where several were tried, the one that the data speak against most.
+    kernel : Kernel or a tuple of them, one per variable
+        With its parameters resolved; of several kernels, the one under which the effect stands out
+        most.
     method : str
         The statistic and the null, in words.
     hypothesis : str
-        What a small p-value speaks against, in words.
+        What a small p-value is evidence for, in words.
     sizes : dict of str to int
         How many points there were.
     notes : tuple of str
@@ -201,6 +202,16 @@ class TestResult:
     sizes: dict[str, int]
     notes: tuple[str, ...] = ()
     explanation: Any = None
+
+    @classmethod
+    def of(cls, found: Any, method: str, alternative: str = "greater", **more: Any) -> Self:
+        """The result for a statistic and its null: the p-value, and both in the words of `method`.
+
+        `found` has a `statistic` and a `null`.
+        """
+        null, pvalue = found.null, found.null.pvalue(found.statistic, alternative)
+        method = f"{method}, {describe_null(null)}"
+        return cls(statistic=found.statistic, pvalue=pvalue, null=null, method=method, **more)
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.statistic, self.pvalue))

@@ -8,20 +8,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from meanmap.comparison import nulls
-from meanmap.comparison.results import (
-    DEPENDENT,
-    DIFFERENT,
-    TestResult,
-    describe_null,
-    product_scale,
-    tie_scale,
-)
+from meanmap.comparison import limits
+from meanmap.comparison.candidates import Collection
+from meanmap.comparison.nulls import Gamma, Permutation
+from meanmap.comparison.results import DEPENDENT, DIFFERENT, TestResult, product_scale, tie_scale
+from meanmap.comparison.sources import Outcome
 from meanmap.exceptions import DataWarning, warn
 from meanmap.spaces import Basis, Space
 from meanmap.statistics import moments
-from meanmap.statistics.dependence import basis_pair
-from meanmap.statistics.gates import require_points
+from meanmap.statistics.gates import one_each, require_points
 from meanmap.statistics.moments import Moments, Paired, hsic_of, mmd_of, moments_of, paired_of
 from meanmap.streams.sums import require_same_space
 
@@ -34,27 +29,26 @@ LOOKS = (
 NOTE = "Permutations of all rows are approximated by the first two moments of the statistic."
 
 
-def centred_moments(sums: Moments) -> nulls.CentredMoments:
+def centred_moments(sums: Moments) -> limits.CentredMoments:
     """The moments of the centred Gram matrix in coordinates."""
     C, mu = sums.covariance, sums.mean
     trace, whole = float(np.trace(C)), float(np.trace(sums.second))
     if trace <= sums.n * sums.rounding:
-        return nulls.CentredMoments(sums.n, 0.0, 0.0, 0.0)
+        return limits.CentredMoments(sums.n, 0.0, 0.0, 0.0)
     size = float(mu @ mu)
     # Σ (‖ψ‖² - 2ψ·μ + ‖μ‖²)², multiplied out
     diagonal = sums.fourth - 4 * float(sums.third @ mu) + 2 * size * whole
     diagonal += 4 * float(mu @ sums.second @ mu) - 3 * sums.n * size**2
-    return nulls.CentredMoments(sums.n, trace, float(np.sum(C * C)), diagonal)
+    return limits.CentredMoments(sums.n, trace, float(np.sum(C * C)), diagonal)
 
 
-def require_sums(null: str, kernel: Any, alternative: str, unused: tuple[Any, ...]) -> None:
+def require_sums(null: Any, kernel: Any) -> None:
     """Refuse what a test of rows that are not in memory cannot do."""
-    simple = null in ("permutation", "gamma") and not isinstance(kernel, str | list)
-    if not simple or alternative != "greater" or any(v is not None for v in unused):
+    simple = null in ("permutation", "gamma", Permutation(), Gamma())
+    if not simple or isinstance(kernel, str | list | Collection):
         raise ValueError(
-            "rows in chunks are tested by sums over them: one kernel, alternative='greater', and "
-            "the moments over all permutations. Leave the other settings out, or call .compute() "
-            "on a sample of the rows."
+            "rows in chunks are tested by sums over them: with one kernel per variable, and with "
+            'null="gamma" as it is. Leave other settings out, or call .compute() on some rows.'
         )
 
 
@@ -167,18 +161,14 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
         for name, size in (("X", n), ("Y", m)):
             require_points(size, name, 2)
         pooled = x + y
-        mean, variance = nulls.permutation_moments(
-            centred_moments(pooled), nulls.CentredMoments.of_labels(n, m)
+        mean, variance = limits.permutation_moments(
+            centred_moments(pooled), limits.CentredMoments.of_labels(n, m)
         )
         scale = tie_scale(float(np.trace(pooled.covariance)) / pooled.n**2, pooled.rounding)
-        statistic = self.mmd()
-        found = nulls.gamma_null((mean, variance), scale)
-        return TestResult(
-            statistic=statistic,
-            pvalue=found.pvalue(statistic),
-            null=found,
+        return TestResult.of(
+            Outcome(self.mmd(), limits.gamma_null((mean, variance), scale)),
+            "Two-sample test of streams by MMD in coordinates",
             kernel=self.space_.kernel_,
-            method=f"Two-sample test of streams by MMD in coordinates, {describe_null(found)}",
             hypothesis=DIFFERENT,
             sizes={"n": n, "m": m},
             notes=(NOTE, *self._look((n, m))),
@@ -193,7 +183,7 @@ class RunningIndependenceTest(Looks, BaseEstimator):
 
     Parameters
     ----------
-    kernel_x, kernel_y : Kernel, callable or None
+    kernel : one for both variables, or a tuple (x, y)
     basis : a pair of bases or fitted Spaces, one for both, or None
 
     Attributes
@@ -218,9 +208,8 @@ class RunningIndependenceTest(Looks, BaseEstimator):
     space_y_: Space
     _sums: Paired
 
-    def __init__(self, kernel_x: Any = None, kernel_y: Any = None, basis: Any = None) -> None:
-        self.kernel_x = kernel_x
-        self.kernel_y = kernel_y
+    def __init__(self, kernel: Any = None, basis: Any = None) -> None:
+        self.kernel = kernel
         self.basis = basis
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
@@ -232,8 +221,8 @@ class RunningIndependenceTest(Looks, BaseEstimator):
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Start anew with these pairs."""
-        kernels = self.kernel_x, self.kernel_y
-        (x, y), sums = moments.sum_pairs(X, Y, kernels, basis_pair(self.basis))
+        kernels, bases = one_each(self.kernel, "kernel", "xy"), one_each(self.basis, "basis", "xy")
+        (x, y), sums = moments.sum_pairs(X, Y, kernels, bases)
         return self._set(0, space_x_=x, space_y_=y, _sums=sums)
 
     def merge(self, other: RunningIndependenceTest) -> Self:
@@ -264,18 +253,14 @@ class RunningIndependenceTest(Looks, BaseEstimator):
         n = self.n_
         require_points(n, "X and Y", 2)
         x, y = self._sums.x, self._sums.y
-        mean, variance = nulls.permutation_moments(centred_moments(x), centred_moments(y))
+        mean, variance = limits.permutation_moments(centred_moments(x), centred_moments(y))
         mean, variance = mean / n**2, variance / n**4
         sizes = np.linalg.norm(x.covariance) / n, np.linalg.norm(y.covariance) / n
         scale = product_scale(sizes, (x.rounding, y.rounding))
-        statistic = self.hsic()
-        found = nulls.gamma_null((mean, variance), scale)
-        return TestResult(
-            statistic=statistic,
-            pvalue=found.pvalue(statistic),
-            null=found,
+        return TestResult.of(
+            Outcome(self.hsic(), limits.gamma_null((mean, variance), scale)),
+            "Independence test of a stream by HSIC in coordinates",
             kernel=(self.space_x_.kernel_, self.space_y_.kernel_),
-            method=f"Independence test of a stream by HSIC in coordinates, {describe_null(found)}",
             hypothesis=DEPENDENT,
             sizes={"n": n},
             notes=(NOTE, *self._look((n,))),

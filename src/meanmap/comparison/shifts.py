@@ -105,7 +105,7 @@ class ShiftedSums:
     rows: np.ndarray  # Σᵢ of the products of the rows' sums
     rows_off: np.ndarray  # the same without the diagonals
     diagonals: np.ndarray  # Σᵢ Kᵢᵢ Lᵢᵢ
-    totals: tuple[np.ndarray, np.ndarray]  # ΣK and ΣL, a kernel each
+    totals: tuple[np.ndarray, np.ndarray]  # ΣK and ΣL, one per kernel
     totals_off: tuple[np.ndarray, np.ndarray]
 
     def hsic(self, estimator: str) -> np.ndarray:
@@ -125,7 +125,7 @@ def shifted_sums(
     Y: Points,
     rows_x: Rows,
     rows_y: Rows,
-    progress: bool = False,
+    progress: bool | None = False,
 ) -> ShiftedSums:
     """One pass over both Gram matrices for all shifts of Y's bins against X's."""
     n, s, size = count(X), rows_x.bins, len(rows_x.grid)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_chunked, take
-from meanmap.comparison import bins, blocks, nulls, ordering
-from meanmap.comparison.candidates import Candidates, optimize_kernel
+from meanmap.comparison import bins, blocks, limits, nulls, ordering
+from meanmap.comparison.candidates import Candidates, optimize_kernel, shared_combination
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
-from meanmap.comparison.nulls import NullMethod, Outcome, Settings
-from meanmap.comparison.results import (
-    DIFFERENT,
-    Draws,
-    NormalNull,
-    TestResult,
-    describe_null,
-    row_groups,
-    tie_scale,
-)
+from meanmap.comparison.methods import NullMethod, Request
+from meanmap.comparison.results import DIFFERENT, NormalNull, TestResult, row_groups, tie_scale
 from meanmap.comparison.running import RunningTwoSampleTest, require_sums
+from meanmap.comparison.sources import Outcome, Source
 from meanmap.comparison.witness import Difference
 from meanmap.kernels import Kernel
 from meanmap.spaces import Basis
@@ -30,8 +25,9 @@ from meanmap.spaces.space import fit_space_moments
 from meanmap.statistics import distance
 from meanmap.statistics.centring import Centred
 from meanmap.statistics.gates import constant_notes, near_origin, read_two_samples
-from meanmap.statistics.tiles import Family, GramMoments, gram_moments
+from meanmap.statistics.tiles import Family, gram_moments
 
+Cut = tuple[bins.Layout, tuple[str, ...]]  # bins of points, and what to say of them
 ALIKE = "the two samples are more alike than chance allows"
 
 
@@ -40,20 +36,12 @@ def two_sample_test(
     X: Any,
     Y: Any,
     kernel: Any = None,
-    null: str = "permutation",
+    null: Any = "permutation",
     n_permutations: int = 999,
     rng: Any = None,
     *,
     estimator: str = "U",
-    combine: str = "max",
-    n_bins: int | None = None,
-    block_length: int | str | None = None,
-    groups: Any = None,
     basis: Basis | None = None,
-    alternative: str = "greater",
-    sequential: bool = False,
-    max_memory: Any = None,
-    progress: bool = False,
 ) -> TestResult:
     """Test whether two samples come from one distribution, by their maximum mean discrepancy.
 
@@ -61,48 +49,42 @@ def two_sample_test(
     ----------
     X, Y : samples of one kind of points, of any sizes from 2
         Collections of Dask are tested in coordinates, see `RunningTwoSampleTest`.
-    kernel : None, Kernel, callable, list of Kernel, "median", "collection" or "optimized"
+    kernel : None, Kernel, callable, list, Collection, "median", "collection" or "optimized"
         None is "collection" for rows of numbers: a Gaussian at the median distance, whitened so
-        that several directions count, and two narrow ones, which together lose little against the
-        best of them and hold the level exactly. Labels get a whitened delta kernel, other points
-        their default kernel. "median" is one Gaussian at the median distance. A list is
-        combined likewise. "optimized" picks a width on half of the data for power, and tests on the
-        other half.
-    null : {"permutation", "full", "block", "wild", "gamma", "spectral", "normal"}
-        "permutation" exchanges random bins of points between the samples and "full" single points:
-        both are exact at any size. "block" exchanges stretches of `block_length` rows and "wild"
-        gives them random weights (Chwialkowski et al. 2014), for time series. "gamma" fits the
-        first two moments over all permutations and "spectral" draws from the limit distribution:
-        both approximate, and of the "V" estimate. The linear, block and incomplete estimators
-        exchange xᵢ with yᵢ, which is exact, or take their limit with "normal" (the first two).
+        that several directions count, and two narrow ones. Together they lose little against the
+        best of them, and the level is exact. Labels get a whitened delta kernel, other points
+        their default kernel. "median" is one Gaussian at the median distance. A list of kernels
+        makes one statistic likewise; `Collection` says how. "optimized" picks the width with the
+        most power on half of the data, and tests on the other half.
+    null : word or null object
+        How the null distribution is found. A word is short for the object with its defaults.
+
+        =============== ================================= ======================================
+        word            object                            level
+        =============== ================================= ======================================
+        "permutation"   `Permutation(bins)`               exact
+        "full"          `Full()`                          exact
+        "block"         `Block(length)`                   approximate, for time series
+        "wild"          `Wild(length)`                    approximate, for time series
+        "gamma"         `Gamma()`                         approximate, no draws
+        "spectral"      `Spectral()`                      approximate, for large samples
+        "sequential"    `Sequential(null, stop)`          that of the null it wraps
+        –               `Groups(labels)`                  exact, for clusters of rows
+        –               `WildGroups(labels)`              approximate, for clusters of rows
+        =============== ================================= ======================================
+
+        The linear, block and incomplete estimators have "permutation", `Swap()`, which exchanges
+        xᵢ with yᵢ and is exact, and the first two have "normal", `NormalLimit()`, their limit.
+        Progress bars, memory limits and the alternative are settings of these objects:
+        `null=Permutation(alternative="less")`.
     n_permutations : int
-        How many permutations, signs or draws. If all distinct exchanges are fewer, each is used
+        How many permutations, weights or draws. If there are fewer distinct exchanges, each is used
         once.
     rng : int, numpy Generator or None
     estimator : {"U", "V", "linear", "block", "incomplete"}
         See `mmd`.
-    combine : {"max", "fuse", "min-p"}
-        How several kernels make one statistic: the largest in standard deviations of its own
-        permutations, the soft maximum of MMD-FUSE, or the least p-value of MMDAgg.
-    n_bins : int or None
-        Bins for null="permutation", of both samples together; 512 or a little more by default.
-    block_length : int, "auto" or None
-        Rows that belong together, for "block" and "wild", where None is "auto": chosen from the
-        memory of the series, with a warning if they are short for it.
-    groups : labels of shape (n + m,), those of X first, or a pair (of X, of Y)
-        Clusters: whole clusters are exchanged (with null="permutation").
     basis : PivotedCholesky, Nystroem, RandomFourier, Explicit or None
         Compute in coordinates, in O((n + m) r): for millions of points. One kernel only.
-    alternative : {"greater", "less", "two-sided"}
-        "greater": the samples differ. "less": they are more alike than chance allows.
-    sequential : bool
-        Stop once 20 permuted statistics have reached the observed one (Besag and Clifford 1991).
-        One kernel only.
-    max_memory : int, str like "500MB", or None
-        What "full" may use for permutations; a quarter of the free memory by default. The rest
-        works in tiles of a few megabytes.
-    progress : bool
-        Show a progress bar.
 
     Returns
     -------
@@ -115,6 +97,7 @@ def two_sample_test(
     --------
     >>> import numpy as np
     >>> from meanmap import two_sample_test
+    >>> from meanmap.comparison import Block
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(200, 2)), 1.4 * rng.normal(size=(250, 2))
     >>> result = two_sample_test(X, Y, rng=0)
@@ -123,51 +106,35 @@ def two_sample_test(
     >>> statistic, pvalue = two_sample_test(X, rng.normal(size=(250, 2)), rng=0)
     >>> pvalue > 0.05
     True
+    >>> two_sample_test(X, Y, null=Block(10), rng=0).pvalue < 0.05  # rows in the order of time
+    True
     """
     if is_chunked(X, Y):
-        require_sums(null, kernel, alternative, (block_length, groups, n_bins))
+        require_sums(null, kernel)
         return RunningTwoSampleTest(kernel, basis).partial_fit(X, Y).result()
-    asked = Settings.read(
-        {**NULLS, **SWAP_NULLS}, distance.ESTIMATORS, null=null, n_permutations=n_permutations,
-        rng=rng, estimator=estimator, combine=combine, n_bins=n_bins, block_length=block_length,
-        groups=groups, basis=basis, alternative=alternative, sequential=sequential,
-        max_memory=max_memory, progress=progress,
-    )  # fmt: skip
-    method = _method_for_samples(asked)
-    samples = TwoSamples.read(X, Y, kernel, asked, method)
-    found = method.find(samples, asked)
-    pvalue = found.null.pvalue(found.statistic, alternative)
-    ordering.warn_if_significant(samples.ordered, pvalue)
+    checks.option(estimator, "estimator", distance.ESTIMATORS)
+    table, sequential = TABLES[estimator]
+    asked = Request.read(
+        table, null, n_permutations, rng, sequential=sequential, estimator=estimator, basis=basis
+    )
+    samples = TwoSamples.read(X, Y, kernel, asked)
+    found = asked.method.find(samples, asked)
+    alternative = asked.null.alternative
     many, best = len(samples.kernels), samples.kernels[found.best]
-    statistics = f"the strongest of {many} MMDs ({combine})" if many > 1 else "MMD"
-    estimate = f"{method.estimator or estimator} estimate"
-    return TestResult(
-        statistic=found.statistic,
-        pvalue=pvalue,
-        null=found.null,
+    statistics = f"the strongest of {many} MMDs ({samples.combine})" if many > 1 else "MMD"
+    estimate = f"{asked.method.estimator or estimator} estimate"
+    result = TestResult.of(
+        found,
+        f"Two-sample test by {statistics}, {estimate}",
+        alternative,
         kernel=best,
-        method=f"Two-sample test by {statistics}, {estimate}, {describe_null(found.null)}",
         hypothesis=DIFFERENT if alternative != "less" else ALIKE,
         sizes={"n": samples.n, "m": samples.m},
         notes=(*samples.ordered, *samples.notes, *found.notes),
         explanation=Difference(best.plain, samples.X, samples.Y),
     )
-
-
-def _method_for_samples(asked: Settings) -> NullMethod:
-    """The null that was asked for, of those for the estimate that was."""
-    table = NULLS if asked.estimator in ("U", "V") else SWAP_NULLS
-    if table is SWAP_NULLS and asked.null not in table:
-        raise ValueError(
-            f'estimator="{asked.estimator}" goes with null="permutation" (or "normal"), not '
-            f"{asked.null!r}."
-        )
-    if asked.null == "normal" and asked.estimator not in ("linear", "block"):
-        raise ValueError(
-            'null="normal" goes with estimator="linear" or "block", whose limit is normal; '
-            f'estimator={asked.estimator!r} has another. Use null="permutation".'
-        )
-    return nulls.choose_method(asked, table)
+    ordering.warn_if_significant(samples.ordered, result.pvalue)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,18 +146,19 @@ class TwoSamples:
     pooled: Points  # both, near the origin: what is computed from
     kernels: list[Kernel]
     handicaps: np.ndarray
+    combine: str
     ordered: list[str]  # what to say if the rows look ordered
     notes: list[str]
 
     @classmethod
-    def read(cls, X: Any, Y: Any, kernel: Any, asked: Settings, method: NullMethod) -> TwoSamples:
+    def read(cls, X: Any, Y: Any, kernel: Any, asked: Request) -> TwoSamples:
         """The arguments of the test, checked once."""
-        single = not method.several or asked.basis is not None or asked.sequential
+        method = asked.method
+        single = not method.several or asked.basis is not None or asked.stop is not None
         candidates = Candidates.of(kernel, X, single, "X")
         stay = method.stays and asked.basis is None and candidates.rule != "optimized"
         X, Y = read_two_samples(X, Y, candidates.kernels[0], stay=stay)
-        exchangeable = method.exchangeable and asked.groups is None
-        ordered = ordering.note_on_samples([("X", X), ("Y", Y)]) if exchangeable else []
+        ordered = ordering.note_on_samples([("X", X), ("Y", Y)]) if method.exchangeable else []
         notes = []
         if candidates.rule == "optimized":
             chosen, X, Y = optimize_kernel(X, Y, asked.rng)
@@ -200,7 +168,8 @@ class TwoSamples:
         kernels = candidates.resolve(pooled, asked.rng)
         notes += constant_notes(pooled, kernels[0], "both samples")
         (pooled,) = near_origin(kernels, pooled)
-        return cls(X, Y, pooled, kernels, candidates.handicaps, ordered, notes)
+        combine = shared_combination(candidates)
+        return cls(X, Y, pooled, kernels, candidates.handicaps, combine, ordered, notes)
 
     @property
     def n(self) -> int:
@@ -212,83 +181,97 @@ class TwoSamples:
         """Points of Y."""
         return count(self.Y)
 
-    def simulate(self, asked: Settings, source: nulls.Source) -> Outcome:
+    def simulate(self, asked: Request, source: Source) -> Outcome:
         """The statistic of a source and draws of it."""
         source.handicaps = self.handicaps
-        return nulls.simulate(source, asked.draws, asked.rng, asked.combine, asked.sequential)
+        return asked.simulate(source, self.combine)
 
-    def permutation_moments(self, basis: Basis | None) -> tuple[GramMoments, tuple[float, float]]:
-        """What the "V" estimate is made of, and its mean and variance under permutations."""
+    def limit(self, basis: Basis | None) -> limits.Limit:
+        """The "V" estimate, and its mean and variance under permutations."""
         n, m, kernel, pooled = self.n, self.m, self.kernels[0], self.pooled
         a = np.repeat([1 / n, -1 / m], [n, m])
         kernel = Centred.of(kernel, pooled) if basis is None else kernel
         sums = gram_moments(kernel, pooled, a, basis)
-        of_points = nulls.CentredMoments.of_sums(
+        of_points = limits.CentredMoments.of_sums(
             n + m, sums.squares, sums.rows, sums.diagonal, sums.rounding
         )
-        of_labels = nulls.CentredMoments.of_labels(n, m)
-        return sums, nulls.permutation_moments(of_points, of_labels)
+        moments = limits.permutation_moments(of_points, limits.CentredMoments.of_labels(n, m))
+        scale = tie_scale(float(np.mean(sums.diagonal)) / len(sums.diagonal), sums.rounding)
+        return limits.Limit(sums.quadratic, scale, *moments)
+
+    def spectrum(self, basis: Basis | None) -> np.ndarray:
+        """The weights of the chi-squares in the limit."""
+        return limits.eigenvalues(self.kernels[0], self.pooled, basis)
 
 
 # --- exchanges of points, bins and blocks ---------------------------------------------------------
 
 
-def _exchange_points(samples: TwoSamples, asked: Settings) -> Outcome:
-    """Random bins change places, single points or whole clusters."""
-    n, m = samples.n, samples.m
-    if asked.groups is not None:
-        layout = bins.clusters(*_read_groups(asked.groups, n, m))
+def _cut_bins(samples: TwoSamples, asked: Request) -> Cut:
+    """Random bins of points."""
+    size = bins.bin_size(samples.n, samples.m, asked.null.bins)
+    return bins.random_bins(samples.n, samples.m, size, asked.rng), ()
+
+
+def _cut_points(samples: TwoSamples, asked: Request) -> Cut:
+    """Single points."""
+    return bins.random_bins(samples.n, samples.m, 1, asked.rng), ()
+
+
+def _cut_blocks(samples: TwoSamples, asked: Request) -> Cut:
+    """Stretches of rows that follow each other."""
+    kernel = samples.kernels[0].plain
+    length, notes = blocks.length_for_samples(asked.null.length, kernel, samples.X, samples.Y)
+    return bins.consecutive_bins(samples.n, samples.m, length), tuple(notes)
+
+
+def _cut_groups(samples: TwoSamples, asked: Request) -> Cut:
+    """Clusters of rows."""
+    given, n, m = asked.null.labels, samples.n, samples.m
+    if isinstance(given, tuple) and len(given) == 2:
+        of_x, of_y = (checks.labels(part, "groups") for part in given)
     else:
-        size = 1 if asked.null == "full" else bins.bin_size(n, m, asked.n_bins)
-        layout = bins.random_bins(n, m, size, asked.rng)
-    return _exchange(samples, asked, layout, "permutation")
+        both = checks.labels(given, "groups")
+        of_x, of_y = both[:n], both[n:]
+    if of_x.shape != (n,) or of_y.shape != (m,):
+        raise ValueError(
+            f"groups: expected {n + m} labels, {n} for X and then {m} for Y (or a pair of arrays); "
+            f"got {len(of_x) + len(of_y)}."
+        )
+    return bins.clusters(of_x, of_y), ()
 
 
-def _exchange_blocks(samples: TwoSamples, asked: Settings) -> Outcome:
-    """Stretches of rows that follow each other change places."""
-    layout, notes = _cut_blocks(samples, asked)
-    found = _exchange(samples, asked, layout, "block permutation")
+def _exchange(
+    samples: TwoSamples, asked: Request, cut: Callable[..., Cut], kind: str = "permutation"
+) -> Outcome:
+    """Parts of the samples change places."""
+    layout, notes = cut(samples, asked)
+    source: Source
+    if asked.basis is None and layout.bins > bins.MOST:
+        source = StreamedExchange(
+            Family(samples.kernels), samples.pooled, layout, asked.estimator, kind,
+            asked.null.memory, asked.null.progress,
+        )  # fmt: skip
+    else:
+        gram = _binned_gram(samples, asked, layout)
+        source = Exchange(gram, layout, asked.estimator, kind)
+    found = samples.simulate(asked, source)
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _weigh_blocks(samples: TwoSamples, asked: Settings) -> Outcome:
-    """Stretches of rows, or clusters, get random weights."""
-    notes: list[str] = []
-    if asked.groups is None:
-        layout, notes = _cut_blocks(samples, asked)
-    elif asked.block_length is None:
-        layout = bins.clusters(*_read_groups(asked.groups, samples.n, samples.m))
-    else:
-        raise ValueError('block_length= goes with null="block" or "wild", not groups=.')
+def _weigh(samples: TwoSamples, asked: Request, cut: Callable[..., Cut]) -> Outcome:
+    """Parts of the samples get random weights."""
+    layout, notes = cut(samples, asked)
     gram = _binned_gram(samples, asked, layout)
     found = samples.simulate(asked, Multipliers(gram, layout, asked.estimator))
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _cut_blocks(samples: TwoSamples, asked: Settings) -> tuple[bins.Layout, list[str]]:
-    kernel = samples.kernels[0].plain
-    length, notes = blocks.length_for_samples(asked.block_length, kernel, samples.X, samples.Y)
-    return bins.consecutive_bins(samples.n, samples.m, length), notes
-
-
-def _exchange(samples: TwoSamples, asked: Settings, layout: bins.Layout, kind: str) -> Outcome:
-    source: nulls.Source
-    if asked.basis is None and layout.bins > bins.MOST:
-        source = StreamedExchange(
-            Family(samples.kernels), samples.pooled, layout, asked.estimator, kind, asked.memory,
-            asked.progress,
-        )  # fmt: skip
-    else:
-        gram = _binned_gram(samples, asked, layout)
-        source = Exchange(gram, layout, asked.estimator, kind)
-    return samples.simulate(asked, source)
-
-
-def _binned_gram(samples: TwoSamples, asked: Settings, layout: bins.Layout) -> bins.BinnedGram:
+def _binned_gram(samples: TwoSamples, asked: Request, layout: bins.Layout) -> bins.BinnedGram:
     """Sums between every two bins, exact or in coordinates."""
     if asked.basis is None:
         family = Family(samples.kernels)
-        gram = bins.BinnedGram.of(family, samples.pooled, layout, asked.progress)
+        gram = bins.BinnedGram.of(family, samples.pooled, layout, asked.null.progress)
     else:
         kernel, N = samples.kernels[0], samples.n + samples.m
         weights, ones = np.full(N, 1 / N), np.ones((N, 1))
@@ -297,52 +280,15 @@ def _binned_gram(samples: TwoSamples, asked: Settings, layout: bins.Layout) -> b
     return gram.centred(layout)
 
 
-def _read_groups(groups: Any, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """The groups of X's rows and of Y's."""
-    if isinstance(groups, tuple) and len(groups) == 2:
-        of_x, of_y = (checks.labels(part, "groups") for part in groups)
-    else:
-        both = checks.labels(groups, "groups")
-        of_x, of_y = both[:n], both[n:]
-    if of_x.shape != (n,) or of_y.shape != (m,):
-        raise ValueError(
-            f"groups: expected {n + m} labels, {n} for X and then {m} for Y (or a pair of arrays); "
-            f"got {len(of_x) + len(of_y)}."
-        )
-    return of_x, of_y
-
-
-# --- limits ---------------------------------------------------------------------------------------
-
-
-def _mmd_gamma(samples: TwoSamples, asked: Settings) -> Outcome:
-    """A gamma distribution of the moments over all permutations."""
-    sums, moments = samples.permutation_moments(asked.basis)
-    null = nulls.gamma_null(moments, _tie_scale(sums))
-    return Outcome(max(sums.quadratic, 0.0), null)
-
-
-def _mmd_spectral(samples: TwoSamples, asked: Settings) -> Outcome:
-    """Draws of weighted chi-squares."""
-    sums, (mean, _) = samples.permutation_moments(asked.basis)
-    weights = nulls.eigenvalues(samples.kernels[0], samples.pooled, asked.basis)
-    draws = nulls.weighted_chi_squares(weights, mean, asked.draws, asked.rng)
-    return Outcome(max(sums.quadratic, 0.0), Draws("spectral", draws, _tie_scale(sums)))
-
-
-def _tie_scale(sums: GramMoments) -> float:
-    return tie_scale(float(np.mean(sums.diagonal)) / len(sums.diagonal), sums.rounding)
-
-
 # --- estimates of some pairs ----------------------------------------------------------------------
 
 
-def _swap_pairs(samples: TwoSamples, asked: Settings) -> Outcome:
+def _swap_pairs(samples: TwoSamples, asked: Request) -> Outcome:
     """Every xᵢ changes places with yᵢ, or not."""
     return samples.simulate(asked, Swaps(_terms(samples, asked)))
 
 
-def _normal_limit(samples: TwoSamples, asked: Settings) -> Outcome:
+def _normal_limit(samples: TwoSamples, asked: Request) -> Outcome:
     """The normal limit of a mean of independent values, each exact to its rounding."""
     terms = _terms(samples, asked)
     values = terms.values.reshape(terms.blocks, -1).mean(axis=1)
@@ -356,28 +302,44 @@ def _normal_limit(samples: TwoSamples, asked: Settings) -> Outcome:
     return Outcome(float(terms.values.mean()), NormalNull("normal", 0.0, spread))
 
 
-def _terms(samples: TwoSamples, asked: Settings) -> distance.Terms:
+def _terms(samples: TwoSamples, asked: Request) -> distance.Terms:
     A = take(samples.pooled, slice(0, samples.n))
     B = take(samples.pooled, slice(samples.n, None))
     return distance.pair_terms(samples.kernels[0], A, B, asked.estimator)
 
 
-ROWS = ("n_bins", "groups", "basis")
-#: For the estimates over all pairs.
-NULLS = {
-    "permutation": NullMethod(_exchange_points, takes=ROWS),
-    "full": NullMethod(_exchange_points, takes=("n_bins", "basis")),
+#: For the estimates over all pairs: those that are drawn, and so may be drawn one after another.
+DRAWN = {
+    "permutation": NullMethod(nulls.Permutation, partial(_exchange, cut=_cut_bins)),
+    "full": NullMethod(nulls.Full, partial(_exchange, cut=_cut_points)),
     "block": NullMethod(
-        _exchange_blocks, takes=("n_bins", "block_length", "basis"), exchangeable=False
+        nulls.Block,
+        partial(_exchange, cut=_cut_blocks, kind="block permutation"),
+        exchangeable=False,
     ),
-    "wild": NullMethod(_weigh_blocks, takes=(*ROWS, "block_length"), exchangeable=False),
-    "gamma": NullMethod(_mmd_gamma, estimator="V", takes=("basis",), several=False),
+    "wild": NullMethod(nulls.Wild, partial(_weigh, cut=_cut_blocks), exchangeable=False),
+    "groups": NullMethod(nulls.Groups, partial(_exchange, cut=_cut_groups), exchangeable=False),
+    "wild groups": NullMethod(
+        nulls.WildGroups, partial(_weigh, cut=_cut_groups), exchangeable=False
+    ),
+}
+NULLS = {
+    **DRAWN,
+    "gamma": NullMethod(nulls.Gamma, limits.gamma_limit, estimator="V", several=False),
     "spectral": NullMethod(
-        _mmd_spectral, estimator="V", takes=("basis",), several=False, stays=False
+        nulls.Spectral, limits.spectral_limit, estimator="V", several=False, stays=False
     ),
 }
 #: For those over some of them.
-SWAP_NULLS = {
-    "permutation": NullMethod(_swap_pairs, several=False, stays=False),
-    "normal": NullMethod(_normal_limit, several=False, stays=False),
+SWAPS = {
+    "permutation": NullMethod(nulls.Swap, _swap_pairs, basis=False, several=False, stays=False)
+}
+LIMITS = {
+    "normal": NullMethod(nulls.NormalLimit, _normal_limit, basis=False, several=False, stays=False)
+}
+#: By the estimator: the nulls, and those of them that may be sequential.
+TABLES = {
+    **dict.fromkeys(("U", "V"), (NULLS, DRAWN)),
+    **dict.fromkeys(("linear", "block"), (SWAPS | LIMITS, SWAPS)),
+    "incomplete": (SWAPS, SWAPS),
 }

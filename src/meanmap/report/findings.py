@@ -191,7 +191,7 @@ def conditional_pvalue(
     x_side, y_side = (x, T, samples.kernel), (y.train, y.test, targets.kernel)
     (A1, A2, kernel_a), (B1, B2, kernel_b) = (y_side, x_side) if reverse else (x_side, y_side)
     return conditional_two_sample_test(
-        A1, B1, A2, B2, kernel_a, kernel_b, n_permutations=draws, rng=rng
+        A1, B1, A2, B2, (kernel_a, kernel_b), n_permutations=draws, rng=rng
     ).pvalue
 
 

@@ -12,7 +12,7 @@ from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
 from meanmap.statistics.centring import center_kernel
-from meanmap.statistics.gates import pair_samples, read_paired_samples
+from meanmap.statistics.gates import one_each, pair_samples, read_paired_samples
 
 LEAST = 2  # points without which a conditional distribution cannot be told
 
@@ -152,7 +152,7 @@ def hscic(
     named = [("X", X, kernel_x), ("Y", Y, kernel_y), ("Z", Z, kernel_z)]
     (kx, ky, kz), (X, Y, Z) = read_paired_samples(named, LEAST)
     kx, ky, kz = kx.resolve(X), ky.resolve(Y), kz.resolve(Z)
-    bases = basis_triple(basis)
+    bases = one_each(basis, "basis", "xyz")
     kx, ky = (
         center_kernel(k, points) if one is None else k
         for k, points, one in zip((kx, ky), (X, Y), bases[:2], strict=True)
@@ -168,14 +168,6 @@ def hscic(
     if at is None:
         return float(np.mean(values))
     return float(values[0]) if single else in_kind(values, at)
-
-
-def basis_triple(basis: Any) -> tuple[Any, Any, Any]:
-    """A basis for each of three variables."""
-    bases = basis if isinstance(basis, tuple) else (basis,) * 3
-    if len(bases) != 3:
-        raise ValueError(f"basis: expected one, or a triple (x, y, z), got {len(bases)}.")
-    return bases
 
 
 def covariance_norms(weights: np.ndarray, phi_x: np.ndarray, phi_y: np.ndarray) -> np.ndarray:

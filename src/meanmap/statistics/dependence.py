@@ -14,7 +14,7 @@ from meanmap.spaces import Basis, Space
 from meanmap.spaces.space import fit_space
 from meanmap.statistics import moments
 from meanmap.statistics.centring import Centred
-from meanmap.statistics.gates import read_paired_samples, require_points
+from meanmap.statistics.gates import one_each, read_paired_samples, require_points
 from meanmap.statistics.joint import JointGrams
 from meanmap.statistics.moments import ROUNDING
 from meanmap.statistics.tiles import (
@@ -78,7 +78,7 @@ def hsic(
     """
     checks.option(estimator, "estimator", ESTIMATORS)
     least = 4 if estimator == "U" else 2
-    bases = basis_pair(basis)
+    bases = one_each(basis, "basis", "xy")
     if is_chunked(X, Y):
         _, found = moments.sum_pairs(X, Y, (kernel_x, kernel_y), bases)
         require_points(found.x.n, "X and Y", least)
@@ -200,15 +200,6 @@ def centred_coordinates(
     return about_mean(psi)
 
 
-def basis_pair(basis: Any) -> tuple[OneBasis, OneBasis]:
-    """A basis for each of two variables."""
-    if isinstance(basis, tuple):
-        if len(basis) != 2:
-            raise ValueError(f"basis: expected one, or a pair (x, y), got {len(basis)}.")
-        return basis
-    return basis, basis
-
-
 def coordinate_sums(
     kx: Kernel,
     ky: Kernel,
@@ -217,7 +208,7 @@ def coordinate_sums(
     basis: Any,
 ) -> HsicSums:
     """The same sums from coordinates, in O(n(r_x² + r_y²))."""
-    basis_x, basis_y = basis_pair(basis)
+    basis_x, basis_y = one_each(basis, "basis", "xy")
     A, rounding_x = centred_coordinates(kx, X, basis_x)
     B, rounding_y = centred_coordinates(ky, Y, basis_y)
     return HsicSums(
@@ -242,7 +233,7 @@ def joint_hsic(*variables: Any, kernels: Any = None) -> float:
     Parameters
     ----------
     *variables : samples of n points each, of any kinds
-    kernels : list of Kernel, one a variable, or None
+    kernels : list of Kernel, one per variable, or None
 
     Examples
     --------
@@ -264,7 +255,9 @@ def joint_hsic(*variables: Any, kernels: Any = None) -> float:
     return JointGrams(resolved, samples, memory_limit(None)).value()
 
 
-def read_several_samples(variables: Any, kernels: Any) -> tuple[list[Kernel], list[Points]]:
+def read_several_samples(
+    variables: Any, kernels: Any, name: str = "kernels"
+) -> tuple[list[Kernel], list[Points]]:
     """Two or more variables of one length, each with its kernel."""
     if len(variables) < 2:
         raise ValueError(
@@ -275,7 +268,7 @@ def read_several_samples(variables: Any, kernels: Any) -> tuple[list[Kernel], li
         kernels = [None] * len(variables)
     if not isinstance(kernels, list | tuple) or len(kernels) != len(variables):
         raise ValueError(
-            f"kernels: expected a list of {len(variables)}, one a variable, got "
+            f"{name}: expected a list of {len(variables)}, one per variable, got "
             f"{checks.describe(kernels)}."
         )
     named = [

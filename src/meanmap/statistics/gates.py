@@ -68,6 +68,16 @@ def pair_samples(
     return samples
 
 
+def one_each(value: Any, name: str, variables: str) -> tuple[Any, ...]:
+    """A value per variable: a tuple as it is, anything else for all of them alike."""
+    values = value if isinstance(value, tuple) else (value,) * len(variables)
+    if len(values) != len(variables):
+        raise ValueError(
+            f"{name}: expected one, or a tuple ({', '.join(variables)}), got {len(values)}."
+        )
+    return values
+
+
 def require_points(n: int, name: str, least: int) -> None:
     """Refuse a sample that is too small to say anything."""
     if n < least:

@@ -19,7 +19,7 @@ from meanmap.streams.chunks import SAMPLE, Chunks
 from meanmap.streams.sums import BLOCK
 
 RANK = 500  # coordinates at most, where no basis is given
-ROUNDING = 1e-12  # of a sum, below which its centred part is no more than rounding
+ROUNDING = 1e-12  # of a sum, below which its centred part is only rounding
 
 
 @dataclass(frozen=True)

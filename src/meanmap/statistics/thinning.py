@@ -87,7 +87,7 @@ def compress_order(
 def split_order(
     kernel: Kernel, points: Points, order: np.ndarray, rounds: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """2^rounds coresets, a row each, by halving both halves every time (Algorithm 1a)."""
+    """2^rounds coresets, one per row, by halving both halves every time (Algorithm 1a)."""
     part = order[None, :]
     for turn in range(rounds):
         failure = FAILURE / len(order) * 2**turn / rounds

@@ -122,12 +122,12 @@ class Family:
         return plan
 
     def diagonals(self, points: Points) -> np.ndarray:
-        """k(x, x) of every point, a row a kernel."""
+        """k(x, x) of every point, one row per kernel."""
         return np.stack([diagonal_of(k, points) for k in self.kernels])
 
 
 class KeptFamily:
-    """The Gram matrices of a family on one sample, whose points are then told by their numbers."""
+    """The Gram matrices of a family on one sample, whose points are row numbers."""
 
     def __init__(self, family: Family, points: Points) -> None:
         n = count(points)
@@ -149,7 +149,7 @@ class KeptFamily:
         return tiles
 
     def diagonals(self, points: np.ndarray) -> np.ndarray:
-        """k(x, x) of the points with these numbers, a row a kernel."""
+        """k(x, x) of the points with these row numbers, one row per kernel."""
         return self._diagonals[:, points]
 
 
@@ -162,7 +162,7 @@ def for_each_tile(
     n: int,
     work: Callable[[int, slice, slice], None],
     side: int = SIDE,
-    progress: bool = False,
+    progress: bool | None = False,
 ) -> None:
     """Call `work(thread, rows, columns)` for the tiles on and above the diagonal of n × n.
 
@@ -269,9 +269,9 @@ def labelled_sums(tile: Array, here: Array, there: Array) -> Array:
 
 
 def labelled_gram(
-    family: Family, points: Points, labels: Array, rows: bool = False, progress: bool = False
+    family: Family, points: Points, labels: Array, rows: bool = False, progress: bool | None = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """aᵀKa for every column a of 0 and 1, and the rows' sums if asked for, a row a kernel.
+    """aᵀKa for every column a of 0 and 1, and the rows' sums if asked for, one row per kernel.
 
     On CUDA a Gram matrix in single precision is cut into two halves of 11 bits each, whose products
     with 0 and 1 tensor cores take at the speed of half precision, see `fused.times_labels`.
@@ -295,7 +295,7 @@ def is_single(points: Points) -> bool:
 
 
 def _labelled_in_tiles(
-    family: Family, points: Points, labels: Array, with_rows: bool, side: int, progress: bool
+    family: Family, points: Points, labels: Array, with_rows: bool, side: int, progress: bool | None
 ) -> tuple[np.ndarray, np.ndarray]:
     n = count(points)
     tiles, buffers = family.against(points), Buffers(points)
@@ -316,7 +316,7 @@ def _labelled_in_tiles(
 
 
 def _labelled_in_halves(
-    family: Family, points: Points, labels: Array, side: int, progress: bool
+    family: Family, points: Points, labels: Array, side: int, progress: bool | None
 ) -> tuple[np.ndarray, np.ndarray]:
     n = count(points)
     scaled = [kernel.scaled(points) for kernel in family.kernels]
@@ -444,7 +444,7 @@ def beside(values: np.ndarray, points: Points) -> Array:
 
 
 def in_double(points: Points) -> Points:
-    """Numbers in double precision; what is none stays as it is."""
+    """Numbers in double precision; non-numeric points are returned unchanged."""
     if isinstance(points, tuple):
         return tuple(in_double(part) for part in points)
     xp = namespace(points)
