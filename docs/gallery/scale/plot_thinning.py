@@ -3,8 +3,8 @@ Represent a large sample by a few points
 ========================================
 
 A long simulation leaves thousands of points, and whatever comes next is to be computed for each of
-them. :func:`~meanmap.statistics.compress` picks a few that stand for all: their embedding is near to
-that of the whole sample, so that averages over them are close to averages over all.
+them. :func:`~meanmap.statistics.compress` picks a few that stand for all: their embedding is near
+to that of the whole sample, so that averages over them are close to averages over all.
 """
 
 # %%
