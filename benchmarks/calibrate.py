@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rate:
-    """What came out of a row."""
+    """The result of a row."""
 
     test: str
     null: str
@@ -401,7 +401,7 @@ def main() -> None:
     text = markdown(rates)
     print(text)
     say(f"{elapsed / 60:.1f} minutes")
-    if not options.only:  # a part is no table for the documentation
+    if not options.only:  # only the whole table is saved
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "calibration.md").write_text(text)
         report = {

@@ -231,7 +231,7 @@ def upper_end(level: float, runs: int) -> float:
 
 
 def rows(runs: int = RUNS, processes: int = JOBS) -> list[dict[str, Any]]:
-    """One row a case and test: how often it rejects, and whether the level holds."""
+    """One row per case and test: how often it rejects, and whether the level holds."""
     cases = INDEPENDENCE + DEPENDENCE + SAME + DIFFERENT
     found = studied(cases, runs, pvalues, processes)
     if STORE.exists():

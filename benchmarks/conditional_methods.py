@@ -288,7 +288,7 @@ PEERS: dict[str, Callable[[Any, np.ndarray, int], Fitted]] = {
 
 @functools.cache
 def warm_up(method: str) -> None:
-    """Import what a method needs, outside of anybody's time."""
+    """Import what a method needs, before any time is measured."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 1))
     PEERS.get(method, ours)(X, X[:, 0] + rng.normal(size=60), 0).answer(X).ppf(LEVELS)

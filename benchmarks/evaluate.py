@@ -76,7 +76,7 @@ class Truth:
 
 
 def embedding(points: np.ndarray, queries: np.ndarray, bandwidth: float) -> np.ndarray:
-    """`embed(X)(Q)`, as anybody would write it."""
+    """`embed(X)(Q)`, as a user would write it."""
     from meanmap import embed
     from meanmap.kernels import Gaussian
 
@@ -140,7 +140,7 @@ def compare(folder: Path, names: dict[str, int], python: Path | None) -> dict[st
 
 
 def keops(folder: Path) -> tuple[dict[str, Any], str]:
-    """pykeops in each precision, once, compiled before the clock starts; or why there is none."""
+    """pykeops in each precision, once, compiled before the clock starts; or why it is missing."""
     python, missing = interpreter("pykeops", *PYKEOPS)
     if python is None:
         return {}, missing

@@ -106,7 +106,7 @@ _baseline: int | None = None
 
 
 def _status(field: str) -> int | None:
-    """A size from /proc in bytes, or None where there is none."""
+    """A size from /proc in bytes, or None on systems without /proc."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -211,7 +211,7 @@ def why(error: Exception) -> str:
 
 
 def interpreter(name: str, *requirements: str) -> tuple[Path | None, str]:
-    """The interpreter of a peer's environment, or None and why there is none."""
+    """The interpreter of a peer's environment, or None and why it is missing."""
     try:
         return environment(name, *requirements), ""
     except Failure as error:

@@ -1,7 +1,7 @@
 """Belief propagation on a grid of 107 × 86 nodes, against loops over messages, and particles.
 
 Rows of the grid have templates of their own, across and down, with 300 samples each. One loop takes
-our formulas message by message: products of what came in, at the sample, times the template's
+our formulas message by message: products of incoming messages, at the sample, times the template's
 operator. The other takes Song, Fukumizu and Gretton's (2013) eq. 30 as it is printed, with Gram
 matrices and a Cholesky factor kept for each template. Particle belief propagation is the one of
 `meanmap_experiments`, vectorised over the messages of a template.

@@ -145,7 +145,7 @@ class Alternative:
         return pool[: len(X)], pool[len(X) :]
 
     def fingerprint(self) -> str:
-        """What the data of some runs hash to, so that nobody compares different data."""
+        """A hash of the data of some runs, so that different data are never compared."""
         digest = hashlib.sha256()
         for seed in (0, 1, RUNS - 1):
             for part in (*self.generate(seed), *self.null(seed)):

@@ -129,7 +129,7 @@ CELLS: dict[str, Cell] = {
 
 
 def pvalues(name: str, seed: int) -> tuple[float, float]:
-    """Ours, and the classical test's (NaN where there is none)."""
+    """Ours, and the classical test's (NaN if there is no classical test)."""
     from threadpoolctl import threadpool_limits
 
     from meanmap import independence_test, two_sample_test

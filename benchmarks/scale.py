@@ -45,7 +45,7 @@ def model(landmarks: int) -> Any:
 
 
 def answers(fitted: Any) -> np.ndarray:
-    """Predictions at rows that nobody has seen."""
+    """Predictions at new rows."""
     return fitted.predict(batch(10**6, 1000)[0])
 
 

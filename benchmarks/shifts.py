@@ -66,7 +66,7 @@ def save_split(folder: Path, i: int, X: Any, y: Any, T: Any, gamma: float) -> No
 def of_peer(
     python: Path | str, method: str, folder: Path, count: int
 ) -> tuple[list[float], list[np.ndarray]] | str:
-    """Seconds and answers of every split, or why there are none."""
+    """Seconds and answers of every split, or why they are missing."""
     if isinstance(python, str):
         return python
     say(method)

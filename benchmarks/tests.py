@@ -162,7 +162,7 @@ JOBS = {
 
 
 class Peers:
-    """The peers' environment, or why there is none."""
+    """The peers' environment, or why it is missing."""
 
     def __init__(self) -> None:
         self.python, self.missing = None, ""

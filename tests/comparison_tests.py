@@ -14,7 +14,7 @@ import numpy as np
 
 from meanmap import comparison
 
-#: Arguments that are no samples, by name.
+#: Arguments other than samples, by name.
 OTHERS: dict[str, Any] = {"score": lambda x: -x}
 SEVERAL = 3  # samples, where a test takes any number
 

@@ -1,4 +1,4 @@
-"""Packages that some tests need and nobody must have.
+"""Optional packages that some tests need.
 
 `require` imports one of them, or skips the test and says how to install it. `conftest.py` has all
 such skips reported from here, so that pytest's summary has one line for each missing package.

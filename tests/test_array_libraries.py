@@ -3,7 +3,7 @@
 `CASES` has a small problem for every public function and estimator that takes arrays. Each is
 solved with NumPy's double precision, and again with every library that is installed and in single
 precision: arrays that come back must be of the library, on its device, and say the same. A new
-public name is one more case, or a line in `WITHOUT_ARRAYS` that says why there is none. Kernels and
+public name needs a case, or a line in `WITHOUT_ARRAYS` that says why it has no case. Kernels and
 bases have a suite of their own, `test_conformance.py`.
 """
 

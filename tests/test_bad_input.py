@@ -61,8 +61,8 @@ def fit(*arguments: Any, **options: Any) -> Callable[[], Any]:
     return lambda: ConditionalEmbedding(**options).fit(*arguments, sample_weight=weight)
 
 
-# what is done, the error, and the pieces that its message must have: what was expected, what came,
-# and what to do
+# what is done, the error, and the pieces that its message must have: what was expected, what was
+# given, and what to do
 Refusal = tuple[Callable[[], Any], type[Exception], list[str]]
 
 REFUSED: dict[str, Refusal] = {
@@ -374,7 +374,7 @@ REFUSED: dict[str, Refusal] = {
     "a kernel's class": (lambda: embed(X, kernel=Gaussian), TypeError, ["Gaussian()"]),
     "a Gram matrix as kernel": (lambda: embed(X, kernel=np.eye(12)), TypeError, ["Precomputed"]),
     "a kernel's name": (lambda: embed(X, kernel="rbf"), TypeError, ["kernels", "'rbf'"]),
-    "a Gram matrix that is no kernel": (
+    "a Gram matrix that is not symmetric": (
         lambda: embed([0, 1], kernel=Precomputed([[1, 2], [3, 4]])),
         ValueError,
         ["symmetric", "(gram + gram.T) / 2"],
@@ -417,7 +417,7 @@ REFUSED: dict[str, Refusal] = {
         ["method", "'importance'", "'exact'"],
     ),
     "a form by another name": (lambda: sum_rule(MODEL, PRIOR, "c"), ValueError, ["form", "'c'"]),
-    "form a where there is none": (
+    "form a where it does not exist": (
         lambda: bayes_rule(MODEL, PRIOR, form="a"),
         ValueError,
         ['form="a"', "squared", 'form="b"'],
@@ -854,7 +854,7 @@ KERNELS = st.sampled_from(
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Overflow in the arithmetic of absurd numbers is no news."""
+    """Overflow is expected in arithmetic with absurd numbers."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         yield

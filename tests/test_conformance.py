@@ -1,9 +1,9 @@
 """One suite over every kernel × basis × array library.
 
-Everything a kernel and a basis must be good for, against the papers' dense formulas: embedding,
-geometry, conditioning, the three rules, copying, and answers in the caller's array library. Bases
-that approximate are held to what they claim, and with all of them files and streams give back what
-went in. A new kernel is one more row of `kernels/cases.py`, a new basis one more entry in `BASES`
+Everything a kernel and a basis must support, against the papers' dense formulas: embedding,
+geometry, conditioning, the three rules, copying, and results of the caller's array type. Bases that
+approximate are held to what they claim, and with all of them files and streams return what went in.
+A new kernel is one more row of `kernels/cases.py`, a new basis one more entry in `BASES`
 or `SPACES`, a new library one in `array_libraries.py`.
 """
 

@@ -1,4 +1,4 @@
-"""What anybody does with a fitted object: keep it, send it, share it among threads."""
+"""Common uses of a fitted object: save it, send it, share it among threads."""
 
 from __future__ import annotations
 

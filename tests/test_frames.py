@@ -361,7 +361,7 @@ def test_columns_with_numbers_for_names() -> None:
     shuffled = pd.DataFrame(SECOND.to_numpy())[[2, 0, 1]]
     expected = mm.mmd(FIRST, SECOND)
     assert mm.mmd(plain, shuffled) == pytest.approx(expected, rel=1e-12)
-    # numbers that differ are no names: a frame without names is taken as an array
+    # numbers that differ do not count as names: a frame without names is taken as an array
     assert mm.mmd(plain, SECOND) == pytest.approx(expected, rel=1e-12)
     later = pd.DataFrame(SECOND.to_numpy(), columns=[3, 4, 5])
     assert mm.mmd(plain, later) == pytest.approx(expected, rel=1e-12)

@@ -49,7 +49,7 @@ GRAPHS = [nx.path_graph(3), nx.cycle_graph(4)]
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Overflow in the arithmetic of absurd numbers is no news."""
+    """Overflow is expected in arithmetic with absurd numbers."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
@@ -66,8 +66,8 @@ def labelled(*labels: Any) -> nx.Graph:
     return graph
 
 
-# kernel, basis, points, and the pieces that the message must have: what was expected, what came,
-# and what to do
+# kernel, basis, points, and the pieces that the message must have: what was expected, what was
+# given, and what to do
 REFUSED: dict[str, tuple[Kernel, Basis | None, Any, list[str]]] = {
     "numbers for a string kernel": (NGrams(2), None, X, ["string", "X"]),
     "whole numbers for a string kernel": (NGrams(2), None, [1, 2, 3], ["string", "X"]),
@@ -119,7 +119,7 @@ REFUSED: dict[str, tuple[Kernel, Basis | None, Any, list[str]]] = {
     "Fourier features of strings": (NGrams(2), RandomFourier(10), WORDS, ["Nystroem"]),
     "an odd number of waves": (Gaussian(1.0), RandomFourier(7), X, ["even", "7"]),
     "features that are not there": (Hamming(1.0), Explicit(), WORDS, ["PivotedCholesky"]),
-    "matrices that are no permutations": (
+    "matrices that are not permutations": (
         Mallows(1.0),
         None,
         np.full((3, 2, 2), 0.5),

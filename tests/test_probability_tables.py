@@ -1,7 +1,7 @@
 """Discrete variables under the delta kernel: the operators *are* the probability tables.
 
 With one-hot coordinates and no regularisation every rule must give the exact table, however the
-table was handed over: as a sample with exactly these counts, or as one weighted point a cell.
+table was handed over: as a sample with exactly these counts, or as one weighted point per cell.
 """
 
 from __future__ import annotations

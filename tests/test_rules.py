@@ -549,9 +549,9 @@ def errors_of_every_rule(p: Problem, tol: float, lam: float, delta: float) -> di
 def test_error_falls_with_the_tolerance(kind, weighted, seed):
     """Error does not increase as the tolerance falls, down to a floor.
 
-    The pivots of a fine tolerance contain those of a coarse one, but what is compared is no
-    distance to a nested set of subspaces, so that nothing forbids a step without gain: of 817 steps
-    above the floor in 80 problems one rose, by 0.4%, and all others fell by a third or more.
+    The pivots of a fine tolerance contain those of a coarse one, but the error is not a
+    distance to nested subspaces, so that a step without gain is possible: of 817 steps above the
+    floor in 80 problems one rose, by 0.4%, and all others fell by a third or more.
     """
     slack = 1.05
     p = Problem(kind, weighted, n=120, seed=seed)

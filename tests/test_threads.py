@@ -115,7 +115,7 @@ def test_k_means_changes_neither_filters_nor_error_handling() -> None:
 
 
 def test_filters_are_left_alone_while_work_goes_on() -> None:
-    """No thread ever sees a filter of ours."""
+    """No thread ever sees a warning filter set by meanmap."""
     with ThreadPoolExecutor(1) as pool:
         before = list(warnings.filters)
         work = pool.submit(match_means)

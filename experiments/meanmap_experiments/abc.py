@@ -159,7 +159,7 @@ def accepted_mean(
 ) -> np.ndarray:
     """The mean of the parameters whose outputs lie within a tolerance of y (4.4, i to iv).
 
-    Where there is none, that of the nearest output.
+    If no output does, the parameter of the nearest one.
     """
     gap = outputs - y
     squares = np.einsum("ij,ij->i", gap, gap)

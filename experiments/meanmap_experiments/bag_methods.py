@@ -59,7 +59,7 @@ def represented(method: str, bags: Sequence[Any]) -> Any:
 
 
 def summed(bag: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights that do not sum to one: one a point, or a picture's ink in tenths."""
+    """Points and weights that do not sum to one: one per point, or a picture's ink in tenths."""
     if isinstance(bag, Weighted):
         return bag.points, 10 * bag.weights / bag.weights.max()
     return bag, np.ones(len(bag))

@@ -49,7 +49,7 @@ GRIDS = {BEST: COARSE, LSCV: COARSE, BEST_FINE: FINE, LSCV_FINE: FINE}
 FACTORS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)  # times the median: the bandwidths cross-validated
 REACH = {4: 0.6, 8: 0.35, 16: 0.45, 32: 0.65, 64: 0.8}  # of KBR over the best KDE
 
-Errors = dict[tuple[int, int, str], list[float]]  # by d, n and method, one a run
+Errors = dict[tuple[int, int, str], list[float]]  # by d, n and method, one per run
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Plan:
 FULL = Plan()
 QUICK = Plan(runs=4, n=200, groups=GROUPS[:-1])
 
-Scores = dict[tuple[str, str], list[float]]  # by data and method, one a run
+Scores = dict[tuple[str, str], list[float]]  # by data and method, one per run
 
 
 def run(

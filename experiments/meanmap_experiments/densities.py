@@ -58,7 +58,7 @@ QUICK = Plan(
     most=5,
 )
 
-Scores = dict[tuple[str, int, str], list[float]]  # by data, dimension and method, one a run
+Scores = dict[tuple[str, int, str], list[float]]  # by data, dimension and method, one per run
 
 
 def run(

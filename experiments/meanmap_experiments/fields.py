@@ -189,7 +189,7 @@ def blur(counts: np.ndarray, bins: Bins, bandwidth: Any) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Densities:
-    """Densities constant on bins, one a group of nodes: the unary potential of a prior.
+    """Densities constant on bins, one per group of nodes: the unary potential of a prior.
 
     Examples
     --------

@@ -292,7 +292,7 @@ def gathered(banks: list[dict[Key, list[Scores]]]) -> Found:
     found: Found = {}
     for at, choices in tried.items():
         best = {what: least(choices, what) for what in ("error", "crps", "energy")}
-        # what is not a score to choose by is told of the draws that are best together
+        # other figures are those of the draws with the best energy score
         found[at] = [
             run | {what: best[what][i][what] for what in best}
             for i, run in enumerate(best["energy"])
@@ -438,7 +438,7 @@ def compare(
     """The ratio of our score to another's on the same observations, and who is ahead.
 
     -1 if we are by more than two standard errors of the difference over runs, 1 if they are, 0 if
-    that cannot be told, as it never can from a few runs.
+    the difference is smaller or there are only a few runs.
     """
     ours, theirs = (by_run(found[m, budget], what, first) for m in (KERNEL, other))
     difference = Figure.of(ours - theirs)

@@ -97,8 +97,9 @@ def composed(n: int, rng: np.random.Generator, sizes: tuple[int, int]) -> Groups
 def shuffled(n: int, rng: np.random.Generator, sizes: tuple[int, int]) -> Groups:
     """Wine: bags of wines, in half of them every column shuffled within the bag.
 
-    Means and every column by itself are untouched; only what columns have to do with each other is
-    gone. Of larger bags nobody but a mean fails to tell: they are a third of the others' size.
+    Means and the distribution of each column are untouched; only the dependence between columns is
+    gone. On larger bags every method but the mean would succeed, so that bags have a third of the
+    size they have in the other tasks.
     """
     X, _ = table("wine")
     X = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -73,7 +73,7 @@ def run(
     'identities'
     """
     plan = plan or (QUICK if quick else FULL)
-    # a stream of its own for every k: its first is for choosing settings, then one a run
+    # a stream of its own for every k: the first is for choosing settings, then one per run
     seeds = {k: np.random.SeedSequence((seed, k)).spawn(plan.runs + 1) for k in plan.objects}
     choices = [(plan, k, method, seeds[k][0]) for k in plan.objects for method in LEARNED]
     settings = each(chosen, choices, "choosing settings", n_jobs, progress)

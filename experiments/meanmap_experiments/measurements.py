@@ -46,7 +46,7 @@ class Plan:
 FULL = Plan()
 QUICK = Plan(splits=4)
 
-Scores = dict[tuple[str, str, str], list[float]]  # by table, measure and method, one a split
+Scores = dict[tuple[str, str, str], list[float]]  # by table, measure and method, one per split
 
 
 def run(

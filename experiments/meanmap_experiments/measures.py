@@ -81,7 +81,7 @@ FULL = Plan()
 QUICK = Plan(
     digits=250, folds=2, runs=2, bags=50, pictures=50, copies=5, tests=200, samples=(10, 50)
 )
-Scores = dict[tuple[str, str, str], list[float]]  # by task, measure and method, one a run
+Scores = dict[tuple[str, str, str], list[float]]  # by task, measure and method, one per run
 
 
 def run(

@@ -28,7 +28,7 @@ BLOCK = 2048  # rows of mixtures at once
 
 @dataclass(frozen=True, eq=False)
 class Mixtures:
-    """Mixtures of normal densities, one a row: weights (not normalised), means, variances."""
+    """Mixtures of normal densities, one per row: weights (not normalised), means, variances."""
 
     weights: np.ndarray
     means: np.ndarray

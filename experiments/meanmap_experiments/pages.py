@@ -130,7 +130,7 @@ def experiment(outcome: Outcome) -> list[str]:
 
 
 def draw_outcome(found: Outcome) -> Any:
-    """The picture of an experiment, or None where there is none."""
+    """The picture of an experiment, or None if it has no picture."""
     if found.picture is None:
         return None
     try:

@@ -5,9 +5,10 @@ filtered beliefs, with the same leading axes. The belief before the first observ
 the system's first state, for Kalman filters the Gaussian of its mean and covariance.
 
 The extended and the unscented Kalman filter are filterpy's, from 2.0: the unscented one of 1.4.5
-does not draw its sigma points anew after adding the process noise, and is no Kalman filter even on
-a linear system. The bootstrap particle filter is written here, for the package `particles` (0.4)
-asks for NumPy below 2; where that package is installed all the same, `library="particles"` runs it.
+does not draw its sigma points anew after adding the process noise, and differs from the Kalman
+filter even on a linear system. The bootstrap particle filter is written here, because the package
+`particles` (0.4) requires NumPy below 2; where that package is installed all the same,
+`library="particles"` runs it.
 """
 
 from __future__ import annotations

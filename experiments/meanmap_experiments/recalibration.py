@@ -107,7 +107,7 @@ def run(
         "conditional shift",
         settings={
             CLASSES: "three normal classes in the plane; gains exp(0.3 N), offsets 0.5 N with N "
-            "standard normal, one a column, or one a column and class",
+            "standard normal, one per column, or one per column and class",
             NUMBERS: "y uniform in [-1, 1], rows (2y, 3y² - 1) + 0.4 N; gains exp(0.3 g(y)), "
             "offsets 0.5 h(y), constant or combinations of cos and sin of πy/2",
             CHANGED: "shares 0.2, 0.5, 0.3 in place of 0.4, 0.3, 0.3; numbers have the density "

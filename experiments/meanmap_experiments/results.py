@@ -35,7 +35,7 @@ class Figure:
 
     @classmethod
     def of(cls, values: Any) -> Figure:
-        """From one value a run. The standard error of a single run is NaN."""
+        """From one value per run. The standard error of a single run is NaN."""
         x = np.asarray(values, dtype=float).ravel()
         if x.size == 0:
             raise ValueError("a figure needs the value of at least one run, got none.")
@@ -152,7 +152,8 @@ class Claim:
     holds : bool or None
         Whether what was claimed holds, or no rival does better; None for figures only, and where
         the figures cannot tell.
-    ours : a figure of ours, or None
+    ours : figure or None
+        What was measured here.
     published : figure, words or None
         What the paper has.
 
@@ -295,7 +296,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Curves:
-    """A picture: figures against a number, one curve a method, with bars of two standard errors.
+    """A picture: figures against a number, one curve per method, with bars of two standard errors.
 
     Each curve is a name, the numbers, and the figures there; a curve of one point is drawn as a
     level across.

@@ -91,7 +91,7 @@ QUICK = Plan(
     trees=30,
 )
 
-Found = dict[tuple[str, str], list[Any]]  # by case (or table and size) and method, one a run
+Found = dict[tuple[str, str], list[Any]]  # by case (or table and size) and method, one per run
 
 
 def run(
@@ -257,7 +257,7 @@ def judged(X: np.ndarray, y: np.ndarray, X_new: np.ndarray, y_new: np.ndarray) -
     return float(search.score(X_new, y_new if label else (y_new - centre) / spread))
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def methods_of(found: Found) -> list[str]:

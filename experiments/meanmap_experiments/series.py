@@ -7,8 +7,8 @@ Both come with statsmodels, and were chosen before any result was seen.
 
 The kernel filters see the last d values (a delay vector) at each step. Either the state is the
 delay vector itself, and forecasts are made by the transition, step by step ("iterated"); or the
-state is what nobody has seen yet, the values at the horizons, and the filtered mean is the forecast
-("direct").
+state consists of the values at the horizons, still unobserved, and the filtered mean is the
+forecast ("direct").
 """
 
 from __future__ import annotations

@@ -319,13 +319,13 @@ def verdict(plan: Plan, found: Found) -> tuple[Claim, ...]:
 
 
 def compared(ours: str, name: str, size: int, found: Found) -> dict[str, str]:
-    """How a method of ours compares with each peer, observations paired."""
+    """How one of our methods compares with each peer, with paired observations."""
     mine = found.c2st[name, ours, size]
     return {peer: paired(mine, found.c2st[name, peer, size])[0] for peer in PEERS}
 
 
 def told(ours: str, hows: dict[str, str]) -> str:
-    """Which peers a method of ours can be told apart from, in words."""
+    """A sentence that says which peers one of our methods differs from."""
     nearer, farther = ([m for m, how in hows.items() if how == w] for w in ("below", "above"))
     parts = [f"nearer than {', '.join(nearer)}"] if nearer else []
     parts += [f"farther than {', '.join(farther)}"] if farther else []

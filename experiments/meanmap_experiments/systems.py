@@ -160,7 +160,7 @@ class Rotation(Planar):
                 "stay positive."
             )
         checks.whole(self.waves, "waves", 3, "It is the number of oscillations a turn.")
-        checks.not_negative(self.process_noise, "process_noise", "0 is no noise.")
+        checks.not_negative(self.process_noise, "process_noise", "Pass 0 for no noise.")
         checks.positive(self.observation_noise, "observation_noise", "The papers have 0.2.")
         checks.option(self.reading, "reading", READINGS)
 

@@ -112,7 +112,7 @@ def run(
             "edges are linear, the right family",
             "binned trees": "given the graph, bins of equal frequency, tables of maximum "
             "likelihood; a bin's density is flat and its mean that of its values",
-            "labels": f"{plan.tables} random models of each form, three labels a node, learned "
+            "labels": f"{plan.tables} random models of each form, three labels per node, learned "
             f"from {plan.rows} rows: delta kernels and regularization=0 against enumeration of "
             "the tables of maximum likelihood" + pgmpy_words(),
         },
@@ -267,7 +267,7 @@ class Labels:
 
     @classmethod
     def fitted(cls, form: str, k: int, data: Columns) -> Labels:
-        """Tables of maximum likelihood: relative frequencies, even where there is none."""
+        """Tables of maximum likelihood: relative frequencies, or uniform without observations."""
         tables = {}
         for node, before in FORMS[form].items():
             counts = np.zeros((k,) * (len(before) + 1))

@@ -52,7 +52,7 @@ class Plan:
 FULL = Plan()
 QUICK = Plan(runs=2, digits=300, views=200, neighbours=(10,), stiffness=(0.1, 1.0), folds=2)
 
-Scores = dict[tuple[str, str, str], list[float]]  # by data, measure and method, one a run
+Scores = dict[tuple[str, str, str], list[float]]  # by data, measure and method, one per run
 
 
 def run(

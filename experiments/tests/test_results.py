@@ -116,7 +116,7 @@ def test_outcome_reads_well() -> None:
 
 def test_json_round_trip() -> None:
     found = json.loads(outcome().to_json())
-    assert found["seconds"] is None  # NaN is no JSON
+    assert found["seconds"] is None  # NaN is not valid JSON
     assert found["tables"][0]["columns"] == ["filter", "error", "published"]
     assert found["tables"][0]["rows"] == [
         ["kernel", {"mean": 0.1, "standard_error": 0.004, "runs": 30}, 0.146],

@@ -30,7 +30,7 @@ class Run:
         """Standard output as strict JSON, which knows no NaN."""
 
         def never(word: str) -> None:
-            raise AssertionError(f"{word} is no JSON")
+            raise AssertionError(f"{word} is not valid JSON")
 
         return json.loads(self.out, parse_constant=never)
 

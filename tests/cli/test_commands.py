@@ -367,7 +367,7 @@ def test_pages_and_pictures(asked: tuple[str, ...], run: Caller, here: Path) -> 
     magic = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
     assert Path(f"picture.{ending}").read_bytes().startswith(magic)
     assert {path.name for path in here.iterdir()} == {"page.html", f"picture.{ending}"}
-    # nothing is written over without being told so
+    # existing files are overwritten only with --force
     before = Path("page.html").read_bytes()
     done = run(*asked, "--report", "page.html")
     done.failed("page.html already exists", "--force")

@@ -52,7 +52,7 @@ def test_blocks_and_groups_are_those_of_python(run: Caller, here: Path) -> None:
         asked = ("two-sample", "a.csv", "b.csv", "--columns", "x", "--json", *options)
         found, truth = run(*asked).json, two_sample_test(x[:60], x[60:], rng=0, **settings)
         assert (found["pvalue"], found["method"]) == (truth.pvalue, truth.method)
-    # the groups are no column to compare
+    # the column of groups is not compared
     everything = run("two-sample", "a.csv", "b.csv", "--groups", "id")
     assert everything.code == 0 and "labels as indicators" not in everything.out
 

@@ -555,7 +555,7 @@ def turned(angles: np.ndarray) -> np.ndarray:
 
 
 def domains() -> dict[str, tuple[Any, Any]]:
-    """Points of every kind that tell which of two halves a row is in."""
+    """Points of every kind that show whether a row is in the first or the second half."""
     rng = np.random.default_rng(0)
     half = np.repeat([0, 1], 15)
     words = ["".join(rng.choice(list(("aab", "abb")[h]), 8)) for h in half]

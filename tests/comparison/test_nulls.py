@@ -86,7 +86,7 @@ def test_unknown_nulls_are_refused_with_what_there_is(name: str) -> None:
         solve(test, samples(test), null="bootstrap")
     with pytest.raises(TypeError, match=f"null must be one of {words}.*; got 7"):
         solve(test, samples(test), null=7)
-    assert OTHERS  # the score of a density is no null
+    assert OTHERS  # the score of a density is an argument, not a null
 
 
 @pytest.mark.parametrize("name", sorted(declared()))

@@ -1,8 +1,8 @@
 """Every statistic and null, where the data lie far from the origin or come in other units.
 
-MMD, HSIC and their kin are distances between distributions: moving all points changes none of them,
-other units change none of the default kernels' p-values. What is moved or scaled here is known
-exactly, so that answers are compared with those at the origin.
+MMD, HSIC and related statistics are distances between distributions: moving all points changes none
+of them, and other units change none of the default kernels' p-values. The shifts and scales used
+here are exact, so that results can be compared with those at the origin.
 """
 
 from __future__ import annotations

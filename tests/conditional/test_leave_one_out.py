@@ -86,7 +86,7 @@ def test_in_a_basis_that_leaves_something_out(basis: Any, centered: bool) -> Non
 
 @pytest.mark.parametrize("centered", [False, True])
 def test_of_a_large_sample(centered: bool) -> None:
-    """Coordinates that nobody keeps: against refits in 50 features, for some of the rows."""
+    """Coordinates that are not stored: compared with refits in 50 features, for some rows."""
     n = 170_000
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 1))

@@ -192,7 +192,7 @@ def test_preimages_over_candidates(rng: np.random.Generator) -> None:
 
 
 def test_modes_over_words() -> None:
-    """A kernel of one's own on words, a word that is no atom as the answer."""
+    """A custom kernel on words, where the mode is a word that is not an atom."""
 
     def letters(a: str, b: str) -> float:
         return float(len(set(a) & set(b)))
@@ -231,7 +231,7 @@ def test_rotations_decode_exactly(kernel: Kernel, rng: np.random.Generator) -> N
     R = rotations(rng.normal(size=(20, 3)))
     e = embed(R, kernel=kernel, weights=0.3 * np.eye(20))  # a scaled feature is decoded as well
     assert_allclose(e.mode(), R, atol=1e-12)
-    # the average of a symmetric cloud, whose centre is no atom
+    # the average of a symmetric cloud, whose centre is not an atom
     noise = rotations(0.5 * rng.normal(size=(10, 3)))
     cloud = R[0] @ np.concatenate([noise, np.swapaxes(noise, 1, 2)])
     mode = embed(cloud, kernel=kernel).mode()
@@ -303,7 +303,7 @@ def test_noisy_rotations_beat_the_best_training_point(rng: np.random.Generator) 
     given = ConditionalEmbedding(None, Trace()).fit(t, noisy).given(at)
     error = distance(given.mode(), truth).mean()
     assert error < 0.8 * distance(given.mode(candidates=noisy), truth).mean()
-    # and nearer than the nearest of them, which nobody knows
+    # and nearer than the nearest training pose, which is unknown in practice
     assert error < 0.9 * distance(noisy[None], truth[:, None]).min(axis=1).mean()
 
 

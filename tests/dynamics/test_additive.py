@@ -326,7 +326,7 @@ def test_near_the_kalman_filter_on_the_circle() -> None:
     def error(mean: Array) -> float:
         return float(((mean - x[1500:]) ** 2).sum(axis=1).mean())
 
-    # measured: 0.0985 and 0.0896; the additive form is no Bayes' rule, but here it comes near
+    # measured: 0.0985 and 0.0896; the additive form is not Bayes' rule, but comes close here
     assert error(mean) < 1.2 * error(kalman.mean)
     assert np.abs(mean - kalman.mean).mean() < 0.1  # 0.066
 

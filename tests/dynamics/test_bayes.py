@@ -211,7 +211,7 @@ def test_filter_is_the_dense_one(method: str, transfer: str, initial: str) -> No
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("transfer", TRANSFERS)
 def test_filter_is_the_oracles_own_loop(method: str, transfer: str) -> None:
-    """Without gaps and with the papers' u, `dense_filter` is no reading of ours."""
+    """Without gaps and with the papers' u, `dense_filter` is the oracle's own loop."""
     data, delta = problem(missing=()), DELTAS[method]
     expected, _ = o.kernel_bayes_filter(
         *(data.K, data.G, data.first, data.second, data.columns, EPSILON, delta),

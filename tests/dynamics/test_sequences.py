@@ -90,7 +90,7 @@ def tuple_free(parts: list[Array]) -> list[Array]:
 
 @both
 def test_an_array_with_one_more_axis_without_kernels(kind: Any) -> None:
-    """(sequences, steps, d) is no sample of matrices just because no kernel was named."""
+    """(sequences, steps, d) is not taken for a sample of matrices when no kernel is named."""
     states, observations = STATES.reshape(4, 40, 2), OBSERVATIONS.reshape(4, 40, 2)
     model = kind(validation=None)
     try:
@@ -705,7 +705,7 @@ def test_a_state_that_is_no_rotation(kind: Any) -> None:
             states[7] = wrong
             with pytest.raises(ValueError, match=r"states: row 7 is not a rotation.*from_matrix"):
                 kind(kernel, validation=None).fit(states, o)
-    # matrices that are none at all are matrices
+    # matrices far from any rotation are accepted as plain matrices
     kind(Trace(), validation=None).fit(np.random.default_rng(0).normal(size=(60, 3, 3)), o)
 
 

@@ -100,7 +100,7 @@ def test_is_its_oracle(kind: str) -> None:
     ]
     evidence = path.ratios / np.array(first)
     evidence[1:] *= eta @ path.beliefs[0]
-    assert np.nanmin(evidence) > FLOOR  # no guard is at work
+    assert np.nanmin(evidence) > FLOOR  # the guard is not active
     states = track.log_evidence_.predicted[0][seen]
     features = np.array([x for x in observed if x is not None])
     logs = MassEvidence(model._model).log(states, features, None, np.zeros(0))
@@ -243,7 +243,7 @@ def test_prediction_begins_with_the_next(model: SpectralFilter) -> None:
     every = model.predict(test, 4, origin="every")
     assert_allclose(every.mean[-1], ahead.mean[-1])
     assert_allclose(model.predict(test, 1, origin="every").mean, track.mean)
-    # a step nobody observed is a step ahead
+    # filtering an unobserved step is predicting one step ahead
     gaps = np.concatenate([test, np.full((3, 1), np.nan)])
     assert_allclose(model.filter(gaps).mean[-4:], ahead.mean)
     assert_allclose(model.filter(gaps).log_evidence[-3:], 0)

@@ -275,7 +275,7 @@ def test_a_stream_is_the_filter(kind: Any) -> None:
     assert_allclose(stream.log_evidence, track.log_evidence.sum(), atol=1e-9)
     ahead = stream.predict(4)
     assert_allclose(ahead.mean, learner.predict(GAPS, 4).mean, atol=1e-10)
-    assert stream.steps == 30  # looking ahead is no step
+    assert stream.steps == 30  # predicting does not advance the stream
     assert_allclose(stream.belief.mean(), track.mean[-1], atol=1e-12)
 
 

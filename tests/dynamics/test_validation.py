@@ -182,7 +182,7 @@ def test_a_candidate_that_fails_is_survived(kind: Any) -> None:
 
 @both
 def test_too_little_to_split(kind: Any) -> None:
-    """Fewer than twenty steps: the closed-form choices, without a word."""
+    """Fewer than twenty steps: the closed-form choices, without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learner = kind(progress=False).fit(STATES[:12], OBSERVATIONS[:12])

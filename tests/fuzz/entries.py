@@ -1,8 +1,8 @@
 """Every public way into the library, as a function of its arguments.
 
 An entry has good values for each of its arguments; a case puts a hostile one in the place of one of
-them. Problems are small and settings cheap. A new public name is one more entry, or a line in
-`EXCUSED` that says why there is none.
+them. Problems are small and settings cheap. A new public name needs an entry, or a line in
+`EXCUSED` that says why it has no entry.
 """
 
 from __future__ import annotations

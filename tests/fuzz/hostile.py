@@ -1,4 +1,4 @@
-"""Values that nobody should pass, and forms of good values that somebody will.
+"""Values that users should not pass, and unusual forms of good values that they will.
 
 A *twist* makes a hostile value of a good one. `FORMS` only change its form: the answer must be the
 one for the plain array. `ARRAYS`, `WHOLES` and `NUMBERS` change what it says, or make nonsense of

@@ -136,5 +136,5 @@ KEPT_VALUES: list[tuple[str, str, object]] = [
     ("categories", "A", np.empty((1, 0), dtype=np.float16)),
 ]
 
-#: Faults that are known and wait for their place to be mended: where, and what happens.
+#: Known faults that are not fixed yet: where they occur, and what happens.
 KNOWN: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What may come of a case: a right answer, or an error of ours in words."""
+"""The allowed outcomes of a case: a right answer, or a readable error raised by meanmap."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ INTERNAL = (
 
 
 class Fault(AssertionError):
-    """Neither a right answer nor an error of ours."""
+    """Neither a right answer nor an error raised by meanmap."""
 
 
 class Hang(BaseException):

@@ -1,4 +1,4 @@
-"""Hostile values at every public entry point: a right answer, or an error of ours, never else.
+"""Hostile values at every public entry point: a right answer or an error from meanmap.
 
 `make fuzz` runs 20,000 cases from a seed that it prints, half of them with several hostile values
 at once; the tests run a few from a fixed one. A case that fails prints a line for `kept.py`, which

@@ -1,4 +1,4 @@
-"""Fields, evidence and settings that are none: each refused, or told, with the remedy."""
+"""Invalid fields, evidence and settings: an error or a warning that names the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs, tables, evidence and questions that are none: each refused, with the remedy."""
+"""Invalid graphs, tables, evidence and queries: an error that names the remedy."""
 
 from __future__ import annotations
 

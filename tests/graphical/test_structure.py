@@ -56,8 +56,8 @@ def test_a_tree_of_numbers_and_labels(seed: int) -> None:
     n = 500
     kind = rng.choice(["red", "green", "blue"], size=n)
     size = np.select([kind == "red", kind == "green"], [-2.0, 2.0]) + 0.5 * rng.normal(size=n)
-    # noisy enough to tell less of the kind than the size does: weights are no information, and a
-    # clean (s, s²) would separate three kinds better than s
+    # noisy enough to say less about the kind than the size does: edge weights do not measure
+    # information, and a clean (s, s²) would separate three kinds better than s
     pair = np.c_[size, size**2] + rng.normal(size=(n, 2))
     small = np.where(size + 0.3 * rng.normal(size=n) > 1, "large", "small")
     flag = rng.random(n) < np.where(small == "large", 0.9, 0.1)

@@ -407,8 +407,8 @@ def test_what_is_there_is_not_simulated_again() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mend", ["inside", "replaced"])
-def test_an_error_keeps_what_was_simulated(mend: str) -> None:
+@pytest.mark.parametrize("repair", ["inside", "replaced"])
+def test_an_error_keeps_what_was_simulated(repair: str) -> None:
     seen, broken = 0, True
 
     def fragile(theta: Array, rng: np.random.Generator) -> Array:
@@ -426,11 +426,11 @@ def test_an_error_keeps_what_was_simulated(mend: str) -> None:
         model.posterior([0.0])
     before = model.theta_.copy()
     broken = False
-    if mend == "replaced":
+    if repair == "replaced":
         model.set_params(simulator=shift)
     model.fit(3000)
     assert_array_equal(model.theta_[:1000], before)
-    if mend == "inside":
+    if repair == "inside":
         assert seen == 3000
     smooth = KernelABC(shift, stats.norm(), random_state=0).fit(3000)
     assert_array_equal(model.theta_, smooth.theta_)

@@ -339,7 +339,7 @@ def test_a_power_of_the_likelihood_widens_a_posterior() -> None:
 def test_a_likelihood_that_is_too_sure_is_taken_with_a_power(
     refused: int, power: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first power whose posteriors are not too narrow; residuals if there is none."""
+    """The first power whose posteriors are not too narrow; residuals if every power fails."""
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(200, 1))
     outputs, ends = square(theta, rng), (np.array([-np.inf]), np.array([np.inf]))

@@ -133,7 +133,7 @@ def test_a_box_that_the_prior_never_reaches_is_refused() -> None:
             prior_of(value).within(*box).sample(10, np.random.default_rng(0))
 
 
-# --- what is no prior -----------------------------------------------------------------------------
+# --- invalid priors -------------------------------------------------------------------------------
 
 
 class WithoutSampler:

@@ -150,7 +150,7 @@ def test_rounds_of_a_wide_posterior_do_not_change_it() -> None:
 
 @pytest.mark.slow
 def test_rounds_where_simulations_fail() -> None:
-    """Draws that failed are no part of the prior, and do not bend the weights of the others."""
+    """Failed draws are left out of the prior and do not distort the weights of the others."""
 
     def fails_low(theta: Array, rng: np.random.Generator) -> Array:
         y = theta + 0.05 * rng.normal(size=theta.shape)

@@ -27,9 +27,9 @@ letters the paper uses. The sample is ``(x_i, y_i)`` with weights ``w_i`` that s
 =============  =====================================================================
 
 000 writes ``K + lambda I``: its lambda is ``n * lam`` here. Regularisation 0 means pseudo-inverse.
-Weights come back with the shape of the query: (n,) or (n, q), one column a query.
+Weights come back with the shape of the query: (n,) or (n, q), one column per query.
 
-Functions called ``operator_*`` take explicit feature matrices instead, one row a point
+Functions called ``operator_*`` take explicit feature matrices instead, one row per point
 (``k(x, x') = phi(x) . phi(x')``), and write the operator with sums of outer products: they are what
 the Gram forms are checked against. Functions called ``printed_*`` are a paper's formula exactly as
 printed where it is wrong, kept so that tests can show that the correction matters.

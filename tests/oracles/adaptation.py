@@ -1,4 +1,4 @@
-"""Weights for rows to come, invariant components, location-scale shift.
+"""Weights for new rows, invariant components, location-scale shift.
 
 Invariant components: Muandet, Balduzzi and Schölkopf (2013).
 """

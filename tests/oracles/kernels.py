@@ -9,7 +9,7 @@ from oracles.linalg import Array
 
 
 def scaled_distances(A: ArrayLike, B: ArrayLike, bandwidth: ArrayLike) -> Array:
-    """Return ``||(a - b) / bandwidth||_2`` for every pair; one bandwidth a column is allowed."""
+    """Return ``||(a - b) / bandwidth||_2`` for every pair; one bandwidth per column is allowed."""
     A, B = np.asarray(A, float), np.asarray(B, float)
     difference = (A[:, None, :] - B[None, :, :]) / np.asarray(bandwidth, float)
     return np.sqrt((difference**2).sum(axis=-1))

@@ -131,7 +131,7 @@ def unbiased_hsic(K: Array, L: Array) -> float:
 
 
 def bahsic(X: Array, L: Array, factor: float) -> tuple[list[int], list[float]]:
-    """Algorithm 1 with one feature a step: features in the order of removal, and HSIC left then.
+    """Algorithm 1, one feature per step: features in order of removal, and the remaining HSIC.
 
     The bandwidth is ``factor`` times the median on the features still there, anew at each step.
     """
@@ -150,7 +150,7 @@ def bahsic(X: Array, L: Array, factor: float) -> tuple[list[int], list[float]]:
 
 
 def fohsic(X: Array, L: Array, factor: float, k: int) -> tuple[list[int], list[float]]:
-    """Algorithm 2 with one feature a step, each set with its own median: features, and HSIC."""
+    """Algorithm 2, one feature per step, each set with its own median: features, and HSIC."""
     S: list[int] = []
     values = []
     while len(S) < k:

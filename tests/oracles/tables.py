@@ -75,7 +75,7 @@ def random_counts(
 
 
 def table_to_cells(P: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-    """Express a table as weighted cells ``(x, y, w)``, one point a cell that is not zero."""
+    """Express a table as weighted cells ``(x, y, w)``, one point per nonzero cell."""
     x, y = np.nonzero(P)
     return x, y, P[x, y]
 

@@ -34,7 +34,7 @@ def test_lines_and_clouds(ax: Any) -> None:
     assert_array_equal(first.points, [[1, 4], [2, np.nan], [3, 6]])
     assert_array_equal(second.points, [[0, 7], [1, 8]])
     assert_array_equal(cloud.points, [[1, 3], [2, 4]])
-    assert (first.count, second.count, cloud.count) == (3, 0, 2)  # a line is a single path
+    assert (first.count, second.count, cloud.count) == (3, 0, 2)  # each line is a single path
     assert first.label == "two lines" and cloud.label == ""
     assert [mark.order for mark in ax.marks] == [sheet.LINES, sheet.LINES, sheet.AREAS]
 

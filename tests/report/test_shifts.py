@@ -1,4 +1,4 @@
-"""Which shift it is: named right where it is plain, and said in words where it cannot be told."""
+"""The kind of shift: named correctly where it is clear, and reported as unclear otherwise."""
 
 from dataclasses import replace
 from html.parser import HTMLParser

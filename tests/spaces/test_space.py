@@ -245,7 +245,7 @@ def test_no_warning_where_the_tolerance_is_met() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Space(Gaussian(1.0), PivotedCholesky(tol=1e-3, max_rank=60)).fit(X)
-        Space(Gaussian(0.1)).fit(X)  # all n pivots is no cap
+        Space(Gaussian(0.1)).fit(X)  # all n pivots: the rank is not capped
         Space(Linear(), PivotedCholesky(max_rank=2)).fit(X)
 
 

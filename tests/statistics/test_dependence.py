@@ -1,4 +1,4 @@
-"""HSIC and its kin: closed forms, loops, peers, laws."""
+"""HSIC and related measures: closed forms, loops, peers, laws."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_coordinates_agree(estimator: str) -> None:
     exact = hsic(X, Y, kx, ky, estimator)
     fine = PivotedCholesky(1e-13)
     assert_allclose(hsic(X, Y, kx, ky, estimator, basis=fine), exact, atol=1e-8)
-    # one basis a variable, and none for the other
+    # a basis for one variable, and none for the other
     assert_allclose(hsic(X, Y, kx, ky, estimator, basis=(fine, None)), exact, atol=1e-6)
     found = hsic(X, Y, Linear(), Linear(), estimator, basis=Explicit())
     assert_allclose(found, hsic(X, Y, Linear(), Linear(), estimator), rtol=1e-9)

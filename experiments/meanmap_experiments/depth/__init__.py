@@ -134,7 +134,7 @@ def ensure(
     jobs
         Scenes rendered at a time; as many as there are cores if None.
     progress
-        A progress bar; if None, where somebody sees it.
+        Whether to show a progress bar; if None, only in a terminal.
 
     Examples
     --------

@@ -98,7 +98,7 @@ class Answer(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a method is told."""
+    """The parameters of a method."""
 
     trust: float = 1.0  # the power of what features say
     power: float = 1.0  # of edges
