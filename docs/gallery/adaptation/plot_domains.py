@@ -11,7 +11,8 @@ domains (domain-invariant component analysis, Muandet, Balduzzi and Schölkopf 2
 # %%
 # **Six instruments.** Each has its own offset in the second column, larger than anything else in
 # the data; the class shows in the first.
-# :func:`~meanmap.adaptation.distributional_variance` says how far apart the domains are, compared with what chance would give if their rows were shuffled.
+# :func:`~meanmap.adaptation.distributional_variance` says how far apart the domains are, compared
+# with what chance would give if their rows were shuffled.
 
 import matplotlib.pyplot as plt
 import numpy as np
