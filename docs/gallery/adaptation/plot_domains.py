@@ -11,7 +11,8 @@ domains (domain-invariant component analysis, Muandet, Balduzzi and Schölkopf 2
 # %%
 # **Six instruments.** Each has its own offset in the second column, larger than anything else in
 # the data; the class shows in the first.
-# :func:`~meanmap.adaptation.distributional_variance` says how far apart the domains are, compared with what chance would give if their rows were shuffled.
+# :func:`~meanmap.adaptation.distributional_variance` says how far apart the domains are,
+# compared with what chance would give if their rows were shuffled.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,7 +39,7 @@ print(f"of shuffled ones:                    {distributional_variance(X, shuffle
 # Kernel principal components follow the offset. Invariant components need only the domain labels to
 # leave it out, and with the classes the first component separates them.
 
-new = domains == 5  # the domain that is to come
+new = domains == 5  # the domain not seen in training
 models = {
     "kernel principal components": KernelPCA(2, kernel).fit(X[~new]),
     "invariant, without classes": InvariantComponents(2, kernel).fit(

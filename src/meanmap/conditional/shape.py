@@ -416,7 +416,7 @@ class Judge:
     ) -> tuple[int, float, LeftOutScores]:
         """Which scales of the rows, of several choices, the share of near rows, and the scores.
 
-        The simplest choice that is as good as the best, for all that can be told.
+        The simplest choice that is not clearly worse than the best.
         """
         n = count(evidence.x)
         some = np.linspace(0, n - 1, min(n, self.among)).astype(int)

@@ -78,7 +78,7 @@ class BagKernel(ObjectKernel):
             points = list(points)
         if is_array(points) and not checks.holds_objects(points):
             points = list(checks.any_points(points, name))  # bags of one size
-        bags = read_objects(points, name, "bags, a sample each")
+        bags = read_objects(points, name, "bags, each of them a sample")
         first = None if like is None else like[0]
         seen: dict[int, Any] = {}  # points that bags share stay shared
         for i, bag in enumerate(bags):
