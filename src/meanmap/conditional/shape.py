@@ -470,7 +470,7 @@ def choose_shape(evidence: LeftOutRows, learn: bool = True) -> tuple[ResidualSha
 
 
 def learned_scale_kernel(evidence: LeftOutRows) -> Kernel | None:
-    """The kernel on x with scales learned from the sizes of residuals; None if it has none."""
+    """The kernel on x with scales learned from the sizes of residuals; None if it has no scales."""
     scales = evidence.kernel.open_scales(
         evidence.x, asarray(evidence.weights, float_like(evidence.x))
     )

@@ -191,7 +191,7 @@ class KernelBayesFilter(StateFilter):
         with its successor (Algorithm VII, eq. 35).
     initial : "first", "uniform", or a prior: Embedding or a sample of states
         The first belief: the conditional of the state given the first observation, Bayes' rule
-        with all training states as the prior, or with a prior of yours.
+        with all training states as the prior, or with the given prior.
     regularization : float or "auto"
         ε of the transition and of the prior's weights.
     posterior_regularization : float or "auto"

@@ -175,7 +175,7 @@ class Kernel(ForUsers, BaseEstimator):
         raise TypeError(f"{self!r} has no scale for each column.")
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        """The kernel's own finite features, or None where it has none."""
+        """The kernel's own finite features, if it has any."""
         return None
 
     def preimage(

@@ -21,7 +21,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from meanmap.exceptions import warn
 
-MAX_DEPTH = 100  # objects in objects; nothing of ours comes near
+MAX_DEPTH = 100  # objects in objects; far more than meanmap needs
 MAX_KEY = 1000  # parts of a tuple that is a dict's key: hashing walks through all of them
 MAX_EQUAL = 16  # different keys with one hash: a dict compares each of them with all others
 MANIFEST = "manifest.json"

@@ -139,7 +139,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = MAX_BYTES) -> 
     Raises
     ------
     ValueError
-        If the file is not one of ours, of a newer format, cut short, damaged, too large, or asks
+        If the file is not a meanmap file, of a newer format, cut short, damaged, too large, or asks
         for anything but data.
 
     Examples

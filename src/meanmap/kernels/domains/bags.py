@@ -395,7 +395,7 @@ class BagMeans(FeatureMap):
             pack = Pack(points[i], shared=False)
             if not pack.plain and not isinstance(self.part, Flat):
                 raise TypeError(
-                    "explicit features are means over points, which a Normal has none of. Use "
+                    "explicit features are means over points, and a Normal has no points. Use "
                     "basis=PivotedCholesky(), or draw samples: normal.sample(1000, rng)."
                 )
             parts.append(pack.averages(to_numpy(self.part(pack.centres)), 0))
