@@ -234,7 +234,7 @@ REFUSED: dict[str, Refusal] = {
     "bandwidths for other columns": (
         lambda: embed(X, kernel=Gaussian([1.0, 2.0, 3.0])),
         ValueError,
-        ["3 entries", "2 columns", "one number a column"],
+        ["3 entries", "2 columns", "one number per column"],
     ),
     "an unresolved kernel": (
         lambda: Gaussian()(X),

@@ -200,7 +200,7 @@ def test_files_that_are_not_ours(tmp_path: Path) -> None:
     }
     for content in contents.values():
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"no file of meanmap.*meanmap\.save wrote"):
+        with pytest.raises(ValueError, match=r"not a meanmap file.*meanmap\.save wrote"):
             load(path)
     with pytest.raises(FileNotFoundError, match="no file"):
         load(tmp_path / "nowhere")

@@ -426,7 +426,7 @@ def threads() -> int:
     return min(counts) if counts else 1
 
 
-#: Held by the one thread of ours that limits the BLAS. The limit is that of the process: a second
+#: Held by the one thread that limits the BLAS. The limit is that of the process: a second
 #: thread would take the first one's limit for the original, and restore that.
 _limiting = Lock()
 

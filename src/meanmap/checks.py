@@ -1,7 +1,7 @@
 """The gate that every input passes: kinds, shapes, lengths, NaN.
 
 Each function returns the input as the library uses it, or raises an error that names what was
-expected, what came, and the remedy.
+expected, what was given, and the remedy.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _place(cell: Sequence[Any], shape: tuple[int, ...], columns: Sequence[Any] |
 
 
 def refuse_empty(array: Array, name: str) -> None:
-    """Refuse a single number, points of which there are none, and rows without columns."""
+    """Refuse a single number, an empty sample, and rows without columns."""
     if array.ndim == 0:
         raise ValueError(
             f"{name}: expected 2D array of points, or 1D of labels, got scalar array instead. "
@@ -317,13 +317,13 @@ def weights(
     rows_too = f" or (b, {n})" if batch else ""
     if shape != (n,):
         raise ValueError(
-            f"{name}: expected one weight a point, shape ({n},){rows_too}, got shape {shape}."
+            f"{name}: expected one weight per point, shape ({n},){rows_too}, got shape {shape}."
         )
     return array
 
 
 def total_weight(value: Any, n: int, name: str = "sample_weight") -> float:
-    """The sum of the weights of n points before they are scaled to one; n if there are none."""
+    """The sum of the weights of n points before they are scaled to one; n without weights."""
     if value is None:
         return float(n)
     return float(np.sum(to_numpy(to_float(plain(value, name))), dtype=np.float64))

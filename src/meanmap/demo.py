@@ -373,7 +373,7 @@ def infer_part(rng: np.random.Generator) -> Part:
 # --- a random field -------------------------------------------------------------------------------
 
 
-def mend_part(rng: np.random.Generator) -> Part:
+def restore_part(rng: np.random.Generator) -> Part:
     """A map that was badly seen: beliefs on a grid, learned from other maps."""
     side, shore = 24, 0.25
 
@@ -432,7 +432,7 @@ def mend_part(rng: np.random.Generator) -> Part:
         draw_maps(ax, named)
         ax.set_title("What is where, badly seen or not at all?")
 
-    return Part("MEND   BeliefPropagation(grid).fit(maps).run(known)", lines, draw)
+    return Part("RESTORE   BeliefPropagation(grid).fit(maps).run(known)", lines, draw)
 
 
 def random_maps(n: int, side: int, rng: np.random.Generator) -> np.ndarray:
@@ -466,12 +466,12 @@ PARTS = (
     judge_part,
     track_part,
     infer_part,
-    mend_part,
+    restore_part,
 )
 
 
 def save_picture(parts: list[Part], path: str) -> str:
-    """Draw every part that has a panel; say where the picture is, or why there is none."""
+    """Draw every part that has a panel; say where the picture is, or why it was not drawn."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

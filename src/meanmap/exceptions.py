@@ -1,8 +1,8 @@
 """The warnings of the package, and the one function that issues them.
 
-`warn` points at the line of the caller's own code. What code of ours says to other code of ours is
-kept from users by `quiet`, or collected by `record`. Both act on the running thread alone: the
-filters of `warnings`, which all threads share, are never changed.
+`warn` points at the line of the caller's own code. Warnings that concern only other parts of
+the package are hidden from users by `quiet`, or collected by `record`. Both act on the running
+thread alone: the filters of `warnings`, which all threads share, are never changed.
 
 Solvers that stop early raise scikit-learn's `ConvergenceWarning`.
 """

@@ -149,7 +149,7 @@ class BayesMethod:
         raise TypeError(f"{type(self).__name__} does not say how a prior is weighed.")
 
     def weights(self, Phi: Array, scale: Array, delta: float, features: Array) -> Array:
-        """The posterior's weights (b, n) for priors (b, n) and an observation each (b, r)."""
+        """The posterior's weights (b, n) for priors (b, n) and one observation per prior (b, r)."""
         rows = [
             w * (Phi @ solve_ridge(Phi.T @ (w[:, None] * Phi), delta, psi, self.squared))
             for w, psi in zip(scale, features, strict=True)

@@ -391,7 +391,7 @@ def test_samples_are_checked() -> None:
         model.fit(X, X_test=T)
     with pytest.raises(ValueError, match="Their targets are not needed"):
         model.fit(X, y)
-    with pytest.raises(ValueError, match="cannot be told from one row of X_test"):
+    with pytest.raises(ValueError, match="cannot be estimated from one row of X_test"):
         model.fit(X, y, X_test=T[:1])
     with pytest.raises(ValueError, match="X_test has 1 features, but X has 2"):
         model.fit(X, y, X_test=T[:, :1])

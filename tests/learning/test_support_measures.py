@@ -384,7 +384,7 @@ TWO = np.zeros((3, 2))
         (Normal([0.0]), r"Pass \[X\]"),
         (embed(TWO), r"Pass \[X\]"),
         ([embed(TWO, Gaussian(1.0)), embed(TWO, Gaussian(2.0))], "Embed all with one kernel"),
-        ([Weighted(TWO, [1.0])] * 2, r"X\[0\].weights: expected one weight a point"),
+        ([Weighted(TWO, [1.0])] * 2, r"X\[0\].weights: expected one weight per point"),
         (
             [pd.DataFrame({"a": [0.0], "b": [1.0]}), pd.DataFrame({"b": [0.0], "c": [1.0]})],
             r"X\[1\] has other columns than .* Missing: 'a'; unexpected: 'c'",

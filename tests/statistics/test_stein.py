@@ -115,7 +115,7 @@ def test_other_kernels_are_refused(rng: np.random.Generator) -> None:
     X = rng.normal(size=(5, 2))
     with pytest.raises(TypeError, match="mixed second derivative"):
         stein_discrepancy(X, lambda x: -x, Delta())
-    with pytest.raises(ValueError, match="one gradient a point"):
+    with pytest.raises(ValueError, match="one gradient per point"):
         Gaussian(1.0).stein(X, -X[:4])
 
 

@@ -208,7 +208,7 @@ def test_pictures() -> None:
         ({"method": "best"}, ValueError, "method must be one of 'thinning', 'herding', 'random'"),
         ({"weights": -np.ones(10)}, ValueError, "weights must not be negative"),
         ({"weights": np.zeros(10)}, ValueError, "zero everywhere"),
-        ({"weights": np.ones(9)}, ValueError, "one weight a point"),
+        ({"weights": np.ones(9)}, ValueError, "one weight per point"),
         ({"kernel": "gauss"}, TypeError, "expected a kernel"),
         ({"rng": "seed"}, TypeError, "rng must be"),
     ],

@@ -39,7 +39,7 @@ print(f"of shuffled ones:                    {distributional_variance(X, shuffle
 # Kernel principal components follow the offset. Invariant components need only the domain labels to
 # leave it out, and with the classes the first component separates them.
 
-new = domains == 5  # the domain that is to come
+new = domains == 5  # the domain not seen in training
 models = {
     "kernel principal components": KernelPCA(2, kernel).fit(X[~new]),
     "invariant, without classes": InvariantComponents(2, kernel).fit(

@@ -61,7 +61,7 @@ plain = linear.fit(train, y)
 weights = weighted.weights_.weights_
 error = {name: ((m.predict(test) - unseen) ** 2).mean() ** 0.5 for name, m in
          {"plain": plain, "weighted": weighted}.items()}  # fmt: skip
-print(f"error on the reads to come: plain {error['plain']:.3f}, weighted {error['weighted']:.3f}")
+print(f"error on the new reads: plain {error['plain']:.3f}, weighted {error['weighted']:.3f}")
 print(f"{weighted.weights_.effective_size_:.0f} of 500 reads count")
 
 letters = np.arange(LENGTH + 1)
@@ -74,7 +74,7 @@ left.plot(letters, ratio, color="black", label="true ratio")
 left.set(xlabel="G and C among 24 letters", ylabel="weight", ylim=(-0.3, 1.2 * weights.max()))
 left.legend(frameon=False, loc="upper left")
 right.plot(counted(train) - 0.15, y, ".", color=GREY, alpha=0.5, label="training")
-right.plot(counted(test) + 0.15, unseen, ".", color=GREEN, alpha=0.5, label="to come")
+right.plot(counted(test) + 0.15, unseen, ".", color=GREEN, alpha=0.5, label="new")
 for model, colour, style, name in ((plain, GREY, "--", "plain"), (weighted, BLUE, "-", "weighted")):
     curve = pd.Series(model.predict(test)).groupby(counted(test)).mean()
     right.plot(curve.index, curve, style, color=colour, linewidth=2.5, label=f"line, {name}")

@@ -2,10 +2,10 @@ r"""
 A prior over distributions, without a density
 =============================================
 
-A Dirichlet process :math:`F \sim DP(\alpha, G)` is a random *distribution*: nobody can write its
-density, but everybody can draw it by breaking a stick. That is all that kernel inference asks of a
-prior (Fukumizu, Song and Gretton 2013, section 4.1). Here the exact posterior is known, another
-Dirichlet process, and is put beside what was learned from draws alone.
+A Dirichlet process :math:`F \sim DP(\alpha, G)` is a random *distribution*: it has no density
+that could be written down, but it is easy to sample by breaking a stick. Kernel inference needs
+only samples of a prior (Fukumizu, Song and Gretton 2013, section 4.1). Here the exact posterior is
+known: it is another Dirichlet process, and is compared with what was learned from samples alone.
 """
 
 # %%
@@ -63,7 +63,7 @@ def observe(theta, rng, n=40):
 model = KernelABC(observe, process, kernel_y=Gaussian(), random_state=0).fit(4000)
 
 # %%
-# Now somebody brings data, from a distribution with two humps.
+# Now there are data, from a distribution with two humps.
 
 rng = np.random.default_rng(3)
 first = rng.random(40) < 0.6

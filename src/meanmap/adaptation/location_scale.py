@@ -409,8 +409,8 @@ def read_both(X: Any, X_test: Any) -> tuple[np.ndarray, np.ndarray]:
     X_test = in_order(X_test, column_names(X), "X_test", "X")
     train, test = _float_rows(X, "X"), _float_rows(X_test, "X_test")
     checks.same_kind(test, train, "X_test", "X")
-    require_two_rows(len(train), "a scale cannot be told from one row of X")
-    require_two_rows(len(test), "a scale cannot be told from one row of X_test")
+    require_two_rows(len(train), "a scale cannot be estimated from one row of X")
+    require_two_rows(len(test), "a scale cannot be estimated from one row of X_test")
     return train, test
 
 

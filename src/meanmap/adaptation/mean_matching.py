@@ -302,7 +302,7 @@ def require_test_rows(X_test: Any, call: str) -> None:
 
 
 def fit_host_space(kernel: Kernel, points: Points, basis: Basis) -> tuple[Space, np.ndarray]:
-    """A space and the points' coordinates on the host, without a word on what they miss."""
+    """A space and the points' coordinates on the host, without a warning about what they miss."""
     space, psi = fit_space_quietly(kernel, basis, points)
     return space, to_numpy(psi)
 

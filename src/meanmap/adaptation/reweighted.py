@@ -1,4 +1,4 @@
-"""An estimator that is fitted with weights for the rows to come."""
+"""An estimator that is fitted with weights, so that it suits new rows."""
 
 from __future__ import annotations
 

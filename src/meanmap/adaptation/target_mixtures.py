@@ -311,7 +311,7 @@ def predict_targets(
     n = count(train)
     w = np.full(n, 1 / n)
     labels = classes_of(kernel_y, targets)
-    if labels is not None:  # rare classes must be told as well
+    if labels is not None:  # rare classes must be predicted as well
         size = np.bincount(labels[1])
         w = 1 / (len(size) * size[labels[1]])
     model = ConditionalEmbedding(space.kernel_, kernel_y, regularization, (space, None), True)

@@ -1,4 +1,4 @@
-"""Weights for a sample whose targets are distributed otherwise than those to come."""
+"""Weights for a sample whose targets are distributed differently from those of new rows."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TargetShift(BaseEstimator):
 
     Examples
     --------
-    A class is rare where there are labels, and common where there are none.
+    A class is rare among the labelled rows, and common among the unlabelled ones.
 
     >>> import numpy as np
     >>> from meanmap import TargetShift

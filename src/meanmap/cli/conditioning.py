@@ -245,7 +245,7 @@ def number_answers(model: Any, points: Any, asked: list[str], levels: Levels) ->
 
 
 def belief_figures(beliefs: Any, what: str, size: int, *arguments: float) -> np.ndarray:
-    """One figure per belief; NaN for points so far from the data that there is none."""
+    """One figure per belief; NaN for points too far from the data."""
     try:
         return np.asarray(getattr(beliefs, what)(*arguments))
     except ValueError:

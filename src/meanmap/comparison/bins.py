@@ -178,7 +178,7 @@ def clusters(of_x: np.ndarray, of_y: np.ndarray) -> Layout:
 
 @dataclass(frozen=True)
 class BinnedGram:
-    """Σ k over the pairs of points of every two bins, one matrix a kernel."""
+    """Σ k over the pairs of points of every two bins, one matrix per kernel."""
 
     sums: np.ndarray  # (kernels, s, s)
     diagonal: np.ndarray  # (kernels, s): Σ k(x, x)

@@ -201,7 +201,7 @@ class ResidualTest:
     conditioning: Conditioning
     rows_x: np.ndarray
     rows_y: np.ndarray
-    guides: tuple[np.ndarray, np.ndarray]  # rows that a metric is learned from, a side each
+    guides: tuple[np.ndarray, np.ndarray]  # rows of X and of Y that metrics are learned from
     asked: Request
 
     def solve(self) -> tuple[Outcome, tuple[Conditioned, Conditioned]]:

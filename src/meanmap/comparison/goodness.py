@@ -155,7 +155,7 @@ class SteinOutcome:
 
     values: np.ndarray
     scales: np.ndarray
-    table: np.ndarray  # a row a kernel
+    table: np.ndarray  # one row per kernel
     estimator: str
     kind: str  # how the draws were made, in words
     notes: list[str]

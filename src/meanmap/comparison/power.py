@@ -242,9 +242,9 @@ def _warn_of_size(record: PowerAnalysis) -> None:
     pilot = record.pilot[0]
     if record.size is None or record.size > 100 * pilot:
         warn(
-            "the pilot shows no effect: parts of it are rejected about as often as if there were "
-            "none. A size cannot be told; collect a larger pilot, or think of another test or "
-            "kernel.",
+            "the pilot shows no effect: parts of it are rejected about as often as under "
+            "the null hypothesis. The sample size cannot be estimated; collect a larger pilot, or "
+            "try another test or kernel.",
             DataWarning,
         )
     elif record.size > FAR * pilot:

@@ -265,7 +265,7 @@ class ConditionalEmbedding(ForUsers, RegressorMixin, BaseEstimator):
     # --- queries ------------------------------------------------------------------------------
 
     def fitted_operator(self) -> ConditionalOperator:
-        """The operator, or an error if there is none yet."""
+        """The operator, or an error before `fit`."""
         check_is_fitted(self)
         return self.operator_
 

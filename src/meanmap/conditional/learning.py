@@ -136,7 +136,7 @@ class LandmarkLoss(ABC):
         """The loss, and its derivatives in K and in log λ, if they are needed before the next."""
 
     def solve(self, place: np.ndarray) -> tuple[float, Slopes | None]:
-        """The loss, scales drawn together, and derivatives; infinite where it has none."""
+        """The loss, scales drawn together, and derivatives; infinite where it is undefined."""
         logs = place[:-1]
         try:
             value, slopes = self.of(*self.at(logs)[:2], float(np.exp(place[-1])))

@@ -69,7 +69,7 @@ class Side:
 
     @property
     def coordinates(self) -> Array:
-        """ψ of every point, a row each."""
+        """ψ of every point, one row per point."""
         return self.space.coordinates(self.points) if self.known is None else as_rows(self.known)
 
 
@@ -171,7 +171,7 @@ class ConditionalOperator(ForUsers):
 
     @cached_property
     def target_rows(self) -> Array:
-        """The coordinates of the atoms, a row each."""
+        """The coordinates of the atoms, one row per atom."""
         return Side(self.target, self.atoms, self._known_coordinates).coordinates
 
     @cached_property
@@ -413,7 +413,7 @@ class ConditionalOperator(ForUsers):
         return np.clip(to_numpy(features @ self.mass) / (ENOUGH * self._trust.mass), 0.0, 1.0)
 
     def quiet_features(self, points: Points) -> Array:
-        """Features of checked points, without a word on those outside the data."""
+        """Features of checked points, without a warning about those outside the data."""
         return self.with_constant(self.source.coordinates(points))
 
     def evidence(self) -> LeftOutRows:
@@ -473,7 +473,7 @@ class ConditionalOperator(ForUsers):
 
 
 class Functional:
-    """`x ↦ E[f | x]`, linear in ψ(x): one inner product a query."""
+    """`x ↦ E[f | x]`, linear in ψ(x): one inner product per query."""
 
     def __init__(
         self,

@@ -416,7 +416,7 @@ class Judge:
     ) -> tuple[int, float, LeftOutScores]:
         """Which scales of the rows, of several choices, the share of near rows, and the scores.
 
-        The simplest choice that is as good as the best, for all that can be told.
+        The simplest choice that is not clearly worse than the best.
         """
         n = count(evidence.x)
         some = np.linspace(0, n - 1, min(n, self.among)).astype(int)
@@ -470,7 +470,7 @@ def choose_shape(evidence: LeftOutRows, learn: bool = True) -> tuple[ResidualSha
 
 
 def learned_scale_kernel(evidence: LeftOutRows) -> Kernel | None:
-    """The kernel on x with scales learned from the sizes of residuals; None if it has none."""
+    """The kernel on x with scales learned from the sizes of residuals; None if it has no scales."""
     scales = evidence.kernel.open_scales(
         evidence.x, asarray(evidence.weights, float_like(evidence.x))
     )

@@ -41,7 +41,7 @@ from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Kernel
 
 LEAST, ENOUGH, MOST = 1000, 2000, 5000  # pairs that are simulated; two for each atom until enough
-OUTSIDE = 0.1  # of a prior, that may lie outside the training points without a word
+OUTSIDE = 0.1  # share of a prior that may lie outside the training points without a warning
 SURE = 2.0  # standard errors that further parts of a density must gain: tails are what counts here
 RESIDUALS, COLUMNS = 100, 30  # the fewest rows and most columns that a likelihood is learned from
 

@@ -36,8 +36,8 @@ def scales(atoms: Array, p: np.ndarray) -> np.ndarray:
     h = widths(to_numpy(atoms).astype(np.float64), p)
     if not (h > 0).all():
         raise ValueError(
-            f"column {int(np.flatnonzero(~(h > 0))[0])} of the atoms is constant, so there "
-            "is no scale to choose a bandwidth by. Pass bandwidth=, or leave the column out."
+            f"column {int(np.flatnonzero(~(h > 0))[0])} of the atoms is constant, so a "
+            "bandwidth cannot be chosen from its scale. Pass bandwidth=, or leave the column out."
         )
     return h
 

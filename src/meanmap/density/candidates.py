@@ -25,7 +25,7 @@ class RoundFrame:
 
     @classmethod
     def of(cls, centre: np.ndarray, factor: np.ndarray, sigma: np.ndarray | None) -> RoundFrame:
-        """For a kernel of bandwidths σ, a column each; None is one that is round in z as well."""
+        """For a kernel of bandwidths σ, one per column; None is one that is round in z as well."""
         d = len(centre)
         if sigma is None:
             return cls(centre, factor, np.eye(d))

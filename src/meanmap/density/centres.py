@@ -55,7 +55,7 @@ def centres_of(
 
 
 def round_kernel(frame: RoundFrame, sigma: np.ndarray | None, Z: np.ndarray) -> Gaussian:
-    """The kernel in the frame; at the median distance if there is none."""
+    """The kernel in the frame; at the median distance without bandwidths σ."""
     if sigma is None:
         return Gaussian().resolve(Z)
     return gaussian_of(frame.bandwidths(sigma))

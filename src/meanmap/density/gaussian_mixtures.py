@@ -138,7 +138,7 @@ def first_shares(Z: np.ndarray, w: np.ndarray, k: int, rng: np.random.Generator)
 
 
 def shares_of_densities(logs: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The proportions in which densities, a column each, make points held out likeliest.
+    """The proportions in which densities, one per column, make held-out points likeliest.
 
     Concave, and solved by EM. Small shares are set to 0.
     """

@@ -87,8 +87,8 @@ def held_out_likelihoods(
 ) -> Choice:
     """The likelihood of each fold under the programme on the others.
 
-    A candidate on a point of the fold, `index` says which, is none: it would be likely for that
-    alone. The candidates' span is factorised once a width, for all folds.
+    Candidates on points of the fold, which `index` tells, are left out: they would make their own
+    points likely. The candidates' span is factorised once per width, for all folds.
     """
     columns = 1 if epsilon is not None else len(penalties)
     scores = np.full((len(widths), columns), -np.inf)

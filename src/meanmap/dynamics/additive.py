@@ -36,7 +36,7 @@ class AdditiveModel(Model):
     matrix: Array  # (T₁, T₂), r_s × |ω|
     inverse: Array  # (C_ωω + λI)⁻¹
     rows: Array  # ω of the transitions, beside the states that they led to
-    mass: Array | None  # the functional of ω that gives an update's mass; None if there is none
+    mass: Array | None  # the functional of ω that gives an update's mass, if any
     centered: bool
     regularization: float
     steps: Array  # Σ v vᵀ of v = (ψ(s), ψ(o))

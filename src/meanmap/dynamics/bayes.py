@@ -182,16 +182,16 @@ class KernelBayesFilter(StateFilter):
         How beliefs are conditioned. "moments" carries their means and covariances through the
         learned transition and observation, as the unscented Kalman filter does with known ones; it
         needs vectors. The others are Bayes' rule for weights on the training states, regularised as
-        in `bayes_rule`: "reweighted" costs two matrix-vector products a step, and with a validated
-        `power` it relies on the dynamics only as far as they help; "squared" is the papers'. "auto"
-        takes "moments" unless "reweighted" scores clearly better in validation, and "reweighted"
-        where there is none, or a setting below (a kernel, a basis, a grid) is given.
+        in `bayes_rule`: "reweighted" costs two matrix-vector products per step, and with a
+        validated `power` it relies on the dynamics only as far as they help; "squared" is the
+        papers'. "auto" takes "moments" unless "reweighted" scores clearly better in validation, and
+        "reweighted" without validation or if a setting below (a kernel, a basis, a grid) is given.
     transfer : "two-step" or "one-step"
         Prediction by the transition operator (2013, eq. 17), or by replacing every training state
         with its successor (Algorithm VII, eq. 35).
     initial : "first", "uniform", or a prior: Embedding or a sample of states
         The first belief: the conditional of the state given the first observation, Bayes' rule
-        with all training states as the prior, or with a prior of yours.
+        with all training states as the prior, or with the given prior.
     regularization : float or "auto"
         ε of the transition and of the prior's weights.
     posterior_regularization : float or "auto"

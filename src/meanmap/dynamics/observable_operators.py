@@ -443,7 +443,7 @@ class SpectralModel:
 
 @dataclass(frozen=True, eq=False)
 class MassEvidence:
-    """The mass of an observation over that from the stationary belief; 1 where that has none."""
+    """The mass of an observation over that from the stationary belief; 1 if undefined."""
 
     model: SpectralModel
 

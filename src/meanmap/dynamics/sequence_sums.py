@@ -24,7 +24,7 @@ DEPENDENT = 1e-8  # of its norm: what is left of a column that those before it s
 
 
 def state_numbers(points: Points, psi: Array) -> Array:
-    """The states' numbers, (n, q); of labels there are none."""
+    """The states' numbers, (n, q); q = 0 for labels."""
     columns = [asarray(part, psi) for part in value_columns(points)]
     return namespace(psi).concat([psi[:, :0], *columns], axis=1)
 

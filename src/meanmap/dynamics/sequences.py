@@ -26,7 +26,7 @@ from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import as_kernel
 from meanmap.kernels.domains.matrices import ORTHOGONAL, are_permutations
 
-MOST = 0.9  # where this share of the states are rotations, a state that is none is a mistake
+MOST = 0.9  # if this share of the states are rotations, the others must be mistakes
 
 
 @dataclass(frozen=True)

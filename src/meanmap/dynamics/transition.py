@@ -165,7 +165,7 @@ class Control:
         return self.space.example_[1]
 
     def source(self, m: Array, controls: Points | None) -> Array:
-        """Belief b beside control b in coordinates, a row each; None is the training's average."""
+        """Belief b beside control b in coordinates, in row b; None is the training's average."""
         assert self.space.map_.landmarks is not None
         pivots, factor = self.space.map_.landmarks
         if controls is None:

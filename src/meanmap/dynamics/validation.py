@@ -109,7 +109,7 @@ class Contest:
     truth: np.ndarray  # of the test states
     scale: np.ndarray  # of each column of the states, by which its errors are measured
     middle: np.ndarray | None  # that squares are taken about; None where states are not numbers
-    side: int  # of rotations; 0 where states are none
+    side: int  # of rotations; 0 for other states
     bounded: bool  # whether weights are normalised before a mean is taken
 
     @classmethod
@@ -233,10 +233,10 @@ def stretch_of(errors: np.ndarray, deviations: np.ndarray, share: float = LEVEL)
 
 
 def share_to_hold(training: Training) -> float:
-    """The share of left-out states that intervals have to hold, to hold 90% of those to come.
+    """The share of left-out states that intervals must cover, to cover 90% of new states.
 
-    Errors of one sequence are alike, so that k sequences are k cases: as in conformal prediction,
-    k + 1 of them have to be reckoned with. Of a single one nothing of the kind is known.
+    Errors within a sequence are alike, so k sequences count as k cases: as in conformal prediction,
+    the share is corrected by (k + 1)/k. A single sequence does not allow such a correction.
     """
     k = len(training.states.lengths)
     return LEVEL if k == 1 else min(LEVEL * (1 + 1 / k), (1 + LEVEL) / 2)
@@ -357,7 +357,7 @@ def _trial_errors(trial: Callable[..., np.ndarray], *arguments: Any) -> np.ndarr
 
 
 def number_of_folds(validation: Any) -> int:
-    """How many parts a training sample falls into for validation; 0 is none."""
+    """How many parts a training sample falls into for validation; 0 without validation."""
     if validation is None:
         return 0
     if isinstance(validation, str):

@@ -210,7 +210,7 @@ class Element(ForUsers):
 
     @cached_property
     def certified(self) -> Certified | None:
-        """Coordinates that are proven to stand for the atoms; None if there are none."""
+        """Coordinates that are proven to stand for the atoms, or None if none were found."""
         return Certified.of(self.kernel, self.atoms, self.weights)
 
     def inner(self, other: Element) -> Array:

@@ -45,7 +45,7 @@ from meanmap.rules import positive_part
 from meanmap.spaces import Space
 from meanmap.spaces.space import fit_space
 
-LEAST = 1e-3  # times the mean of a message: smaller values cannot be told from zero
+LEAST = 1e-3  # times the mean of a message: smaller values are indistinguishable from zero
 MANY = 500  # rows that resolve half the median distance
 MOST = 20_000  # pairs that an operator is learned from
 LOOKED = 5000  # values that the bandwidth of a density is chosen on

@@ -88,7 +88,7 @@ class Passing:
         return L, take(self.alone[kind].logs, nodes) + xp.sum(L, axis=1)
 
     def powers(self, kind: int, nodes: Any) -> np.ndarray | None:
-        """The power of each message to some nodes, 0 where there is none; None if all have 1."""
+        """The power of each message to some nodes, 0 without a message; None if all have 1."""
         here = self.wiring.link[kind][nodes] != NONE
         if self.power is not None:
             return np.where(here, self.power[kind][nodes], 0.0)

@@ -96,7 +96,7 @@ class GridSupport:
 
 
 def sum_cells(parts: Array, at: np.ndarray, m: int) -> Array:
-    """The sum of the rows that belong to each cell, zero if there are none."""
+    """The sum of the rows that belong to each cell, zero for an empty cell."""
     if len(at) == m and (at == np.arange(m)).all():
         return parts
     if not len(at):

@@ -1,4 +1,4 @@
-"""What "similar" means: positive definite kernels, one file a domain, and their algebra.
+"""What "similar" means: positive definite kernels, one file per domain, and their algebra.
 
 | points | kernels |
 |---|---|

@@ -38,7 +38,7 @@ def as_term(value: Any) -> Kernel:
 def _in_one_precision(parts: tuple[Points, ...]) -> tuple[Points, ...]:
     """Numbers in the library and precision of the widest array that is not NumPy's.
 
-    NumPy mixes precisions by itself; labels that are no numbers stay as they are.
+    NumPy mixes precisions by itself; labels that are not numbers are returned unchanged.
     """
     others = [p for p in parts if is_array(p) and not isinstance(p, np.ndarray) and is_floating(p)]
     like = min(others, key=epsilon, default=None)

@@ -13,7 +13,7 @@ from meanmap.arrays import Array, Points, epsilon, to_numpy
 
 SUBSAMPLE = 1000
 LOOKED = 10_000  # rows from which the scale of a column is found
-REMEDY = 'Use bandwidth="median", a positive number, or one number a column.'
+REMEDY = 'Use bandwidth="median", a positive number, or one number per column.'
 MEDIAN, SCALED = RULES = ("median", "scaled median")
 LEARNED = "loo"  # scales that a conditional chooses by leave-one-out
 
@@ -34,7 +34,7 @@ def parse_bandwidth(text: str) -> tuple[float, str]:
     if rule not in RULES or not 0 < factor < float("inf"):
         raise ValueError(
             "bandwidth must be 'median', 'scaled median', a multiple like '0.5*median', a positive "
-            f"number or one number a column; got {text!r}."
+            f"number or one number per column; got {text!r}."
         )
     return factor, rule
 

@@ -131,7 +131,7 @@ class Kernel(ForUsers, BaseEstimator):
     #: (x - x')² or of x x'; None elsewhere.
     over_columns: str | None = None
 
-    #: The name of a profile that `meanmap.fused` has a program for; None where there is none.
+    #: The name of a profile that `meanmap.fused` has a program for, if any.
     fused_profile: str | None = None
 
     #: The columns of the data frame that the kernel is bound to, in order; absent without any.
@@ -167,7 +167,7 @@ class Kernel(ForUsers, BaseEstimator):
         return False
 
     def open_scales(self, points: Points, weights: Array | None) -> OpenScales | None:
-        """The points as columns whose scales can be learned; None if there are none."""
+        """The points as columns whose scales can be learned; None if no scale can be."""
         return None
 
     def relevance(self, points: Points) -> list[float]:
@@ -175,7 +175,7 @@ class Kernel(ForUsers, BaseEstimator):
         raise TypeError(f"{self!r} has no scale for each column.")
 
     def feature_map(self, points: Points) -> FeatureMap | None:
-        """The kernel's own finite features, or None where it has none."""
+        """The kernel's own finite features, if it has any."""
         return None
 
     def preimage(
@@ -189,7 +189,7 @@ class Kernel(ForUsers, BaseEstimator):
         return None
 
     def sample_frequencies(self, d: int, n: int, rng: np.random.Generator) -> np.ndarray:
-        """n frequencies drawn from the kernel's spectral measure on R^d, a column each."""
+        """n frequencies drawn from the kernel's spectral measure on R^d, one per column."""
         raise TypeError(
             f"RandomFourier knows the frequencies of Gaussian, Laplace and Matern kernels, not of "
             f"{self!r}. Use basis=Nystroem(n), which takes any kernel."
@@ -360,7 +360,7 @@ class Kernel(ForUsers, BaseEstimator):
         V = asarray(checks.numbers(V, "V"), like)
         if V.ndim not in (1, 2) or V.shape[0] != count(B):
             raise ValueError(
-                f"V: expected shape ({count(B)},) or ({count(B)}, q), one row a point of B; "
+                f"V: expected shape ({count(B)},) or ({count(B)}, q), one row per point of B; "
                 f"got {tuple(V.shape)}."
             )
         return kernel.gram_times(A, B, V)
@@ -492,7 +492,7 @@ def _read_scores(scores: Any, points: Points, name: str) -> Array:
     scores = asarray(checks.numbers(scores, name), float_like(points))
     if scores.shape != points.shape:
         raise ValueError(
-            f"{name}: expected one gradient a point, shape {tuple(points.shape)}, got shape "
+            f"{name}: expected one gradient per point, shape {tuple(points.shape)}, got shape "
             f"{tuple(scores.shape)}."
         )
     return scores

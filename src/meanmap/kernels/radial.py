@@ -139,7 +139,7 @@ class Radial(VectorKernel):
     # --- comparing points ---------------------------------------------------------------------
 
     def scaled(self, A: Array) -> Array:
-        """x/σ, column by column where there is one bandwidth a column."""
+        """x/σ, column by column if there is one bandwidth per column."""
         sigma = self.bandwidth
         return A / (asarray(sigma, A) if isinstance(sigma, tuple) else sigma)
 
@@ -351,7 +351,7 @@ def differentiate(
 
 
 def _centre(columns: Array) -> Array:
-    """A point amid others, given a column each: the median of a few of them.
+    """A point amid others, one per column: the median of a few of them.
 
     A single huge number would move their mean so far that the others round to the same place.
     """

@@ -23,7 +23,7 @@ class Gaussian(Radial):
 
     Parameters
     ----------
-    bandwidth : "median", float or one float a column
+    bandwidth : "median", float or one float per column
         σ. (Some libraries ask for γ = 1/2σ² instead.)
 
     Examples
@@ -334,7 +334,7 @@ class Energy(Rough):
 
     Parameters
     ----------
-    origin : float or one float a column
+    origin : float or one float per column
         o, where the kernel is 0.
     scale : float or one float per column
         What differences are divided by before they are measured.

@@ -48,7 +48,7 @@ class KernelCCA(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     correlations_ : singular values of the regularised operator, below the sample's correlations
-    x_directions_, y_directions_ : the functions in the spaces' coordinates, a column each
+    x_directions_, y_directions_ : the functions in the spaces' coordinates, one per column
     regularization_ : λ
     held_out_ : λ that "auto" tried and the mean held-out correlation of each, or None
     space_x_, space_y_, mean_x_, mean_y_ : spaces, and the embeddings of both samples

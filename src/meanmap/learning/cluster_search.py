@@ -23,8 +23,8 @@ from meanmap.arrays import TILE, spans
 from meanmap.exceptions import SettingWarning, quiet
 from meanmap.learning.neighbour_graph import NeighbourGraph
 
-ROUNDING = 1e-12  # of the points' scatter: a gain below this is none
-EMPTY = 1e-12  # of all weight: less is none
+ROUNDING = 1e-12  # of the points' scatter: a smaller gain is rounding error
+EMPTY = 1e-12  # of all weight: a cluster with less is empty
 
 Sums = tuple[np.ndarray, np.ndarray]  # S and W
 

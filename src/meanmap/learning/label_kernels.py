@@ -20,7 +20,7 @@ _REMEDY = (
 
 
 def label_features(structure: Any, k: int) -> np.ndarray:
-    """Features F of k labels, a row each; A = FFᵀ is their Gram matrix.
+    """Features F of k labels, one row per label; A = FFᵀ is their Gram matrix.
 
     Labels on a graph are as similar as heat that starts at one is found at the other; labels that
     are the leaves of a rooted tree by the number of edges that they share on their way from the
@@ -111,7 +111,7 @@ def _from_graph(graph: Any, k: int) -> np.ndarray:
         if not np.isfinite(weights).all() or (weights < 0).any():
             raise ValueError(
                 "label_kernel: the graph's edges have weights that are negative or not finite. "
-                "Weights say how alike two labels are, 1 where there is none."
+                "Weights say how alike two labels are; edges without a weight count as 1."
             )
         return heat(weights)
     below = [nx.descendants(graph, node) | {node} for node in graph if graph.in_degree(node)]

@@ -37,7 +37,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     eigenvalues_ : variances along the components; n times them are those of the centred Gram matrix
     explained_variance_ratio_ : their shares of the variance in the space
     space_ : the space, with the kernel resolved
-    components_ : directions in the space's coordinates, a row each
+    components_ : directions in the space's coordinates, one per row
     mean_ : coordinates of the sample's embedding
 
     Examples

@@ -458,7 +458,7 @@ class KernelABC(BaseEstimator):
         return found
 
     def _draws_of(self, value: Any, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draws of a prior, its parameters in the order of ours."""
+        """Draws of a prior, its parameters in the order of this model's."""
         prior: Prior = prior_of(value)
         draws = prior.sample(n, rng)
         mine = self.names_

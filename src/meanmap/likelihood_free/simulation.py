@@ -124,7 +124,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Batch:
-    """Draws, and what came of those that did not fail."""
+    """Draws, and the outputs of those that did not fail."""
 
     theta: np.ndarray
     outputs: np.ndarray  # (kept, p)
@@ -149,7 +149,7 @@ class Batch:
 class Simulations:
     """What has been simulated so far; it only grows.
 
-    Rounds are the prior itself, then the prior truncated to a box each. What a draw is depends on
+    Rounds are the prior itself, then the prior truncated to one box per round. A draw depends on
     its round and its number alone, so that simulating in several calls gives the draws of one.
     """
 
@@ -250,7 +250,7 @@ class Simulations:
 
 
 def _attempt(runner: Runner, theta: np.ndarray, seeds: Seeds, key: tuple[int, ...]) -> Any:
-    """One draw: the output, or why there is none.
+    """One draw: the output, or why it failed.
 
     A draw that fails is not simulated again: trying until it succeeds would favour parameters that
     often fail, beyond their share of the simulations that succeed.

@@ -1,9 +1,9 @@
 """Objects in files: `save` and `load`, without pickle.
 
-A file is a zip archive that `numpy.load` can open too: one `.npy` member an array, and
-`manifest.json`, a table of nodes. A node is a list, a dict, an array, an object of ours with its
-attributes …; numbers and text stand in it as they are, everything else as `{"node": i}` with i
-earlier in the table. So what is shared stays shared, and no file can be cyclic or bottomless.
+A file is a zip archive that `numpy.load` can open too: one `.npy` member per array,
+and `manifest.json`, a table of nodes. A node is a list, a dict, an array, an object of this library
+with its attributes …; numbers and text stand in it as they are, everything else as `{"node": i}`
+with i earlier in the table. So what is shared stays shared, and no file can be cyclic or endless.
 
 Loading makes an object without calling anything of the file's choice: its class is looked up by
 name among the classes of this package, its attributes are set one by one, and they are plain data.

@@ -21,13 +21,13 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from meanmap.exceptions import warn
 
-MAX_DEPTH = 100  # objects in objects; nothing of ours comes near
+MAX_DEPTH = 100  # objects in objects; far more than meanmap needs
 MAX_KEY = 1000  # parts of a tuple that is a dict's key: hashing walks through all of them
 MAX_EQUAL = 16  # different keys with one hash: a dict compares each of them with all others
 MANIFEST = "manifest.json"
 PACKAGE = __name__.partition(".")[0]
 
-#: Classes of ours that are stored with what derives from them, besides dataclasses and estimators.
+#: Classes of meanmap stored with their subclasses, besides dataclasses and estimators.
 PLAIN = {
     f"{PACKAGE}.linalg.Inverse",
     f"{PACKAGE}.kernels.features.FeatureMap",
@@ -37,9 +37,8 @@ PLAIN = {
     f"{PACKAGE}.conditional.operator.Functional",
     f"{PACKAGE}.dynamics.stream.Stream",
 }
-#: Classes of others: a module, and the base that they derive from. Of scikit-learn those whose
-#: answers are NumPy's arithmetic: what compiled code would do with numbers of a file's choice,
-#: nobody knows.
+#: Classes of other libraries: a module, and the base that they derive from. From scikit-learn only
+#: those that compute with NumPy: compiled code might do anything with numbers of a file's choice.
 FOREIGN = {
     "sklearn.gaussian_process.kernels": "Kernel",
     "sklearn.decomposition": "BaseEstimator",
@@ -170,7 +169,7 @@ def state_of(obj: Any) -> dict[str, Any]:
 
 @cache
 def required_attributes(cls: type) -> Iterable[str]:
-    """Attributes without which an object of the class is none."""
+    """Attributes that every object of the class must have."""
     names: Iterable[str] = ()
     if is_dataclass(cls):
         names = [field.name for field in fields(cls)]

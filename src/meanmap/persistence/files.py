@@ -38,7 +38,7 @@ MAX_MANIFEST = 1 << 28
 #: What a manifest takes in memory when it is read, at most: numbers and text grow tenfold, every
 #: list or dict has a head; and how much is allowed whatever `max_bytes` is.
 GROWTH, HEAD, SMALL = 10, 320, 1 << 26
-STALE = 3600  # seconds after which a file that nobody completed is given up
+STALE = 3600  # seconds after which an incomplete file is deleted
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
@@ -139,7 +139,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = MAX_BYTES) -> 
     Raises
     ------
     ValueError
-        If the file is not one of ours, of a newer format, cut short, damaged, too large, or asks
+        If the file is not a meanmap file, of a newer format, cut short, damaged, too large, or asks
         for anything but data.
 
     Examples
@@ -276,7 +276,7 @@ def _read_archive(file: BinaryIO, max_bytes: float) -> Any:
     start = file.read(8)
     if not start.startswith(b"PK\x03\x04"):
         raise Refused(
-            f"is no file of meanmap: expected a zip archive with {MANIFEST}, got {_guess(start)}. "
+            f"is not a meanmap file: expected a zip archive with {MANIFEST}, got {_guess(start)}. "
             "Name a file that meanmap.save wrote."
         )
     try:
@@ -340,7 +340,7 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
         members[info.filename] = info
     if MANIFEST not in members:
         raise Refused(
-            f"is no file of meanmap: expected a zip archive with {MANIFEST}, got one without (an "
+            f"is not a meanmap file: expected a zip archive with {MANIFEST}, got one without (an "
             ".npz of NumPy's own is read with numpy.load). Name a file that meanmap.save wrote."
         )
     if total > size or members[MANIFEST].file_size > MAX_MANIFEST:
@@ -359,7 +359,7 @@ def _no_constant(name: str) -> Any:
 def _check_version(manifest: Any) -> None:
     if not isinstance(manifest, dict) or manifest.get("format") != PACKAGE:
         raise Refused(
-            f'is no file of meanmap: expected "format": "{PACKAGE}" in {MANIFEST}, got '
+            f'is not a meanmap file: expected "format": "{PACKAGE}" in {MANIFEST}, got '
             f"{show_node(manifest)}. Name a file that meanmap.save wrote."
         )
     version = manifest.get("version")

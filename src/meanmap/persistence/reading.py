@@ -278,7 +278,7 @@ def _read_array(file: BinaryIO, info: zipfile.ZipInfo) -> np.ndarray:
     """A `.npy` member, its size checked before memory is taken and its header never evaluated."""
     start = file.read(10)
     if len(start) < 10 or start[:8] != b"\x93NUMPY\x01\x00":
-        raise Refused(f"holds {info.filename!r}, which is no array in NumPy's format. {AGAIN}")
+        raise Refused(f"holds {info.filename!r}, which is not an array in NumPy's format. {AGAIN}")
     header = file.read(int.from_bytes(start[8:], "little"))
     match = _HEADER.fullmatch(header)
     if match is None:

@@ -229,7 +229,7 @@ class _Writer:
 
 
 def _is_delayed(value: Any) -> bool:
-    """Whether this is a value of ours that is computed when first asked for."""
+    """Whether this is a value of meanmap that is computed when first asked for."""
     if not isinstance(value, partial):
         return False
     return str(getattr(value.func, "__module__", "")).partition(".")[0] == PACKAGE

@@ -122,7 +122,7 @@ def complex_plane(values: np.ndarray, ax: Any = None, **style: Any) -> Any:
 
 
 def bars(labels: np.ndarray, values: np.ndarray, name: str, ax: Any = None, **style: Any) -> Any:
-    """One bar a label."""
+    """One bar per label."""
     ax = axes(ax)
     ax.bar([str(label) for label in labels], values, **{"color": BLUE, **style})
     ax.set(ylabel=name)
@@ -157,9 +157,9 @@ def null(
     """A null distribution, draws or a density, with the observed statistic."""
     ax = axes(ax)
     if density is None:
-        ax.hist(values, bins=40, density=True, color=GREY, alpha=0.6, label="if nothing is there")
+        ax.hist(values, bins=40, density=True, color=GREY, alpha=0.6, label="null hypothesis")
     else:
-        ax.fill_between(values, density, color=GREY, alpha=0.6, label="if nothing is there")
+        ax.fill_between(values, density, color=GREY, alpha=0.6, label="null hypothesis")
     ax.axvline(statistic, color=ORANGE, linewidth=2, label=f"observed, p = {pvalue:.3g}")
     ax.set(xlabel="statistic", ylabel="density", yticks=[])
     ax.legend(loc="upper center")

@@ -45,7 +45,7 @@ def tracks(
 
 
 def label_probabilities(labels: np.ndarray, table: np.ndarray, truth: Any, ax: Any = None) -> Any:
-    """The probability of each label over time, a row a label, with the true ones marked."""
+    """The probability of each label over time, one row per label, with the true ones marked."""
     ax = axes(ax)
     rows = np.arange(len(labels))
     drawn = ax.pcolormesh(
@@ -64,7 +64,7 @@ def label_probabilities(labels: np.ndarray, table: np.ndarray, truth: Any, ax: A
 def ranking(
     values: np.ndarray, name: str, ax: Any = None, order: str = "candidate, the best first"
 ) -> Any:
-    """Sorted values, a point each."""
+    """Sorted values, one point per value."""
     ax = axes(ax)
     ax.plot(np.arange(1, len(values) + 1), values, ".", color=BLUE, markersize=4)
     ax.set(xlabel=order, ylabel=name)
@@ -136,7 +136,7 @@ def scale_and_location(
     names: tuple[str, str],
     ax: Any = None,
 ) -> Any:
-    """Two panels, scales and locations at x, a row of each a label; x may be names."""
+    """Two panels, scales and locations at x, with one row per label; x may be names."""
     places = panels(ax, 2)
     named = x.dtype.kind not in "fiu"
     at = np.arange(len(x)) if named else x

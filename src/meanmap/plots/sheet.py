@@ -160,7 +160,7 @@ class Sheet(Axes):
     def errorbar(
         self, drawn: Any, x: Any, y: Any, yerr: Any = None, xerr: Any = None, *_: Any, **__: Any
     ) -> None:
-        """Points with intervals, which are told as "low to high"."""
+        """Points with intervals, which are written as "low to high"."""
         line, caps, stems = drawn.lines
         artists = [part for part in (line, *caps, *stems) if part is not None]
         places = np.column_stack([self._numbers("x", x), self._numbers("y", y)])

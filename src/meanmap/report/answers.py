@@ -90,7 +90,7 @@ class Answer:
     pictures : of the result
     sources : the tables that it is based on
     settings : mapping of a setting's name to its value, both in words
-    notes : what else a reader should know, a sentence each
+    notes : what else a reader should know, one sentence per note
     command : str
         What to type to get it again.
     """

@@ -43,7 +43,7 @@ class Explanation:
     """How much of a shift one kind of change explains, on rows that it was not fitted on."""
 
     name: str
-    #: The share of the squared MMD that it removes; NaN if there was none to remove.
+    #: The share of the squared MMD that it removes; NaN if the squared MMD is not positive.
     explained: float
     #: Of a two-sample test of the rest; NaN if too few rows are left to test.
     pvalue: float
@@ -276,7 +276,7 @@ def shifted_targets(
 
 
 def by_location_and_scale(halves: Halves) -> Trial | None:
-    """Another location and scale of each numeric column; None if there is none."""
+    """Another location and scale of each numeric column; None without such columns."""
     movable = halves.samples.movable
     if movable is None:
         return None

@@ -62,7 +62,7 @@ def answer_parts(answer: Answer, number: int, level: int) -> list[str]:
         parts += [html.heading("Run it again", level), html.command(answer.command)]
     if answer.values:
         text = json.dumps(answer.values, indent=2, ensure_ascii=False)
-        if len(text) <= MOST_JSON:  # nobody reads more in a page
+        if len(text) <= MOST_JSON:  # more would be too long for a page
             parts.append(html.details("The same as JSON", [html.code(text)]))
     return parts
 

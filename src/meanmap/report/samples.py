@@ -286,7 +286,7 @@ class Targets:
 def read_targets(
     y: Any, y_test: Any, sizes: tuple[int, int], rows: tuple[np.ndarray, np.ndarray]
 ) -> Targets | None:
-    """Targets of the rows in use, checked; None if there are none."""
+    """Targets of the rows in use, checked; None without targets."""
     if y is None:
         if y_test is not None:
             raise ValueError(

@@ -258,8 +258,8 @@ def shift_report(
 
     The rows as a whole, every column and, if there are targets of test rows, the targets and P(y|x)
     are tested. P-values are corrected for all tests together (Holm): without any shift the verdict
-    is "no shift" with a probability of at least 1 - level. If something differs, changes that might
-    explain it are fitted on one half of the rows and tested on the other: weights on rows
+    reads "no shift" with a probability of at least 1 - level. If something differs, changes that
+    might explain it are fitted on one half of the rows and tested on the other: weights on rows
     (`KernelMeanMatching`), weights on targets (`TargetShift`), another location and scale of the
     columns. The best explanation names the verdict, unless others are as good up to chance: then
     the verdict is "cannot tell" and names them all. That is common without targets of test rows,
@@ -279,7 +279,7 @@ def shift_report(
     kernel : Kernel, callable or None
         Of the rows as a whole; `kernels.Columns` sets one per column.
     level : float
-        The probability of reporting a shift when there is none. All tests are exact except that
+        The probability of reporting a shift that did not happen. All tests are exact except that
         of P(y|x), whose level is approximate.
     rng : int, numpy Generator or None
     max_samples : int or None

@@ -2,7 +2,7 @@
 
 | of a `Basis` | |
 |---|---|
-| `fit(kernel, points, weights)` | the fitted `Coordinates`, and those of the points, a row each |
+| `fit(kernel, points, weights)` | the fitted `Coordinates`, and those of the points, one per row |
 | `prepare(kernel, points, weights)` | the `Coordinates` alone, in place of `fit` where possible |
 | `fit_moments(kernel, points, weights, values)` | the same with sums in place of the rows |
 | `known_rank` | the rank before it is fitted, 0 if it is not known |
@@ -13,7 +13,7 @@
 | of `Coordinates` | |
 |---|---|
 | `rank`, `residual` | how many there are, and the error that was measured on the sample |
-| `transform(points)` | ψ of every point, a row each |
+| `transform(points)` | ψ of every point, one row per point |
 | `mean`, `for_each_block`, `moments` | sums over ψ, for which there may be a faster way |
 | `projects` | whether ψ(x) is k(x, ·) projected on a subspace: what it misses bounds its error |
 | `nested` | whether the first coordinates alone are a coarser space |
@@ -82,7 +82,7 @@ class Coordinates:
         return None
 
     def transform(self, points: Points) -> Array:
-        """ψ of every point, a row each."""
+        """ψ of every point, one row per point."""
         raise TypeError(f"{type(self).__name__} has no coordinates.")
 
     def mean(self, points: Points, weights: Array) -> Array:
@@ -96,7 +96,9 @@ class Coordinates:
         return list(spans(count(points), max(4 * TILE // max(self.rank, 1), self.rank)))
 
     def for_each_block(self, points: Points, work: Work) -> None:
-        """Call `work(thread, block, ψ of the block)` for every stretch of a sample, a row a point.
+        """Call `work(thread, block, ψ of the block)` for every stretch of a sample.
+
+        ψ has one row per point.
 
         Threads may share the stretches, and what `work` is handed is overwritten afterwards.
         """

@@ -105,7 +105,7 @@ class Space(ForUsers, TransformerMixin, BaseEstimator):
         self.residual_ = fitted.residual
 
     def transform(self, X: Any) -> Array:
-        """ψ of every point, a row each."""
+        """ψ of every point, one row per point."""
         check_is_fitted(self, "kernel_")
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 0) == 2:
             X = seen_columns(self, X)

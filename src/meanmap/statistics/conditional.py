@@ -14,7 +14,7 @@ from meanmap.spaces.space import fit_space
 from meanmap.statistics.centring import center_kernel
 from meanmap.statistics.gates import one_each, pair_samples, read_paired_samples
 
-LEAST = 2  # points without which a conditional distribution cannot be told
+LEAST = 2  # points: fewer do not determine a conditional distribution
 
 
 def conditional_mmd(
@@ -47,7 +47,7 @@ def conditional_mmd(
 
     Returns
     -------
-    float, or an array with one value a point of `at`
+    float, or an array with one value per point of `at`
 
     Examples
     --------
@@ -135,7 +135,7 @@ def hscic(
 
     Returns
     -------
-    float, or an array with one value a point of `at`
+    float, or an array with one value per point of `at`
 
     Examples
     --------

@@ -95,7 +95,7 @@ def hsic(
 
 @dataclass(frozen=True)
 class HsicSums:
-    """The sums over two Gram matrices that HSIC, its kin and its null moments are made of.
+    """The sums over two Gram matrices from which HSIC, related statistics and null moments follow.
 
     Those of kernels that were centred at some points are small numbers, where those of the kernels
     themselves could lose all that matters to rounding.

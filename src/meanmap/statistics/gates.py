@@ -82,8 +82,8 @@ def require_points(n: int, name: str, least: int) -> None:
     """Refuse a sample that is too small to say anything."""
     if n < least:
         raise ValueError(
-            f"{name}: expected at least {least} points, got {n}. A distribution cannot be told "
-            "from fewer; collect more, or compare single points with kernel(x, y)."
+            f"{name}: expected at least {least} points, got {n}. Fewer do not determine a "
+            "distribution; collect more, or compare single points with kernel(x, y)."
         )
 
 

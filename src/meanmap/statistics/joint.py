@@ -43,7 +43,7 @@ class JointGrams:
             self._heights = [np.stack(both) for both in zip(heights, left, strict=True)]
 
     def _row_means(self, heights: list[np.ndarray]) -> list[np.ndarray]:
-        """The mean of every row of K - t(i) - t(j), a variable each."""
+        """The mean of every row of K - t(i) - t(j), one array per variable."""
         found = []
         for k, t in enumerate(heights):
             rows = [(K() - t[i, None] - t).mean(axis=1) for i, K in self._stretches(k, None)]

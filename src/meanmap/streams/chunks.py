@@ -77,7 +77,7 @@ class Chunks:
     def reduce(self, work: Callable[..., Any], *shared: Any) -> Any:
         """work(number, rows, *shared) of every chunk, added up; chunks without rows are left out.
 
-        What is shared travels once to a worker, not once a chunk.
+        What is shared is sent once per worker, not once per chunk.
         """
         import dask
 

@@ -137,7 +137,7 @@ def _resume(model: Any, path: Path) -> tuple[Any, int, str]:
 
 
 def _contents(batch: Any) -> list[Any]:
-    """What is in a batch, as far as it can be told without computing it."""
+    """What is in a batch, as far as is known without computing it."""
     return [_content(part) for part in (batch if isinstance(batch, tuple) else (batch,))]
 
 

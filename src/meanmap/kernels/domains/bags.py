@@ -78,7 +78,7 @@ class BagKernel(ObjectKernel):
             points = list(points)
         if is_array(points) and not checks.holds_objects(points):
             points = list(checks.any_points(points, name))  # bags of one size
-        bags = read_objects(points, name, "bags, a sample each")
+        bags = read_objects(points, name, "bags, each of them a sample")
         first = None if like is None else like[0]
         seen: dict[int, Any] = {}  # points that bags share stay shared
         for i, bag in enumerate(bags):
@@ -395,7 +395,7 @@ class BagMeans(FeatureMap):
             pack = Pack(points[i], shared=False)
             if not pack.plain and not isinstance(self.part, Flat):
                 raise TypeError(
-                    "explicit features are means over points, which a Normal has none of. Use "
+                    "explicit features are means over points, and a Normal has no points. Use "
                     "basis=PivotedCholesky(), or draw samples: normal.sample(1000, rng)."
                 )
             parts.append(pack.averages(to_numpy(self.part(pack.centres)), 0))

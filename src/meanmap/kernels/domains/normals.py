@@ -1,9 +1,9 @@
 """Normal distributions as points, and kernels averaged over them in closed form.
 
-A point is a normal distribution without spread, so that one formula a kernel serves points, normal
-distributions and mixtures of both. Spreads come in three forms: one variance for all coordinates
-(n,), one a coordinate (n, d), or a matrix (n, d, d); each pair is compared in the simplest that
-fits both.
+A point is a normal distribution without spread, so that one formula per kernel serves points,
+normal distributions and mixtures of both. Spreads come in three forms: one variance for all
+coordinates (n,), one per coordinate (n, d), or a matrix (n, d, d); each pair is compared in the
+simplest that fits both.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def expectation(kernel: Kernel, a: Components, b: Components) -> np.ndarray:
 def average_gaussian(kernel: Gaussian, a: Components, b: Components) -> np.ndarray:
     """|I + S|^(-1/2) exp(-½ (m - m')ᵀ (I + S)⁻¹ (m - m')), S = Σ + Σ', lengths in bandwidths.
 
-    Muandet, Fukumizu, Dinuzzo and Schölkopf (2012, Table 1); with one bandwidth a column too.
+    Muandet, Fukumizu, Dinuzzo and Schölkopf (2012, Table 1); with one bandwidth per column too.
     """
     a, b = _in_bandwidths(kernel, a), _in_bandwidths(kernel, b)
     form = max(a.form, b.form)

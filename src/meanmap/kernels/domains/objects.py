@@ -82,7 +82,7 @@ class PartCounts(FeatureMap):
         return cls(kernel, seen)
 
     def sparse(self, points: Points) -> csr_array:
-        """The features as a sparse matrix, a row each."""
+        """The features as a sparse matrix, one row per point."""
         values: list[float] = []
         columns: list[int] = []
         ends = [0]

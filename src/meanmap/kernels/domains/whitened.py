@@ -52,7 +52,7 @@ class Whitened(Around):
         return self.kernel
 
     def _directions(self, like: Points) -> Callable[[Points], Array]:
-        """f of every point, a row each, for points of the kind of `like`."""
+        """f of every point, one row per point, for points of the kind of `like`."""
         landmarks = checks.same_kind(self.landmarks, like, "landmarks")
         factor = asarray(self.factor, float_like(like))
         return lambda points: self.kernel.gram_times(points, landmarks, factor)
