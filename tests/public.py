@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import meanmap
+from meanmap.comparison import nulls
 
 #: Packages with more names than the top level shows. Kernels, bases and streams have their suites.
 PACKAGES = (
@@ -20,8 +21,12 @@ PACKAGES = (
     "statistics",
 )
 
-#: Names with suites of their own: results of one function, and tests of streams.
+#: Names with other suites: settings of tests, results of one function, and tests of streams.
 ELSEWHERE = {
+    *nulls.__all__,
+    "Bootstrap",
+    "Collection",
+    "Subsample",
     "ConditionalTestResult",
     "FitQuality",
     "OperatorSpectrum",

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fitted import FITTED, SEEN, STATES, X, Y, noisy
 from numpy.testing import assert_array_equal
 from scipy import stats
 
 import meanmap as mm
+from fitted_objects import FITTED, SEEN, STATES, X, Y, noisy
 from interrupts import count_lines, interrupt_at, some_lines
 from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Delta, Gaussian

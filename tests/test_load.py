@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from fitted import FITTED, SEEN
 from numpy.testing import assert_allclose
 
 import meanmap as mm
+from fitted_objects import FITTED, SEEN
 from meanmap.comparison import RunningTwoSampleTest
 from meanmap.kernels import Gaussian
 from meanmap.spaces import RandomFourier, Space

@@ -268,7 +268,7 @@ def test_bad_input_is_explained(model: Any, y: Any, T: Any, message: str) -> Non
 def test_questions_that_cannot_be_answered() -> None:
     X, y, T = labelled()
     model = TargetShift(n_bootstrap=0).fit(X, y.astype(int), X_test=T)
-    with pytest.raises(ValueError, match="7 is no class"):
+    with pytest.raises(ValueError, match="7 is not a class"):
         model.weights([0, 7])
     with pytest.raises(ValueError, match="n_bootstrap=0"):
         model.interval()
@@ -309,5 +309,5 @@ def test_targets_that_are_strings_have_weights_and_no_interval() -> None:
     X = np.array([0.0, 1.0, 2.0, 3.0])[at][:, None] + 0.2 * rng.normal(size=(80, 1))
     shift = TargetShift(kernel_y=NGrams(2), random_state=0).fit(X, words[at], X_test=X[:30])
     assert shift.weights_.shape == (80,) and len(shift.draws_) == 0
-    with pytest.raises(ValueError, match="no numbers, so that it has no mean"):
+    with pytest.raises(ValueError, match="does not consist of numbers, so it has no mean"):
         shift.interval()

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from statistical_tests import OTHERS, declared, samples, solve
 
+from comparison_tests import OTHERS, declared, samples, solve
 from meanmap import comparison
 from meanmap.comparison import (
     Block,

@@ -632,7 +632,7 @@ def test_bad_points() -> None:
         p.fit(embed(np.arange(5.0)[:, None], weights=np.ones((2, 5)) / 5))
     with pytest.raises(TypeError, match="coordinates"):
         p.fit(embed(np.array(list("ab")), Delta()))
-    with pytest.raises(ValueError, match="weights of its own"):
+    with pytest.raises(ValueError, match="its own weights"):
         p.fit(embed(np.arange(5.0)[:, None]), sample_weight=np.ones(5))
     fitted = p.fit(two_humps(20))
     with pytest.raises(ValueError, match="features"):

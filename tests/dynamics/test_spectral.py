@@ -292,7 +292,7 @@ def test_a_stream_is_the_filter(model: SpectralFilter) -> None:
 
     before = stream.belief
     assert before is not None
-    with pytest.raises(ValueError, match="features"):
+    with pytest.raises(ValueError, match="expected one, got 2 rows"):
         stream.step([0.1, 0.2])
     with pytest.raises(ValueError, match="controls"):
         stream.step([0.1], control=[1.0])

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from fitted import GROUPS, KINDS, SEEN, STATES
-from fitted import X as ALL_X
-from fitted import Y as ALL_Y
 
 import meanmap as mm
+from fitted_objects import GROUPS, KINDS, SEEN, STATES
+from fitted_objects import X as ALL_X
+from fitted_objects import Y as ALL_Y
 from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Gaussian
 from meanmap.streams import RunningEmbedding

@@ -624,7 +624,7 @@ def test_threads_change_nothing() -> None:
         ({"method": "sideways"}, "method must be one of 'auto', 'backward', 'forward', 'lasso'"),
         ({"estimator": "W"}, "estimator must be one of"),
         ({"step": 0}, "step must be a whole number ≥ 1"),
-        ({"step": 1.0}, "step=1.0 is no share"),
+        ({"step": 1.0}, "step=1.0 is not a share"),
         ({"block_size": 3}, "block_size must be a whole number ≥ 8"),
         ({"kernel": Gaussian((1.0, 2.0, 3.0, 4.0))}, "one bandwidth per column does not fit"),
     ],

@@ -764,7 +764,7 @@ def test_no_problem_is_too_odd(
         (lambda p: p.sample(0), ValueError, "n|number"),
         (lambda p: p.sample(2.5), (TypeError, ValueError), "n|number"),
         (lambda p: p.sample(3, rng="seed"), (TypeError, ValueError), "rng|seed"),
-        (lambda p: p.density([0.0, 1.0, 2.0]), ValueError, "feature|column|expected"),
+        (lambda p: p.density([[0.0, 1.0, 2.0]]), ValueError, "feature|column|expected"),
         (lambda p: p.density([[np.nan]]), ValueError, "NaN"),
         (lambda p: p.density([[0.0]], bandwidth=-1), ValueError, "bandwidth"),
         (lambda p: p.rename(("a", "b")), ValueError, "name"),

@@ -369,7 +369,7 @@ def test_missing_values_name_their_column() -> None:
     with pytest.raises(ValueError, match=r"train\['age'\] contains NaN"):
         shift_report(train, train)
     with pytest.raises(ValueError, match="2D array"):
-        shift_report(np.zeros(5), np.zeros(5))
+        shift_report(np.zeros((5, 2, 2, 2)), np.zeros((5, 2, 2, 2)))
 
 
 def test_classes_that_one_domain_lacks_are_said() -> None:

@@ -361,7 +361,7 @@ def test_bad_arguments() -> None:
         hsic(X, Y, estimator="linear")
     with pytest.raises(ValueError, match="X has 20, Y has 19"):
         hsic(X, Y[:19])
-    with pytest.raises(ValueError, match=r"basis: expected one, or a pair \(x, y\), got 3"):
+    with pytest.raises(ValueError, match=r"basis: expected one, or a tuple \(x, y\), got 3"):
         hsic(X, Y, basis=(None, None, None))
     with pytest.raises(ValueError, match="Y contains NaN or infinity in 20 of 20 rows"):
         hsic(X, Y * np.nan)

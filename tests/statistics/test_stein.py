@@ -307,7 +307,7 @@ def test_torch_points_reach_the_score_as_torch(rng: np.random.Generator) -> None
 @pytest.mark.parametrize(
     ("X", "score", "error", "match"),
     [
-        (np.zeros(5), lambda x: -x, ValueError, "2D"),
+        (np.zeros((5, 2, 2)), lambda x: -x, ValueError, "2D"),
         (np.zeros((1, 2)), lambda x: -x, ValueError, "at least 2 points"),
         (np.full((5, 2), np.nan), lambda x: -x, ValueError, "NaN"),
         (np.ones((5, 2)), lambda x: -x[:, 0], ValueError, r"shape \(5, 2\)"),

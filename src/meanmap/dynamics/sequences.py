@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap import checks
+from meanmap import checks, frames
 from meanmap.arrays import (
     Array,
     Points,
@@ -100,6 +100,9 @@ def _is_sample(item: Any, kernel: Kernel | None, name: str, like: Points | None)
         return array.ndim >= 2 or (array.ndim == 1 and array.dtype.kind in "USOb")
     if kernel.domain in ("series", "bags") and not isinstance(item, list):
         return False  # a series or a bag is itself an array of rows
+    if kernel.domain == "vectors" and frames.is_flat(item):
+        # one row, unless points are known to be single numbers
+        return like is not None and like.shape[1:] == (1,) and len(item) > 1
     try:
         kernel.check(observed_steps(item, name)[0], name)
     except (TypeError, ValueError):

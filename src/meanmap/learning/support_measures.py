@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from itertools import combinations
 from typing import Any, Self
 
@@ -64,9 +63,7 @@ class SupportMeasures(DistributionEstimator):
     def _run(self, machine: Any, rows: Any, y: np.ndarray, weights: np.ndarray | None) -> None:
         """Fit the machine in a bounded number of steps; warn if they were not enough."""
         most = max(STEPS, PER_BAG * len(y)) if self.max_iter == -1 else self.max_iter
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # in words of our own below
-            machine.set_params(max_iter=most).fit(rows, y, sample_weight=weights)
+        machine.set_params(max_iter=most).fit(rows, y, sample_weight=weights)
         if machine.fit_status_:
             warn(
                 f"the support vector machine had not converged after max_iter={most} steps. "

@@ -653,7 +653,7 @@ def test_bags_of_anything() -> None:
     [
         ([np.ones((2, 2)), np.ones((2, 3))], r"points\[1\] has 3 features"),
         ([np.ones((2, 2)), np.ones((0, 2))], r"points\[1\] is empty"),
-        ([np.ones(2)], r"points\[0\]: expected 2D"),
+        ([np.ones((2, 2, 2))], r"points\[0\]: expected 2D"),
         ([[1.0, np.nan]], "NaN"),
         ((np.ones((2, 2)),), "a list of bags"),
     ],
