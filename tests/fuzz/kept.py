@@ -128,6 +128,8 @@ KEPT: list[tuple[str, str, str, int]] = [
     ("support_regressor", "several", "several", 163),
     ("asked_shift", "y", "dates", 48),
     ("power", "sizes", "drawn", 200102),
+    ("location_scale", "X_test", "all small", 200026),
+    ("report", "several", "several", 200109),
 ]
 
 #: Values that Hypothesis made up: an entry, an argument, and the value.

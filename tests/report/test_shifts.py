@@ -557,3 +557,9 @@ def test_weighted_distance_is_that_of_repeated_rows() -> None:
     other = (L.sum() - np.trace(L)) / 20
     expected = within + other - 2 * float(w @ M.mean(axis=1))
     assert squared_distance(kernel, X, Y, w) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_number_far_from_few_values_is_not_a_share() -> None:
+    train = np.array([0.0, 1.0] * 20 + [1e30])[:, None]
+    report = shift_report(train, np.array([0.0, 1.0, 1.0, 1.0] * 10)[:, None], rng=0)
+    assert "more 1" in report.columns[0].where

@@ -154,6 +154,7 @@ class LocationScaleShift(BaseEstimator):
         rng = checks.random_generator(self.random_state, "random_state")
         units = test.mean(axis=0), deviations(test, train)
         Z, T = ((rows - units[0]) / units[1] for rows in (train, test))
+        checks.finite(Z, "X, in standard deviations of X_test,")
         F, space, classes, groups = features(kernel_y, targets)
         kernel_x = kernel_x.resolve(T)
         seen = stratified_rows(groups, self.max_samples, rng)

@@ -165,10 +165,12 @@ def bumps(at: np.ndarray, values: np.ndarray) -> str:
 
 def share_changes(train: np.ndarray, test: np.ndarray, values: np.ndarray) -> str:
     """The value whose share grew most, and the one whose share fell most."""
-    before, after = (
-        np.bincount(np.searchsorted(values, part), minlength=len(values)) / len(part)
-        for part in (train, test)
-    )
+    shares = []
+    for part in (train, test):
+        place = np.minimum(np.searchsorted(values, part), len(values) - 1)
+        found = place[values[place] == part]  # numbers far from all others are not among the values
+        shares.append(np.bincount(found, minlength=len(values)) / len(part))
+    before, after = shares
     change = after - before
     words = []
     for i, name in ((int(np.argmax(change)), "more"), (int(np.argmin(change)), "less")):
