@@ -150,6 +150,16 @@ def test_gaps_widen_a_belief_up_to_all_states(model: Any) -> None:
     assert track.log_evidence[10:].sum() == 0
 
 
+def test_a_stream_goes_through_unobserved_steps(model: Any) -> None:
+    _, seen = simulate(4, 7)
+    seen[[0, 2, 3]] = np.nan
+    stream = model.start()
+    beliefs = [stream.step(row) for row in (None, seen[1], None, seen[3])]
+    track = model.filter(seen)
+    assert_allclose([belief.mean() for belief in beliefs], track.mean)
+    assert_allclose(stream.log_evidence, track.log_evidence.sum())
+
+
 def test_a_prior_is_its_moments(model: Any) -> None:
     rng = np.random.default_rng(0)
     sample = np.array([1.0, -1.0]) + 0.1 * rng.normal(size=(500, 2))

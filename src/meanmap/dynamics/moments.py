@@ -55,8 +55,8 @@ class MomentModel(Model):
     # --- steps --------------------------------------------------------------------------------
 
     def seen_at(self, steps: Steps, t: int) -> Any:
-        assert steps.values is not None
-        return steps.values[:, t]
+        # where nothing was observed, all that counts is the number of sequences
+        return steps.features[:, t] if steps.values is None else steps.values[:, t]
 
     def step(
         self, belief: Any, prior: Any, lifted: Any, seen: np.ndarray, controls: Points | None
