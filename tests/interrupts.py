@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def count_lines(call: Callable[[], Any]) -> int:
         lines += 1
 
     with at_each_line(act):
-        call()
+        copy_context().run(call)
     return lines
 
 
@@ -57,7 +58,8 @@ def interrupt_at(k: int, call: Callable[[], Any]) -> bool:
 
     try:
         with at_each_line(act):
-            call()
+            # an interrupt while a context is left may skip what it restores: here nothing stays
+            copy_context().run(call)
     except KeyboardInterrupt:
         return True
     return False

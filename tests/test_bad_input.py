@@ -1012,7 +1012,7 @@ def _walk(n: int = 50) -> np.ndarray:
     ],
 )
 def test_dask_where_it_is_not_read(call: Any, error: type[Exception], words: str) -> None:
-    D = pytest.importorskip("dask.array").from_array(_walk(), chunks=25)
+    D = require("dask.array").from_array(_walk(), chunks=25)
     with pytest.raises(error, match=words):
         call(D)
 
@@ -1057,7 +1057,7 @@ def test_double_precision_that_single_does_not_hold() -> None:
 
 
 def test_one_library_and_precision_for_pairs() -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     X, Y = np.eye(4), np.arange(4.0)[:, None]
     kernel = mm.kernels.Gaussian(1.0) @ mm.kernels.Gaussian(1.0)
     plain = mm.embed((X, Y), kernel)

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
+
+from optional_packages import require
 
 Rng = np.random.Generator
 Twist = Callable[[Any, Rng], Any]
@@ -348,14 +349,12 @@ def repeated_names(good: Any, rng: Rng) -> Any:
 
 def chunked(good: Any, rng: Rng) -> Any:
     """A collection of Dask."""
-    import dask.array
-
-    return dask.array.from_array(np.asarray(good), chunks=-1)
+    return require("dask.array").from_array(np.asarray(good), chunks=-1)
 
 
 def tensor(good: Any, rng: Rng) -> Any:
     """A tensor of PyTorch, of single or double precision."""
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     return torch.tensor(floating(good), dtype=[torch.float32, torch.float64][int(rng.integers(2))])
 
 
