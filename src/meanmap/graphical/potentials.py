@@ -12,6 +12,7 @@ Trees and graphs with loops share these rules; they differ in the order of sendi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -71,7 +72,7 @@ class OperatorLink:
         return self.operator.mass
 
 
-class MessageRules:
+class MessageRules(ABC):
     """What is done with messages, on trees and on graphs with loops alike.
 
     A message has mean one over the distribution of the node that receives it.
@@ -81,9 +82,9 @@ class MessageRules:
     links: Any  # an edge in one direction
     least: float  # the smallest value of a message: estimates of small ones may be negative
 
+    @abstractmethod
     def target(self, link: Any) -> Any:
         """The node, or kind of nodes, that receives what goes along a link."""
-        raise NotImplementedError
 
     def observe(self, link: Any, psi: Array) -> Array:
         """The message of observed points, (b, r_s)."""
