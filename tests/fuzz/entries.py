@@ -249,7 +249,7 @@ def columns(v: Any) -> Any:
     return (
         fitted(v.points),
         mixed.resolve(mixed.check(table))(table),
-        k.Linear().check(target).shape,
+        k.Linear().check(target),
     )
 
 
