@@ -317,6 +317,41 @@ def test_trees_equal_enumeration(seed: int, p: int, known: int) -> None:
                 assert_allclose(found.belief(v)(np.arange(3)), expected, atol=1e-10)
 
 
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), p=st.integers(2, 7), known=st.integers(0, 4))
+def test_flooding_a_tree_converges_to_its_exact_schedule(seed: int, p: int, known: int) -> None:
+    """Tables, with any evidence: sides without evidence say nothing in both."""
+    rng = np.random.default_rng(seed)
+    graph = random_tree(seed, p)
+    data = random_rows(rng, graph, 150, 3)
+    evidence = {int(v): int(rng.integers(3)) for v in rng.permutation(p)[: min(known, p - 1)]}
+    loopy = BeliefPropagation(graph, Delta(), 0, tolerance=1e-12, reweighting=1.0).fit(data)
+    exact = KernelGraphicalModel(graph, Delta(), 0).fit(data)
+    found = loopy.run(evidence, 100)
+    assert found.converged
+    for v in set(graph) - set(evidence):
+        expected = exact.marginal(v, evidence).normalized()(np.arange(3))
+        assert_allclose(found.belief(v)(np.arange(3)), expected, atol=1e-10)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), p=st.integers(3, 7))
+def test_flooding_a_tree_of_numbers_converges_to_its_exact_schedule(seed: int, p: int) -> None:
+    """With all leaves observed; a ridge shrinks what a side without evidence says on loops."""
+    graph = random_tree(seed, p)
+    data = numbers(graph, 60, seed)
+    leaves = [v for v in graph if graph.degree(v) == 1]
+    evidence = {v: float(np.median(data[v])) for v in leaves}
+    settings_ = graph, Laplace(2.0), 0.05
+    loopy = BeliefPropagation(*settings_, tolerance=1e-12, reweighting=1.0).fit(data)
+    exact = KernelGraphicalModel(*settings_).fit(data)
+    found = loopy.run(evidence, 100)
+    assert found.converged
+    for v in set(graph) - set(evidence):
+        belief = exact.marginal(v, evidence)
+        assert_allclose(found.belief(v).weights, belief.weights, rtol=1e-6, atol=1e-9)
+
+
 def test_a_second_sweep_over_a_tree_moves_nothing() -> None:
     graph = nx.balanced_tree(2, 3)
     data = numbers(graph, 40)

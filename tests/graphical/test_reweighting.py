@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 import oracles
 from meanmap import BeliefPropagation, SettingWarning
 from meanmap.graphical.field import Wiring, field_of
-from meanmap.graphical.passing import products_with_power, products_with_powers
+from meanmap.graphical.passing import products_with_powers
 from meanmap.kernels import Delta, Gaussian, Linear
 
 
@@ -178,7 +178,7 @@ def test_equal_powers_at_once_are_equal_powers_one_by_one(deep: bool) -> None:
     rng = np.random.default_rng(0)
     first, factors = rng.random((5, 7)), list(rng.random((4, 5, 7)) + 0.1)
     powers = [np.full((5, 1), 0.6)] * 4
-    one = dict(products_with_power(first, list(factors), 0.6, deep))
+    one = dict(products_with_powers(first, list(factors), 0.6, deep))
     each = dict(products_with_powers(first, list(factors), powers, deep))
     for slot in range(4):
         scale = (one[slot] / each[slot])[:, :1]  # up to scale, row by row

@@ -11,16 +11,8 @@ import networkx as nx
 import numpy as np
 
 from meanmap import checks, plots
-from meanmap.arrays import (
-    Array,
-    Points,
-    asarray,
-    in_kind,
-    namespace,
-    take,
-    to_numpy,
-)
-from meanmap.decoding.densities import density, scales
+from meanmap.arrays import Array, Points, asarray, in_kind, namespace, take, to_numpy
+from meanmap.decoding.densities import density
 from meanmap.embeddings import Embedding, embed
 from meanmap.frames import in_order
 from meanmap.graphical.evidence import FieldEvidence
@@ -194,11 +186,7 @@ class Beliefs:
         kind = int(self._field.kind[v])
         learned = self._node(kind)
         kernel = learned.space.kernel_
-        x = x if np.isscalar(x) else checks.plain(in_order(x, kernel.names, "x"), "x")
-        flat = kernel.on_vectors and np.ndim(x) == 1 and learned.space.example_.shape[1] == 1
-        if flat:
-            x = to_numpy(checks.numbers(x, "x")).reshape(-1, 1)
-        points = kernel.check(x, "x", learned.space.example_)
+        points, _ = kernel.rows(in_order(x, kernel.names, "x"), learned.space.example_, "x")
         top = namespace(learned.weights).max(self.products[kind][self._local(kind, v)])
         weights = to_numpy(learned.weights)
 
@@ -209,7 +197,8 @@ class Beliefs:
         if not kernel.on_vectors:
             whole = weights @ to_numpy(product(learned.points))
             return learned.embedding(learned.weights)(points) * product(points) / whole
-        h = self._widths(kind)
+        learned_widths = (self.known.potentials.widths or {}).get(kind)
+        h = learned.widths if learned_widths is None else learned_widths
         # the integral, from 2d points around each point of the sample, normalises the density
         d = len(h)
         whole = 0.0
@@ -244,19 +233,6 @@ class Beliefs:
         logs = potentials.logarithms(beta, psi)
         total = power @ xp.where(logs < most, logs, most)
         return total + self.known.likelihood(v, points)
-
-    def _widths(self, kind: int) -> np.ndarray:
-        """The bandwidths of the marginal's density estimate, chosen once per kind."""
-        if kind not in self._chosen_widths:
-            node, learned = self._node(kind), self.known.potentials.widths or {}
-            found = learned.get(kind)
-            found = scales(node.points, to_numpy(node.weights)) if found is None else found
-            self._chosen_widths[kind] = found
-        return self._chosen_widths[kind]
-
-    @cached_property
-    def _chosen_widths(self) -> dict[int, np.ndarray]:
-        return {}
 
     # --- for people ---------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from meanmap.conditional.operator import ConditionalOperator
 from meanmap.conditional.shape import ShapeAt
 from meanmap.embeddings import Embedding, GridEmbedding
 from meanmap.graphical.messages import Inference, warn_of_conflict
+from meanmap.rules import positive_part
 
 DIGITS = 9  # coordinates of equal labels agree to so many
 BLOCK = 256  # rows at a time
@@ -115,9 +116,8 @@ def draw_given(
 
 def positive_weights(weights: Any) -> np.ndarray:
     """The positive part of weights, normalised row by row; uniform if none is positive."""
-    p = np.maximum(to_numpy(weights).astype(np.float64), 0.0)
-    total = p.sum(axis=1, keepdims=True)
-    return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1 / p.shape[1])
+    p = to_numpy(weights).astype(np.float64)
+    return positive_part(p, np.zeros_like(p))
 
 
 @dataclass(frozen=True, eq=False)

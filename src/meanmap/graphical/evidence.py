@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap import checks, frames
+from meanmap import frames
 from meanmap.arrays import (
     Array,
     Points,
@@ -18,7 +18,6 @@ from meanmap.arrays import (
     at_least,
     concatenate,
     count,
-    is_array,
     namespace,
     take,
     to_numpy,
@@ -51,21 +50,9 @@ def in_node_order(node: Node, name: Any, value: Any) -> Any:
 
 def evidence_points(node: Node, name: Any, value: Any) -> tuple[Points, bool]:
     """One or several points of a node, and whether it was one."""
-    kernel, like = node.space.kernel_, node.space.example_
     if not np.isscalar(value):
-        value = checks.plain(in_node_order(node, name, value), f"evidence[{name!r}]")
-    if kernel.on_vectors and (np.ndim(value) == 0 or like.shape[1] == 1 and np.ndim(value) == 1):
-        # one number, or a list of numbers for a variable of one
-        try:
-            plain = to_numpy(value) if is_array(value) else value
-            flat_value = np.asarray(plain, dtype=float).reshape(-1, 1)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(
-                f"evidence[{name!r}]: expected a number, got {value!r:.40} ({error})."
-            ) from error
-        points = kernel.check(flat_value, f"evidence[{name!r}]", like)
-        return points, np.ndim(value) == 0 or len(flat_value) == 1
-    return kernel.rows(value, like, f"evidence[{name!r}]")
+        value = in_node_order(node, name, value)
+    return node.space.kernel_.rows(value, node.space.example_, f"evidence[{name!r}]")
 
 
 def evidence_coordinates(
@@ -195,14 +182,12 @@ class FieldEvidence:
         field = self.potentials.field
         parts: dict[int, list[tuple[np.ndarray, Array, np.ndarray]]] = {}
         goes = ~self.hidden[field.sources] & self.hidden[field.targets]
-        row = np.zeros(len(field.nodes), dtype=int)
-        for nodes, _, _ in self.observed.values():
-            row[nodes] = np.arange(len(nodes))
+        row = field.places([nodes for nodes, _, _ in self.observed.values()])
         for link in np.unique(field.links[goes]):
             message = np.flatnonzero(goes & (field.links == link))
             t, s = field.ends(int(link))
             psi = take(self.observed[t][2], row[field.sources[message]])
-            beta = self.potentials.observe(int(link), psi)
+            beta = self.potentials.send(int(link), psi, "points")
             power = np.full(len(message), self.trust)
             parts.setdefault(s, []).append((field.targets[message], beta, power))
         for v, beta in self.beliefs.items():
@@ -218,9 +203,7 @@ class FieldEvidence:
     def alone(self, wiring: Wiring) -> list[Alone]:
         """For each kind the product of evidence on every hidden node."""
         field, found = self.potentials.field, []
-        local = np.zeros(len(field.nodes), dtype=int)
-        for nodes in wiring.hidden:
-            local[nodes] = np.arange(len(nodes))
+        local = field.places(wiring.hidden)
         for kind, nodes in enumerate(wiring.hidden):
             node = self.potentials.nodes[kind]
             logs = asarray(np.zeros((0, count(node.points))), node.coordinates)

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from networkx.utils import UnionFind
 
 from meanmap.arrays import Array, device, namespace
 from meanmap.graphical.layout import check_graph
@@ -57,9 +56,13 @@ class RandomField:
     @cached_property
     def local(self) -> np.ndarray:
         """The position of each node among those of its kind."""
-        found = np.empty(len(self.nodes), dtype=int)
-        for members in self.members:
-            found[members] = np.arange(len(members))
+        return self.places(self.members)
+
+    def places(self, groups: list[np.ndarray]) -> np.ndarray:
+        """The position of each node in its group; NONE if it is in none."""
+        found = np.full(len(self.nodes), NONE)
+        for nodes in groups:
+            found[nodes] = np.arange(len(nodes))
         return found
 
     @cached_property
@@ -138,25 +141,19 @@ def field_of(graph: Any) -> RandomField:
 
 def kinds(graph: Any, nodes: tuple[Name, ...], edges: np.ndarray, template: np.ndarray) -> Any:
     """The kind of each node: shared by nodes at the same end of a template, or of one template."""
-    N = len(nodes)
-    given = [graph.nodes[name].get("template") for name in nodes]
-    for name, one in zip(nodes, given, strict=True):
-        hashable(one, f"node {name!r}")
-    groups: dict[Any, int] = {name: i for i, name in enumerate(dict.fromkeys(given))}
-    own = np.array([groups[name] for name in given])
-    has = np.array([name is not None for name in given])
-    # every template is a hub, to which the nodes that it makes alike are joined
-    hubs = [2 * template, 2 * template + 1, 2 * (template.max(initial=-1) + 1) + own[has]]
-    ends = [edges[:, 0], edges[:, 1], np.flatnonzero(has)]
-    left, right = np.concatenate(ends), N + np.concatenate(hubs)
-    size = N + int(max(right.max(initial=N - 1) - N + 1, 0))
-    joined = coo_array((np.ones(len(left)), (left, right)), shape=(size, size))
-    found = connected_components(joined, directed=False)[1][:N]
+    groups = UnionFind(range(len(nodes)))
+    for (a, b), one in zip(edges.tolist(), template.tolist(), strict=True):
+        groups.union(a, ("first", one))
+        groups.union(b, ("second", one))
+    for v, name in enumerate(nodes):
+        own = graph.nodes[name].get("template")
+        hashable(own, f"node {name!r}")
+        if own is not None:
+            groups.union(v, ("node", own))
+    found = [groups[v] for v in range(len(nodes))]
     # numbered in the order of their first nodes
-    first, inverse = np.unique(found, return_index=True, return_inverse=True)[1:]
-    rank = np.empty(len(first), dtype=int)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[inverse]
+    number = {group: i for i, group in enumerate(dict.fromkeys(found))}
+    return np.array([number[group] for group in found])
 
 
 def hashable(template: Any, where: str) -> None:
@@ -173,14 +170,13 @@ def hashable(template: Any, where: str) -> None:
 # --- which node sends to which ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Route:
+class Route(NamedTuple):
     """Some nodes of a kind that send along one link, and the slots that receive it."""
 
-    link: int
-    nodes: Any  # a slice or an array
-    kind: int  # of the receiving nodes
-    at: tuple[Any, Any]  # the receiving nodes and their slots
+    link: Any
+    nodes: Any  # a slice or an array; None for all
+    kind: Any  # of the receiving nodes
+    at: Any  # the receiving nodes and their slots; the sender in a tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +193,7 @@ class Wiring:
         """The wiring of a field whose other nodes are observed."""
         inside = np.repeat(hidden[field.edges].all(axis=1), 2)
         nodes = [members[hidden[members]] for members in field.members]
-        local = np.full(len(field.nodes), NONE)
-        for members in nodes:
-            local[members] = np.arange(len(members))
+        local = field.places(nodes)
         message = np.flatnonzero(inside)
         of_kind = [message[field.kind[field.targets[message]] == k] for k in range(len(nodes))]
         slot = np.full(len(field.targets), NONE)
@@ -220,11 +214,6 @@ class Wiring:
             edge.append(np.full(shape, NONE))
             edge[-1][at] = mine // 2
         return cls(nodes, link, to, edge)
-
-    @cached_property
-    def padded(self) -> list[bool]:
-        """Whether some nodes of a kind have fewer neighbours than others."""
-        return [bool((link == NONE).any()) for link in self.link]
 
     def routes(self, kind: int, nodes: Any, like: Array) -> tuple[list[list[Route]], Any]:
         """For every slot of some nodes of a kind where it leads; and which slots lead nowhere.

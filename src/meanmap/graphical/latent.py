@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from meanmap import checks
-from meanmap.arrays import in_kind, is_array, take, to_numpy
+from meanmap.arrays import in_kind, is_array, one_blas_thread, take, to_numpy
 from meanmap.decoding.densities import density, scales
 from meanmap.graphical.tables import Variable, in_one_library, read_variable
 from meanmap.spaces import PivotedCholesky
@@ -106,7 +106,8 @@ def initial_states(found: Mapping[Any, Variable], weights: np.ndarray, states: i
         parts.append(psi @ (left @ U[:, :rank]) * s[:rank])
     features = np.hstack(parts)
     groups = KMeans(states, n_init=10, random_state=0)
-    labels = groups.fit_predict(features, sample_weight=n * weights)
+    with one_blas_thread():  # k-means would set a limit by itself
+        labels = groups.fit_predict(features, sample_weight=n * weights)
     return np.eye(states)[labels]
 
 

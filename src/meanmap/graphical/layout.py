@@ -82,14 +82,8 @@ class TreeLayout:
             return {name: self.parents(name) for name in self.order()}
         found: dict[Name, tuple[Name, ...]] = {}
         for root in (*first, *self.variables):
-            start: list[tuple[Name, tuple[Name, ...]]] = [] if root in found else [(root, ())]
-            queue = deque(start)
-            while queue:
-                here, before = queue.popleft()
-                found[here] = before
-                queue.extend(
-                    (other, (here,)) for other in self.neighbours[here] if other not in found
-                )
+            for here, before in [] if root in found else self.towards(root)[::-1]:
+                found[here] = () if before is None else (before,)
         return found
 
     def towards(self, root: Any) -> list[tuple[Any, Any | None]]:

@@ -21,7 +21,14 @@ from meanmap.graphical.field import RandomField, Wiring, field_of
 from meanmap.graphical.passing import Passing
 from meanmap.graphical.potentials import Potentials
 from meanmap.graphical.schedules import SCHEDULES
-from meanmap.graphical.tables import is_missing, kernels_of, read_columns, row_weights
+from meanmap.graphical.tables import (
+    first_names,
+    is_missing,
+    kernels_of,
+    read_columns,
+    require_names,
+    row_weights,
+)
 from meanmap.progress import progress_bar
 
 CONFLICT = 3.0  # mean loss of a message in log value where the product is largest
@@ -236,16 +243,12 @@ class BeliefPropagation(BaseEstimator):
             raise ValueError(
                 f"damping must be in [0, 1), got {self.damping!r}: with 1 messages never change."
             )
-        remedy = "It is a share in (0, 1]."
-        if checks.positive(self.trust, "trust", remedy) > 1:
-            raise ValueError(f"trust must be in (0, 1], got {self.trust!r}.")
+        require_share(self.trust, "trust", "a share in (0, 1]")
         if isinstance(self.reweighting, str):
             checks.option(self.reweighting, "reweighting", ["halfway", "trees"])
-        elif checks.positive(self.reweighting, "reweighting", remedy) > 1:
-            raise ValueError(
-                'reweighting must be "halfway", "trees" or a share in (0, 1], got '
-                f"{self.reweighting!r}."
-            )
+        else:
+            words = '"halfway", "trees" or a share in (0, 1]'
+            require_share(self.reweighting, "reweighting", words)
         remedy = "It is the largest change of a message that counts as converged, such as 1e-3."
         return damping, checks.positive(self.tolerance, "tolerance", remedy)
 
@@ -255,12 +258,7 @@ class BeliefPropagation(BaseEstimator):
         if not isinstance(given, Mapping):
             return check_regularization(given)
         named = [which[0] if word == "template" else which for word, which in field.keys]
-        unknown = [key for key in given if key not in named]
-        if unknown:
-            raise ValueError(
-                f"regularization: there is no template {first_names(unknown)}; there are "
-                f"{first_names(named)}."
-            )
+        require_names(given, named, "regularization", "template")
         checked = {key: check_regularization(value) for key, value in given.items()}
         return {template: checked.get(key, "auto") for template, key in enumerate(named)}
 
@@ -310,12 +308,7 @@ class BeliefPropagation(BaseEstimator):
             return kernels_of(given, field.nodes)
         own = {name: self.graph.nodes[name].get("template") for name in field.nodes}
         templates = {template for template in own.values() if template is not None}
-        unknown = [key for key in given if key not in own and key not in templates]
-        if unknown:
-            raise ValueError(
-                f"kernel: there is no node and no node's template {first_names(unknown)}; the "
-                f"nodes are {first_names(field.nodes)}."
-            )
+        require_names(given, [*own, *templates], "kernel", "node and no node's template")
         named = {name: given.get(name, given.get(own[name])) for name in field.nodes}
         return kernels_of(named, field.nodes)
 
@@ -332,12 +325,7 @@ class BeliefPropagation(BaseEstimator):
                 f"evidence: expected a dict from node to evidence on it, got "
                 f"{checks.describe(evidence)}."
             )
-        unknown = [name for name in evidence if name not in field.place]
-        if unknown:
-            raise ValueError(
-                f"evidence: there is no node {first_names(unknown)}; the nodes are "
-                f"{first_names(field.nodes)}."
-            )
+        require_names(evidence, field.nodes, "evidence")
         empty = [name for name, value in evidence.items() if is_missing(value)]
         if empty:
             raise ValueError(f"evidence[{empty[0]!r}] is missing. Leave out unobserved nodes.")
@@ -345,6 +333,12 @@ class BeliefPropagation(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "potentials_")
+
+
+def require_share(value: Any, name: str, expected: str) -> None:
+    """Refuse what is not in (0, 1]."""
+    if checks.positive(value, name, f"It is {expected}.") > 1:
+        raise ValueError(f"{name} must be {expected}, got {value!r}.")
 
 
 def has_value(cell: Any) -> bool:
@@ -368,9 +362,3 @@ def require_places(field: RandomField, shape: tuple[int, ...], what: str, form: 
                 f"{what}: the graph has the node {name!r}, which is not a position in an "
                 f"array of shape {tuple(shape)} {form}."
             )
-
-
-def first_names(names: Any) -> str:
-    """Names in words, the first few."""
-    words = [repr(name) for name in list(names)[:6]]
-    return ", ".join(words) + (", …" if len(names) > len(words) else "")

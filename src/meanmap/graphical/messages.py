@@ -2,10 +2,11 @@
 
 A message `m_ts` is a function of x_s: the density of the evidence beyond t given x_s, divided by
 its density overall (Song, Fukumizu and Gretton 2013, section 5.1). `meanmap.graphical.potentials`
-says how messages are sent along an edge. On a tree three things are exact that are not available
-on loops: sides without evidence send nothing; a single message is passed on by the operator alone,
-without a product on the rows; and where all evidence lies beyond one neighbour, the belief is that
-neighbour's, pushed through the operator of the edge (the sum rule).
+says how messages are sent along an edge, and `meanmap.graphical.passing` sends them. On a tree
+three things are exact that are not available on loops: sides without evidence are not in the
+schedule; a single message is passed on by the operator alone, without a product on the rows; and
+where all evidence lies beyond one neighbour, the belief is that neighbour's, pushed through the
+operator of the edge (the sum rule).
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, Points, asarray, count, namespace, take, to_numpy
+from meanmap.arrays import Array, Points, asarray, at_least, count, namespace, take, to_numpy
 from meanmap.conditional.operator import ConditionalOperator
 from meanmap.embeddings import Embedding
 from meanmap.exceptions import DataWarning, warn
 from meanmap.graphical.answers import AnswerLearner, EdgeLikelihood, NodeBelief, has_densities
+from meanmap.graphical.field import Route
 from meanmap.graphical.layout import TreeLayout
 from meanmap.graphical.nodes import Node
+from meanmap.graphical.passing import MessageBatch, Spoken, update
 from meanmap.graphical.potentials import MessageRules, OperatorLink
+from meanmap.graphical.schedules import exact
 
 CONFLICT = 0.05  # evidence less likely than this share of independent evidence contradicts itself
 NOTHING = 1e-12  # below this no value fits the evidence
-
-Step = tuple[str, Any, Any]  # what is computed: a message, its values or a mean; from t, towards s
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +105,7 @@ class Inference:
     network: Network
     evidence: dict[Any, Array]  # coordinates of the points, (b, r) or (1, r)
     names: dict[Any, bytes]  # the evidence's points as keys
-    known: dict[Any, Array]  # results of steps, shared by all queries of a model
+    known: dict[Any, Array]  # messages, values and means, shared by all queries of a model
     points: dict[Any, Points] = field(default_factory=dict)  # the evidence itself
     _beyond: dict[Any, list[Any]] = field(default_factory=dict)  # neighbours that bring evidence
     _keys: dict[Any, int] = field(default_factory=dict)  # what each node's message depends on
@@ -124,15 +126,15 @@ class Inference:
             answer = self.network.answer(q, t) if t in self.points else None
             if answer is not None:
                 return NodeBelief.of_answer(answer, self.points[t])
-            return self.network.operators[q, t].embedding(self._find("mean", t, q))
-        for u in sources:
-            self._find(*self._factor(u, q))
+            return self.network.operators[q, t].embedding(self._mean(t))
         weights = self._weights(q)
         return node.embedding(weights, weights @ node.coordinates)
 
     def messages(self, q: Any, apart: Any) -> list[Array]:
         """The messages to a node from every neighbour with evidence but one."""
-        return [self._find("message", t, q) for t in self._gather(q) if t != apart]
+        sources = [t for t in self._gather(q) if t != apart]
+        self._send([MessageBatch(t, q) for t in sources])
+        return [self.known["message", self._keys[t]] for t in sources]
 
     def suitability(self, messages: list[Array], psi: Array, rows: np.ndarray) -> np.ndarray:
         """The product of messages at coordinates psi; `rows` are the queries they belong to."""
@@ -165,52 +167,59 @@ class Inference:
         self._beyond, self._keys = beyond, keys
         return beyond[q]
 
-    def _find(self, what: str, t: Any, s: Any) -> Array:
-        """The result of a step, after all steps that it needs: the farthest first."""
-        steps: list[Step] = [(what, t, s)]
-        for step in steps:  # the list grows while it is read
-            if (step[0], self._keys[step[1]]) not in self.known:
-                steps += self._needs(*step)
-        for step in reversed(steps):
-            key = step[0], self._keys[step[1]]
-            if key not in self.known:
-                self.known[key] = self._compute(*step)
-        return self.known[what, self._keys[t]]
+    def _send(self, wanted: list[MessageBatch]) -> None:
+        """Send some messages, and before them all that they need."""
+        known, keys = self.known, self._keys
 
-    def _needs(self, what: str, t: Any, s: Any) -> list[Step]:
-        """The steps whose results a step needs."""
-        if what == "values":  # of evidence at t, or of a family whose other members are known
-            child = t[1] if self._is_cut(t, s) else None
-            return [] if child is None or self._is_heard(child, t) else [("message", child, t)]
-        beyond = self._beyond[t]
-        if what == "mean" and len(beyond) == 1:
-            return [("mean", beyond[0], t)]
-        return [self._factor(u, t) for u in beyond]
+        def put(s: Any, t: Any, beta: Array) -> None:
+            known["message", keys[t]] = beta
 
-    def _compute(self, what: str, t: Any, s: Any) -> Array:
-        """The result of a step, from those that it needs."""
-        network, beyond = self.network, self._beyond[t]
-        if what == "values":
-            return self._values_at_rows(t, s)
-        if what == "mean":  # the embedding of t given the evidence that is not beyond s, (b, r_t)
-            if t in self.evidence:
-                return self.evidence[t]
-            if len(beyond) > 1:
-                return self._weights(t) @ network.nodes[t].coordinates
-            return self._result("mean", beyond[0]) @ network.operators[t, beyond[0]].matrix.T
-        # coefficients (b, r_s) of a function of x_s
+        schedule = exact(wanted, self._needs, lambda batch: ("message", keys[batch[0]]) in known)
+        update(self.network, schedule, self._speak, put)
+
+    def _needs(self, batch: MessageBatch) -> list[MessageBatch]:
+        """The messages that the sender of a message needs."""
+        return [] if batch[0] in self.evidence else self._factors_of(batch[0])
+
+    def _factors_of(self, t: Any) -> list[MessageBatch]:
+        """The messages that the product at t is made of."""
+        found = []
+        for u in self._beyond[t]:
+            if not self._is_valued(u, t):
+                found.append(MessageBatch(u, t))
+            elif self._is_cut(u, t) and not self._is_heard(u[1], u):
+                found.append(
+                    MessageBatch(u[1], u)
+                )  # of the child, by which a family's values are known
+        return found
+
+    def _speak(self, batch: MessageBatch) -> list[Spoken]:
+        """What t says to s: the points it is known to be, a message it has heard, or a product."""
+        t, s = batch
+        routes = [Route(batch, None, s, t)]
         if t in self.evidence:
-            return network.observe((t, s), self.evidence[t])
+            return [("points", self.evidence[t], routes)]
+        beyond = self._beyond[t]
         if len(beyond) == 1 and not self._is_valued(beyond[0], t):
-            return network.relay((t, s), self._result("message", beyond[0]))
-        return network.send((t, s), self._product(t))
+            return [("message", self.known["message", self._keys[beyond[0]]], routes)]
+        return [("product", self._product(t), routes)]
 
-    def _factor(self, t: Any, s: Any) -> Step:
-        """The step that brings the message from t into a product at the rows of s."""
-        return "values" if self._is_valued(t, s) else "message", t, s
-
-    def _result(self, what: str, t: Any) -> Array:
-        return self.known[what, self._keys[t]]
+    def _mean(self, t: Any) -> Array:
+        """The embedding of t given the evidence beyond it, (b, r_t)."""
+        known, keys, path = self.known, self._keys, [t]
+        while t not in self.evidence and ("mean", keys[t]) not in known:
+            if len(self._beyond[t]) > 1:
+                known["mean", keys[t]] = self._weights(t) @ self.network.nodes[t].coordinates
+            else:
+                t = self._beyond[t][0]
+                path.append(t)
+        m = self.evidence[t] if t in self.evidence else known["mean", keys[t]]
+        while len(path) > 1:
+            u = path.pop()
+            t = path[-1]
+            m = m @ self.network.operators[t, u].matrix.T
+            known["mean", keys[t]] = m
+        return m
 
     def _is_valued(self, t: Any, s: Any) -> bool:
         """Whether the message from t is known by its values at the rows of s."""
@@ -229,14 +238,16 @@ class Inference:
 
     def _factors(self, t: Any) -> list[Array]:
         """The messages to t at its rows, (b, n) each."""
+        known, rows, least = self.known, self.network.nodes[t].coordinates.T, self.network.least
         found = []
         for u in self._beyond[t]:
-            what = self._factor(u, t)[0]
-            result = self._result(what, u)
-            if what == "message":
-                result = result @ self.network.nodes[t].coordinates.T
-            least = asarray(self.network.least, result)
-            found.append(namespace(result).where(result > least, result, least))
+            key = "values", self._keys[u]
+            if not self._is_valued(u, t):
+                found.append(at_least(known["message", self._keys[u]] @ rows, least))
+                continue
+            if key not in known:
+                known[key] = at_least(self._values_at_rows(u, t), least)
+            found.append(known[key])
         return found
 
     def _product(self, t: Any) -> Array:
@@ -265,7 +276,7 @@ class Inference:
         network, child = self.network, family[1]
         node, members = network.nodes[t], network.layout.families[family]
         heard = network.likelihood(child, family) if child in self.points else None
-        beta = self._result("message", child) if heard is None else None
+        beta = self.known["message", self._keys[child]] if heard is None else None
         seen = self.points[child] if beta is None else beta
         known = {u: self.points[u] for u in members if u != t}
         found = []
@@ -286,6 +297,7 @@ class Inference:
 
     def _weights(self, q: Any) -> Array:
         """The weights of a node's rows given the messages of several neighbours, (b, n)."""
+        self._send(self._factors_of(q))
         node = self.network.nodes[q]
         weights = node.weights * self._product(q)
         xp = namespace(weights)

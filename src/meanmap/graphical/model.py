@@ -10,15 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from meanmap import checks, plots
-from meanmap.arrays import (
-    Array,
-    Points,
-    count,
-    in_kind,
-    namespace,
-    take,
-    to_numpy,
-)
+from meanmap.arrays import Array, Points, count, in_kind, namespace, take, to_numpy
 from meanmap.conditional.fitting import check_regularization
 from meanmap.conditional.predictive import Predictive
 from meanmap.decoding.densities import density
@@ -34,6 +26,7 @@ from meanmap.graphical.layout import layout_of
 from meanmap.graphical.messages import Inference, Network
 from meanmap.graphical.structure import chow_liu_tree
 from meanmap.graphical.tables import (
+    column_values,
     is_missing,
     kernels_of,
     number_column,
@@ -427,12 +420,10 @@ class KernelGraphicalModel(BaseEstimator):
     def _points(self, name: Any, values: Any) -> Points:
         node = self.network_.nodes[name]
         kernel = node.space.kernel_
-        values = in_order(values, kernel.names, f"data[{name!r}]")
-        values = values.to_numpy() if hasattr(values, "to_numpy") else values
-        array = np.asarray(values) if not hasattr(values, "ndim") else values
-        if kernel.on_vectors and np.ndim(array) == 1:
-            array = array[:, None]
-        return kernel.check(array, f"data[{name!r}]", node.space.example_)
+        called = f"data[{name!r}]"
+        cells = column_values(in_order(values, kernel.names, called))
+        points = number_column(cells, called) if kernel.on_vectors else cells
+        return kernel.check(points, called, node.space.example_)
 
     def _inference(
         self, evidence: Mapping[Any, Any] | None, quiet: bool = False

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from meanmap.arrays import Array, Points, asarray
+import numpy as np
+
+from meanmap.arrays import Array, Points, asarray, to_numpy
 from meanmap.conditional.operator import ConditionalOperator, Side
+from meanmap.decoding.densities import scales
 from meanmap.embeddings import Embedding
 from meanmap.embeddings.single import embedding_of
 from meanmap.linalg import Spectrum
@@ -36,6 +39,11 @@ class Node:
     def spectrum(self) -> Spectrum:
         """Of its covariance operator."""
         return Spectrum.of(self.covariance)
+
+    @cached_property
+    def widths(self) -> np.ndarray:
+        """The bandwidths of a density estimate of numbers."""
+        return scales(self.points, to_numpy(self.weights))
 
     def inverse(self, regularization: float) -> Array:
         """`(C + λI)⁻¹` of its covariance operator, with λ as large as rounding needs."""

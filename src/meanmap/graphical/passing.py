@@ -1,17 +1,23 @@
-"""Messages on a graph with loops, those of all nodes of a kind at once.
+"""The engine that sends messages.
 
-Every hidden node has a slot for each hidden neighbour, which holds the neighbour's message to it.
-The message back to that neighbour is made of the product of all other slots (Song, Fukumizu and
-Gretton 2013, eq. 27 and 30). If there are many neighbours, products are rescaled as they grow, so
-that they do not underflow. The order of sending is in `meanmap.graphical.schedules`.
+A schedule is a list of batches of messages, and `update` sends them, one batch after the other, on
+trees and on graphs with loops. What a node says to a neighbour is made of what all others have said
+to it (Song, Fukumizu and Gretton 2013, eq. 27 and 30); `meanmap.graphical.schedules` says who sends
+when.
+
+`Passing` keeps the messages of a field in arrays, so that all nodes of a kind send at once. Every
+hidden node has a slot for each hidden neighbour, which holds the neighbour's message to it, and the
+message back to that neighbour is made of the product of all other slots. If there are many
+neighbours, products are rescaled as they grow, so that they do not underflow. The messages of a
+tree, kept from one query to the next, are in `meanmap.graphical.messages`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,12 +31,41 @@ from meanmap.arrays import (
     take,
     to_numpy,
 )
-from meanmap.graphical.field import NONE, Wiring, index_beside
-from meanmap.graphical.potentials import Potentials
+from meanmap.graphical.field import NONE, Route, Wiring
+from meanmap.graphical.potentials import MessageRules, Potentials, Said, divide_or
 
 BLOCK = 1 << 17  # values of messages in memory at a time
 
 State = list[Array]  # for each kind the messages to its nodes, (nodes, slots, r)
+
+
+class MessageBatch(NamedTuple):
+    """Messages that are sent together."""
+
+    sender: Any  # a node of a tree, or a kind of nodes of a field
+    part: Any  # the neighbour that receives; or some nodes of the kind, to all their neighbours
+
+
+Spoken = tuple[Said, Array, Iterable[Route]]  # what is sent, made of what, and where it goes
+Put = Callable[[Any, Any, Array], None]  # stores messages: the receiving kind, where, and what
+
+
+def update(
+    rules: MessageRules,
+    schedule: Iterable[MessageBatch],
+    speak: Callable[[MessageBatch], Iterable[Spoken]],
+    put: Put,
+    scaled: bool = True,
+) -> None:
+    """Send the messages of a schedule, one batch after the other.
+
+    `speak` says what the senders of a batch make their messages of, and `put` stores the messages.
+    """
+    for batch in schedule:
+        for said, values, routes in speak(batch):
+            for link, nodes, kind, at in routes:
+                some = values if nodes is None else take(values, nodes)
+                put(kind, at, rules.send(link, some, said, scaled))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +76,6 @@ class Alone:
     factor: Array  # the product, scaled to a maximum of 1
     peak: np.ndarray  # the sum of the factors' largest logarithms, (nodes,)
     count: np.ndarray  # the number of factors, (nodes,)
-
-
-@dataclass(frozen=True, eq=False)
-class Sent:
-    """Messages along one link, and the slots that they go to."""
-
-    kind: int
-    at: tuple[Any, Any]  # nodes and slots
-    beta: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,26 +102,22 @@ class Passing:
                 state[s[0]] = assign(state[s[0]], (node, slot), self.potentials.nothing(int(one)))
         return state
 
-    def come_in(self, state: State, kind: int, nodes: Any) -> tuple[Array, Array]:
-        """Log of the messages to nodes of a kind, (n, slots, m), and of the whole product."""
-        L = self.potentials.logarithms(
-            take(state[kind], nodes), self.potentials.nodes[kind].coordinates
-        )
-        xp = namespace(L)
-        power = self.powers(kind, nodes)
-        if power is not None:
-            L = L * asarray(power, L)[:, :, None]
-        return L, take(self.alone[kind].logs, nodes) + xp.sum(L, axis=1)
-
     def powers(self, kind: int, nodes: Any) -> np.ndarray | None:
         """The power of each message to some nodes, 0 without a message; None if all have 1."""
         here = self.wiring.link[kind][nodes] != NONE
         if self.power is not None:
             return np.where(here, self.power[kind][nodes], 0.0)
-        return here.astype(float) if self.wiring.padded[kind] else None
+        return None if here.all() else here.astype(float)
 
-    def send(self, state: State, kind: int, nodes: Any, scaled: bool = True) -> Iterator[Sent]:
-        """The messages of nodes of a kind to their neighbours, link by link."""
+    def update(
+        self, state: State, schedule: Iterable[MessageBatch], put: Put, scaled: bool = True
+    ) -> None:
+        """Send the messages of a schedule, made of those in a state."""
+        update(self.potentials, schedule, partial(self.speak, state), put, scaled)
+
+    def speak(self, state: State, batch: MessageBatch) -> Iterator[Spoken]:
+        """The products of the messages to nodes of a kind, slot by slot."""
+        kind, nodes = batch
         routes, empty = self.wiring.routes(kind, nodes, self._one)
         if not routes:
             return
@@ -112,18 +134,12 @@ class Passing:
         if self.power is None:
             products = all_but_one(first, factors, deep)
         else:
-            powers = [asarray(p, V)[:, None] for p in self.power[kind][nodes].T]
-            even = self._even[kind]
-            if even is None:
-                products = products_with_powers(first, factors, powers, deep)
-            else:
-                products = products_with_power(first, factors, even, deep)
+            powers = self._even[kind]
+            if powers is None:
+                powers = [asarray(p, V)[:, None] for p in self.power[kind][nodes].T]
+            products = products_with_powers(first, factors, powers, deep)
         for slot, P in products:
-            for route in routes[slot]:
-                new = self.potentials.links[route.link].of_product(take(P, route.nodes))
-                if scaled:
-                    new = self.potentials.scale(new, route.link)
-                yield Sent(route.kind, route.at, new)
+            yield "product", P, routes[slot]
 
     @cached_property
     def _one(self) -> Array:
@@ -147,31 +163,28 @@ class Passing:
         return self.start()
 
     @cached_property
-    def _nowhere(self) -> list[Any]:
-        """For each kind the slots that lead nowhere."""
-        return [index_beside(np.nonzero(link == NONE), self._one) for link in self.wiring.link]
-
-    @cached_property
     def _deep(self) -> int:
         """Products of more factors than this are rescaled, so that they do not underflow."""
         return 40 if self.potentials.tiny < 1e-100 else 5
 
-    def blocks(self) -> list[tuple[int, slice]]:
+    def blocks(self) -> list[MessageBatch]:
         """All hidden nodes, some of a kind at a time."""
         found = []
         for kind, link in enumerate(self.wiring.link):
             m = self.potentials.nodes[kind].coordinates.shape[0]
             step = max(1, BLOCK // (m * max(link.shape[1], 1)))
-            found += [(kind, slice(start, start + step)) for start in range(0, link.shape[0], step)]
+            found += [
+                MessageBatch(kind, slice(start, start + step))
+                for start in range(0, link.shape[0], step)
+            ]
         return found
 
-    def each_block(self, work: Callable[[int, slice], None]) -> None:
-        """Call a function for all blocks of hidden nodes, with NumPy on all threads."""
+    def each_block(self, work: Callable[[list[MessageBatch]], None]) -> None:
+        """Call a function with shares of all blocks of hidden nodes, with NumPy on all threads."""
         blocks = self.blocks()
 
         def share(thread: int, of: int) -> None:
-            for kind, nodes in blocks[thread::of]:
-                work(kind, nodes)
+            work(blocks[thread::of])
 
         if isinstance(self.potentials.nodes[0].coordinates, np.ndarray):
             for_each_thread(share)
@@ -182,28 +195,19 @@ class Passing:
         """All messages at once, as a new state."""
         fresh = [namespace(beta).zeros_like(beta) for beta in state]
 
-        def work(kind: int, nodes: slice) -> None:
-            for sent in self.send(state, kind, nodes, scaled=False):
-                fresh[sent.kind] = assign(fresh[sent.kind], sent.at, sent.beta)
+        def put(kind: int, at: Any, beta: Array) -> None:
+            fresh[kind] = assign(fresh[kind], at, beta)
 
-        self.each_block(work)
+        self.each_block(lambda blocks: self.update(state, blocks, put, scaled=False))
         return [self._of_mean_one(kind, beta) for kind, beta in enumerate(fresh)]
 
     def _of_mean_one(self, kind: int, beta: Array) -> Array:
         """All messages to a kind scaled at once; as `MessageRules.scale` does along one link."""
-        links = self.wiring.link[kind]
-        if not links.size:
+        mean = (beta @ self.potentials.nodes[kind].mean)[..., None]
+        if isinstance(mean, np.ndarray) and mean.min(initial=1.0) > 0:
+            beta /= mean
             return beta
-        mean = beta @ self.potentials.nodes[kind].mean
-        if self.wiring.padded[kind]:
-            mean = assign(mean, self._nowhere[kind], self._one)
-        xp = namespace(mean)
-        if isinstance(mean, np.ndarray) and mean.min() > 0:
-            beta /= mean[..., None]
-            return beta
-        good = mean > 0  # other messages are noise, and are replaced
-        mean = xp.where(good, mean, xp.ones_like(mean))[..., None]
-        return xp.where(good[..., None], beta / mean, self._nothing[kind])
+        return divide_or(beta, mean, self._nothing[kind])
 
     def change(self, kind: int, old: Array, new: Array) -> np.ndarray:
         """How much messages (..., r) to a kind have changed, as functions of its values (L₂)."""
@@ -239,14 +243,20 @@ class Passing:
         found = [namespace(alone.logs).zeros_like(alone.logs) for alone in self.alone]
         strain = [np.zeros(len(alone.count)) for alone in self.alone]
 
-        def work(kind: int, nodes: slice) -> None:
-            L, S = self.come_in(state, kind, nodes)
-            found[kind] = assign(found[kind], nodes, S)
-            alone, xp = self.alone[kind], namespace(L)
-            best = to_numpy(xp.max(L, axis=-1)).sum(axis=1) + alone.peak[nodes]
-            count = (self.wiring.link[kind][nodes] != NONE).sum(axis=1) + alone.count[nodes]
-            lost = best - to_numpy(xp.max(S, axis=-1))
-            strain[kind][nodes] = lost / np.maximum(count, 1)
+        def work(blocks: list[MessageBatch]) -> None:
+            for kind, nodes in blocks:
+                alone, rows = self.alone[kind], self.potentials.nodes[kind].coordinates
+                # (nodes, slots, m), and of the whole product
+                L = self.potentials.logarithms(take(state[kind], nodes), rows)
+                xp, power = namespace(L), self.powers(kind, nodes)
+                if power is not None:
+                    L = L * asarray(power, L)[:, :, None]
+                S = take(alone.logs, nodes) + xp.sum(L, axis=1)
+                found[kind] = assign(found[kind], nodes, S)
+                best = to_numpy(xp.max(L, axis=-1)).sum(axis=1) + alone.peak[nodes]
+                count = (self.wiring.link[kind][nodes] != NONE).sum(axis=1) + alone.count[nodes]
+                lost = best - to_numpy(xp.max(S, axis=-1))
+                strain[kind][nodes] = lost / np.maximum(count, 1)
 
         self.each_block(work)
         return found, strain
@@ -281,30 +291,29 @@ def all_but_one(first: Array, factors: list[Array], deep: bool) -> Iterator[tupl
 
 
 def products_with_powers(
-    first: Array, factors: list[Array], powers: list[Array], deep: bool
+    first: Array, factors: list[Array], powers: float | list[Array], deep: bool
 ) -> Iterator[tuple[int, Array]]:
     """For each factor the product of all to their powers, over itself.
 
     Messages of tree-reweighted belief propagation (Wainwright, Jaakkola and Willsky 2005), whose
-    potentials on edges are the data's to the power of one over theirs.
+    potentials on edges are the data's to the power of one over theirs. If all powers are equal, the
+    power of the product is faster.
     """
-    product = first
-    for factor, power in zip(factors, powers, strict=True):
-        product = rescale_rows(product * factor**power, deep)
+    if isinstance(powers, list):
+        raised = [factor**power for factor, power in zip(factors, powers, strict=True)]
+        product = multiply_all([first, *raised], deep)
+    else:
+        product = first * multiply_all(factors, deep) ** powers
     for slot, factor in enumerate(factors):
         yield slot, product / factor
 
 
-def products_with_power(
-    first: Array, factors: list[Array], power: float, deep: bool
-) -> Iterator[tuple[int, Array]]:
-    """The same with equal powers: the power of the product is faster."""
+def multiply_all(factors: list[Array], deep: bool) -> Array:
+    """The product of arrays, rescaled if there are many."""
     product = factors[0]
     for factor in factors[1:]:
         product = rescale_rows(product * factor, deep)
-    product = first * product**power
-    for slot, factor in enumerate(factors):
-        yield slot, product / factor
+    return product
 
 
 def rescale_rows(values: Array, needed: bool) -> Array:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from meanmap.conditional.operator import ConditionalOperator
 from meanmap.graphical.field import RandomField
 from meanmap.graphical.nodes import Node
 
+Said = Literal["product", "points", "message"]  # what a message is made of
 TYPICAL = 1e-3  # λ for a node without neighbours
 
 
@@ -86,17 +87,14 @@ class MessageRules(ABC):
     def target(self, link: Any) -> Any:
         """The node, or kind of nodes, that receives what goes along a link."""
 
-    def observe(self, link: Any, psi: Array) -> Array:
-        """The message of observed points, (b, r_s)."""
-        return self.scale(self.links[link].of_points(psi), link)
+    def send(self, link: Any, values: Array, said: Said = "product", scaled: bool = True) -> Array:
+        """The messages (b, r_s) along a link.
 
-    def send(self, link: Any, product: Array) -> Array:
-        """The message of products of messages, (b, r_s)."""
-        return self.scale(self.links[link].of_product(product), link)
-
-    def relay(self, link: Any, beta: Array) -> Array:
-        """A single message passed on, (b, r_s)."""
-        return self.scale(self.links[link].of_message(beta), link)
+        They are made of products of messages (b, n_t) at the sample, of observed points (b, r_t) in
+        coordinates, or of single messages (b, r_t), which need no product on the sample.
+        """
+        beta = getattr(self.links[link], f"of_{said}")(values)
+        return self.scale(beta, link) if scaled else beta
 
     def nothing(self, link: Any) -> Array:
         """The message along a link when nothing is known, of mean one."""
@@ -106,10 +104,13 @@ class MessageRules(ABC):
     def scale(self, beta: Array, link: Any) -> Array:
         """Messages of mean one; one whose mean is not positive is noise, and says nothing."""
         mean = (beta @ self.nodes[self.target(link)].mean)[:, None]
-        xp, good = namespace(beta), mean > 0
-        if bool(xp.all(good)):
-            return beta / mean
-        return xp.where(good, beta / xp.where(good, mean, xp.ones_like(mean)), self.nothing(link))
+        return beta / mean if mean.min() > 0 else divide_or(beta, mean, self.nothing(link))
+
+
+def divide_or(beta: Array, mean: Array, other: Array) -> Array:
+    """Messages over their means; others in place of those whose mean is not positive."""
+    xp, good = namespace(beta), mean > 0
+    return xp.where(good, beta / xp.where(good, mean, xp.ones_like(mean)), other)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,23 +1,45 @@
-"""The order in which messages are sent on a graph with loops.
+"""The order in which messages are sent.
 
-A schedule is a generator of states, each with the largest change of a message. On a tree the order
-is fixed, every message once: `meanmap.graphical.messages`.
+A schedule is made of batches of messages, which `passing.update` sends. On a tree it is exact:
+every message once, the farthest first. On a graph with loops it is repeated until messages no
+longer change: a generator of states, each with the largest change of a message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
-from meanmap.arrays import assign, to_numpy
+from meanmap.arrays import Array, assign, to_numpy
 from meanmap.graphical.field import NONE
-from meanmap.graphical.passing import Passing, State, damp_messages
+from meanmap.graphical.passing import MessageBatch, Passing, State, damp_messages
 
 SHARE = 64  # the residual schedule sends one message in so many at a time
+
+
+# --- on a tree ----------------------------------------------------------------------------------
+
+
+def exact(
+    wanted: Iterable[MessageBatch],
+    needs: Callable[[MessageBatch], Iterable[MessageBatch]],
+    is_known: Callable[[MessageBatch], bool],
+) -> list[MessageBatch]:
+    """The wanted messages and all that they need, the farthest first; none that is known."""
+    found: list[MessageBatch] = []
+    waiting = list(wanted)
+    for batch in waiting:  # the list grows while it is read
+        if not is_known(batch):
+            found.append(batch)
+            waiting += needs(batch)
+    return found[::-1]
+
+
+# --- on a graph with loops ----------------------------------------------------------------------
 
 
 def synchronous(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
@@ -35,25 +57,26 @@ def sequential(passing: Passing, state: State, damping: float) -> Iterator[tuple
     Nodes at the same distance from the first send together.
     """
     field, wiring = passing.potentials.field, passing.wiring
-    hidden = np.zeros(len(field.nodes), dtype=bool)
-    local = np.full(len(field.nodes), NONE)
-    for nodes in wiring.hidden:
-        hidden[nodes] = True
-        local[nodes] = np.arange(len(nodes))
+    local = field.places(wiring.hidden)
     levels = [
-        [(int(k), local[nodes[field.kind[nodes] == k]]) for k in np.unique(field.kind[nodes])]
-        for nodes in field.levels(hidden)
+        [
+            MessageBatch(int(k), local[nodes[field.kind[nodes] == k]])
+            for k in np.unique(field.kind[nodes])
+        ]
+        for nodes in field.levels(local != NONE)
     ]
+    schedule = [batch for level in (*levels[::-1], *levels[1:]) for batch in level]
+    moved: list[float] = []
+
+    def put(kind: int, at: Any, beta: Array) -> None:
+        old = state[kind][at]
+        moved.append(passing.change(kind, old, beta).max())
+        state[kind] = assign(state[kind], at, damp_messages(old, beta, damping))
+
     while True:
-        most = 0.0
-        for level in (*levels[::-1], *levels[1:]):
-            for kind, nodes in level:
-                for sent in passing.send(state, kind, nodes):
-                    old = state[sent.kind][sent.at]
-                    most = max(most, passing.change(sent.kind, old, sent.beta).max())
-                    new = damp_messages(old, sent.beta, damping)
-                    state[sent.kind] = assign(state[sent.kind], sent.at, new)
-        yield state, float(most)
+        moved.clear()
+        passing.update(state, schedule, put)
+        yield state, float(max(moved, default=0.0))
 
 
 def residual(passing: Passing, state: State, damping: float) -> Iterator[tuple[State, float]]:
@@ -72,23 +95,24 @@ def residual(passing: Passing, state: State, damping: float) -> Iterator[tuple[S
     for kind, table in enumerate(number):
         mine = table[table != NONE]
         moves[mine] = passing.change(kind, state[kind], waiting[kind])[table != NONE]
+
+    def put(kind: int, at: Any, beta: Array) -> None:
+        waiting[kind] = assign(waiting[kind], at, beta)
+        moves[number[kind][at]] = passing.change(kind, state[kind][at], beta)
+
     while True:
         sent_now = 0
         while sent_now < len(messages) and moves.max() > 0:
             chosen = np.argpartition(moves, -some)[-some:]
-            for kind in np.unique(messages[chosen, 0]):
+            told = []
+            for kind in np.unique(messages[chosen, 0]).tolist():
                 mine = chosen[messages[chosen, 0] == kind]
                 at = messages[mine, 1], messages[mine, 2]
                 new = damp_messages(state[kind][at], waiting[kind][at], damping)
                 moves[mine] = passing.change(kind, new, waiting[kind][at])
                 state[kind] = assign(state[kind], at, new)
-            for kind in np.unique(messages[chosen, 0]):
-                told = np.unique(messages[chosen[messages[chosen, 0] == kind], 1])
-                for sent in passing.send(state, int(kind), told):
-                    waiting[sent.kind] = assign(waiting[sent.kind], sent.at, sent.beta)
-                    moves[number[sent.kind][sent.at]] = passing.change(
-                        sent.kind, state[sent.kind][sent.at], sent.beta
-                    )
+                told.append(MessageBatch(kind, np.unique(at[0])))
+            passing.update(state, told, put)
             sent_now += len(chosen)
         yield state, float(moves.max(initial=0.0))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,16 +164,28 @@ def row_weights(given: Any, table: Mapping[Any, Any]) -> np.ndarray:
     return to_numpy(checks.sample_weights(given, every, every))
 
 
+def first_names(names: Any) -> str:
+    """Names in words, the first few."""
+    words = [repr(name) for name in list(names)[:6]]
+    return ", ".join(words) + (", …" if len(names) > len(words) else "")
+
+
+def require_names(
+    given: Iterable[Any], known: Collection[Any], what: str, word: str = "node"
+) -> None:
+    """Refuse names that are not known."""
+    here = set(known)
+    unknown = [name for name in given if name not in here]
+    if unknown:
+        raise ValueError(
+            f"{what}: there is no {word} {first_names(unknown)}; there are {first_names(known)}."
+        )
+
+
 def kernels_of(given: Any, names: tuple[Any, ...]) -> dict[Any, Kernel | None]:
     """A kernel for each node, None for the default."""
     if isinstance(given, Mapping):
-        known = set(names)
-        unknown = [name for name in given if name not in known]
-        if unknown:
-            raise ValueError(
-                f"kernel: there is no node {', '.join(map(repr, unknown))}; the nodes are "
-                f"{', '.join(map(repr, names))}."
-            )
+        require_names(given, names, "kernel")
         kernels = {name: given.get(name) for name in names}
     else:
         kernels = dict.fromkeys(names, given)
