@@ -136,7 +136,7 @@ GROUPS = np.arange(N) // 4
 
 # what it is called, its settings, whether it is exact (None: exact, but aggregated)
 TWO_SAMPLE: list[tuple[str, dict[str, Any], bool | None]] = [
-    ("permutation, collection (max)", {}, None),
+    ("permutation, default", {}, None),
     ("permutation, collection (fuse)", {"kernel": Collection(combine="fuse")}, None),
     ("permutation, collection (min-p)", {"kernel": Collection(combine="min-p")}, None),
     ("permutation, median", MEDIAN, True),
@@ -147,7 +147,8 @@ TWO_SAMPLE: list[tuple[str, dict[str, Any], bool | None]] = [
     ("permutation, Nyström 30", {**MEDIAN, "basis": Nystroem(30, random_state=0)}, True),
     ("sequential, median", {**MEDIAN, "null": Sequential()}, True),
     ("full, median", {**MEDIAN, "null": "full"}, True),
-    ("full, collection (max)", {"null": "full"}, None),
+    ("full, default", {"null": "full"}, None),
+    ("paired, default", {"null": "paired"}, None),
     ("block of 5, median", {**MEDIAN, "null": Block(5)}, True),
     ("wild, median", {**MEDIAN, "null": "wild"}, False),
     ("gamma, median", {**MEDIAN, "null": "gamma"}, False),
@@ -159,7 +160,7 @@ TWO_SAMPLE: list[tuple[str, dict[str, Any], bool | None]] = [
     ("normal, block", {**MEDIAN, "estimator": "block", "null": "normal"}, False),
 ]
 INDEPENDENCE: list[tuple[str, dict[str, Any], bool | None]] = [
-    ("permutation, collection (max)", {}, None),
+    ("permutation, default", {}, None),
     ("permutation, collection (fuse)", {"kernel": Collection(combine="fuse")}, None),
     ("permutation, collection (min-p)", {"kernel": Collection(combine="min-p")}, None),
     ("permutation, median", MEDIAN, True),
@@ -251,7 +252,7 @@ def registry() -> list[Row]:
     ):
         for null, arguments, exact in settings:
             for data in KINDS:
-                # a table has no collection of widths; its one kernel is in the other rows
+                # only the default combines several kernels for tables
                 if data == "mixed" and ("collection" in null or "optimized" in null):
                     continue
                 inside = bool(exact) and data == "continuous"

@@ -15,11 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 
 import meanmap as mm
+from interrupts import count_lines, interrupt_at
 from meanmap import arrays
+from meanmap.conditional.noise import normal_mixture
 from meanmap.exceptions import quiet, record, warn
 from meanmap.kernels import Gaussian
 from meanmap.spaces import Nystroem, PivotedCholesky
@@ -83,12 +86,39 @@ def cut_coordinates() -> Any:
     return mm.spaces.Space(Gaussian(0.1), PivotedCholesky(max_rank=5)).fit(X).rank_
 
 
+def stack_densities() -> Any:
+    rows = np.concatenate([X[:20], X[:20] + 4.0])
+    return mm.EmbeddingDensity(random_state=0).fit(rows).score_samples(X[:10])
+
+
+def unfold() -> Any:
+    return abs(mm.ColoredUnfolding(1, 8, Gaussian(1.0), random_state=0).fit(X, Y).embedding_)
+
+
+def split_noise() -> Any:
+    return normal_mixture(X, 2).means_
+
+
+def find_hidden_states() -> Any:
+    graph = nx.star_graph(["h", "a", "b", "c"])
+    graph.nodes["h"]["states"] = 2
+    state = np.arange(60) % 2
+    table = {name: 3.0 * state + X[:, i % 2] + 0.1 * i for i, name in enumerate("abc")}
+    model = mm.KernelGraphicalModel(graph, Gaussian(1.0), 1e-2).fit(table)
+    return model.marginal("a", {"b": 0.5}).mean()
+
+
 JOBS = [
     match_means,
     query_far_away,
     apply_bayes_rule,
     cluster_points,
     cut_coordinates,
+    place_landmarks,
+    stack_densities,
+    unfold,
+    split_noise,
+    find_hidden_states,
 ]
 
 
@@ -103,15 +133,6 @@ def test_the_state_of_the_process_is_as_before(job: Callable[[], Any]) -> None:
     assert state() == before
     for one in found:
         np.testing.assert_allclose(one, expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_k_means_changes_neither_filters_nor_error_handling() -> None:
-    """The BLAS is left out: scikit-learn's k-means limits it by itself, and threads may collide."""
-    before = state()[:-1]
-    with ThreadPoolExecutor(THREADS) as pool:
-        assert set(pool.map(lambda _: place_landmarks(), range(THREADS))) == {place_landmarks()}
-    assert state()[:-1] == before
 
 
 def test_filters_are_left_alone_while_work_goes_on() -> None:
@@ -177,6 +198,25 @@ def test_threads_that_limit_the_blas_at_once_leave_no_limit(
         worker.join(timeout=60)
     assert first_is_out.is_set()
     assert state() == before
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+def test_interrupted_calls_leave_no_limit_behind() -> None:
+    """Wherever the interrupt came, the next call sees and restores the original limit."""
+
+    def limit() -> None:
+        with arrays.one_blas_thread():
+            pass
+
+    before = state()
+    count = count_lines(limit)
+    for k in range(1, count + 1):
+        assert interrupt_at(k, limit)
+        with arrays.one_blas_thread() as of:
+            assert arrays.threads() == of
+            assert of in (1, 2)  # one if the interrupted call could not lift its limit
+            assert state()[-1] == [1] * len(before[-1])
+        assert state() == before, f"line {k} of {count}"
 
 
 # --- our own warnings -----------------------------------------------------------------------------

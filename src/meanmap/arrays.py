@@ -11,13 +11,14 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from threading import Lock
 from types import ModuleType
 from typing import Any, TypeVar
+from weakref import WeakSet, ref
 
 import array_api_compat
 import numpy as np
@@ -411,24 +412,59 @@ def _release() -> None:
 
 @cache
 def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
-_allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
+class _Stay:
+    """One thread's wish for a BLAS of one thread; it counts for as long as it exists."""
+
+    def __init__(self, of: int) -> None:
+        self.of = of
+
+
+#: The wish that this thread, or the one that started it, has made.
+_own: ContextVar[Callable[[], _Stay | None]] = ContextVar("own", default=lambda: None)
+
+#: All wishes: weak, so that one whose end an interrupt has cut off does not stay.
+_stays: WeakSet[_Stay] = WeakSet()
+
+#: How many threads each copy of the BLAS had before the first wish; empty if there is none.
+_before: list[int] = []
+_limiting = Lock()
 
 
 def threads() -> int:
     """How many threads we may use: the BLAS's, which `threadpoolctl.threadpool_limits` sets."""
-    allowed = _allowed.get()
-    if allowed is not None:
-        return allowed
-    counts = [lib["num_threads"] for lib in _controller().info() if lib["user_api"] == "blas"]
-    return min(counts) if counts else 1
+    own = _own.get()()
+    return own.of if own else min(_limits(), default=1)
 
 
-#: Held by the one thread that limits the BLAS. The limit is that of the process: a second
-#: thread would take the first one's limit for the original, and restore that.
-_limiting = Lock()
+def _limits() -> list[int]:
+    """How many threads the BLAS has, in each of its copies."""
+    return [lib.get_num_threads() for lib in _controller().lib_controllers]
+
+
+def _limit(stay: _Stay, enter: bool) -> None:
+    """Limit the BLAS for one wish more, or one less: the last of them lifts the limit.
+
+    It is that of the process. Others that set and restore a limit inside, as scikit-learn's k-means
+    does, find one thread and leave one, whichever of our threads leaves first.
+    """
+    _limiting.acquire(timeout=1.0)  # an interrupt may have left it held: no one waits for ever
+    found = _limits()
+    if enter and not _stays and (not _before or max(found, default=1) > 1):
+        _before[:] = found  # else the limit is what an interrupted call has left
+    (_stays.add if enter else _stays.discard)(stay)
+    wanted = [1] * len(found) if _stays else _before or found
+    if found != wanted:
+        for lib, number in zip(_controller().lib_controllers, wanted, strict=True):
+            lib.set_num_threads(number)
+        with _controller().limit():  # gives up what may be the right of one thread to set it
+            pass
+    if not _stays:
+        _before.clear()
+    if _limiting.locked():
+        _limiting.release()
 
 
 @contextmanager
@@ -438,21 +474,18 @@ def one_blas_thread(needed: bool = True) -> Iterator[int]:
     A threaded BLAS spends more on waking its threads than on a product of a few hundred rows, and
     two levels of threads fight each other.
     """
-    if not needed:
-        yield 1
-        return
-    of = threads()
-    if of == 1 or _allowed.get() is not None:
+    of = threads() if needed else 1
+    if not needed or _own.get()() is not None:
         yield of
         return
-    token, limits = _allowed.set(of), _limiting.acquire(blocking=False)
+    stay = _Stay(of)
+    token = _own.set(ref(stay))
     try:
-        with _controller().limit(limits=1, user_api="blas") if limits else nullcontext():
-            yield of
+        _limit(stay, True)
+        yield of
     finally:
-        _allowed.reset(token)
-        if limits:
-            _limiting.release()
+        _limit(stay, False)
+        _own.reset(token)
 
 
 def spans(length: int, step: int) -> Iterator[slice]:

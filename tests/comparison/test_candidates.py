@@ -1,4 +1,4 @@
-"""Which kernels a test tries by itself: whitened ones, and their handicaps."""
+"""Which kernels a test tries by itself: whitened ones, and their weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy import stats
 
 from meanmap import independence_test, two_sample_test
 from meanmap.comparison import candidates
-from meanmap.comparison.candidates import Candidates, paired_handicaps, whiten
+from meanmap.comparison.candidates import Candidates, paired_weights, whiten
 from meanmap.kernels import Delta, Energy, Gaussian, Linear
 from meanmap.kernels.domains.whitened import Whitened
 
@@ -95,15 +95,14 @@ def test_the_choice_does_not_know_the_labels() -> None:
 def test_what_is_tried_by_default() -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(40, 2))
-    kernels = Candidates.of(None, X, False, "X").resolve(X, rng)
-    assert [type(k) for k in kernels] == [Whitened, Gaussian, Gaussian]
     paired = Candidates.of(None, X, False, "X")
-    assert [type(k) for k in paired.resolve(X, rng, True)] == [Energy, Whitened, Gaussian]
+    kinds = [type(k) for k in paired.resolve(X, rng, True)]
+    assert kinds == [Energy, Gaussian, Whitened, Gaussian]
     labels = Candidates.of(None, list("abab"), False, "X")
     assert [type(k) for k in labels.resolve(np.array(list("abab")), rng)] == [Whitened]
-    assert paired_handicaps(paired, paired).shape == (9,)
-    assert paired_handicaps(paired, labels).shape == (3,)
+    assert np.count_nonzero(paired_weights(paired, paired).reshape(4, 4)) == 4
+    assert paired_weights(paired, labels).shape == (4,)
     # one null has one kernel, and the median is then plain
     assert isinstance(two_sample_test(X, X + 1, null="gamma").kernel, Gaussian)
     result = independence_test(X, X[:, 0] > 0, (None, Delta()), rng=0, n_permutations=99)
-    assert "strongest of 3 HSICs" in result.method
+    assert "4 HSICs combined" in result.method

@@ -305,7 +305,7 @@ def test_every_pair_of_kernels(null: str, combine: str) -> None:
     assert_allclose([result.statistic, *result.null.values], expected, atol=1e-8)
     best = int(np.argmax(z[:, 0]))
     assert result.kernel == (kx[best // 3], ky[best % 3])
-    assert f"strongest of 6 HSICs ({combine})" in result.method
+    assert f"6 HSICs combined ({combine})" in result.method
 
 
 def test_one_variable_may_have_several_kernels() -> None:
@@ -313,7 +313,7 @@ def test_one_variable_may_have_several_kernels() -> None:
     labels = np.where(Y[:, 0] > Y[:, 0].mean(), "high", "low")
     result = independence_test(X, labels, rng=0, n_permutations=99)
     assert isinstance(result.kernel[1], Whitened) and isinstance(result.kernel[1].kernel, Delta)
-    assert "HSICs (max)" in result.method
+    assert "HSICs combined (soft)" in result.method
     mirrored = independence_test(labels, X, rng=0, n_permutations=99)
     assert isinstance(mirrored.kernel[0], Whitened)
     for combine in ("fuse", "min-p"):
@@ -622,7 +622,7 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
         ({"kernel": (None,) * 3}, r"kernel: expected one, or a tuple \(x, y\), got 3"),
         ({"kernel": ("optimized", None)}, 'kernel="optimized" is for two samples'),
         ({"kernel": (None, "optimized")}, 'kernel="optimized" is for two samples'),
-        ({"kernel": (Collection(), Collection(combine="fuse"))}, "say 'fuse' and 'max'"),
+        ({"kernel": (Collection(), Collection(combine="fuse"))}, "say 'fuse' and 'soft'"),
         ({"kernel": ([Gaussian(), Laplace()], None), "null": "gamma"}, "2 kernels were given"),
         ({"kernel": (None, [Gaussian(), Laplace()]), "null": "wild"}, "2 kernels were given"),
         ({"kernel": (None, "collection"), "null": "spectral"}, "takes one"),

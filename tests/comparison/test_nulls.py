@@ -146,7 +146,10 @@ def test_alternatives_are_checked(made: Callable[..., Any]) -> None:
         (lambda: Permutation(max_memory=0), "max_memory must be a number of bytes"),
         (lambda: Block(max_memory=-3), "max_memory must be a number of bytes"),
         (lambda: Groups(np.arange(4), max_memory="much"), "max_memory must be"),
-        (lambda: Collection(combine="mean"), "combine must be one of 'max', 'fuse', 'min-p'"),
+        (
+            lambda: Collection(combine="mean"),
+            "combine must be one of 'soft', 'max', 'fuse', 'min-p'",
+        ),
     ],
 )
 def test_settings_are_checked_when_they_are_made(make: Callable[[], Any], words: str) -> None:

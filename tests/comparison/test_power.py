@@ -12,7 +12,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import special, stats
 
-from meanmap import goodness_of_fit_test
+from meanmap import goodness_of_fit_test, two_sample_test
+from meanmap.comparison import ordering
 from meanmap.comparison.pilot import Bootstrap, Pilot
 from meanmap.comparison.power import Curve, power_analysis
 from meanmap.kernels import Gaussian
@@ -264,3 +265,12 @@ def test_partial_tests_are_known() -> None:
     test = partial(goodness_of_fit_test, score=stats.norm(), n_permutations=19)
     result = power_analysis(test, X, rng=0, n_simulations=20, sizes=[8, 16])
     assert result.powers[-1] > 0.5
+
+
+def test_the_order_of_drawn_rows_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of thousands of random samples looks ordered by chance."""
+    monkeypatch.setattr(ordering, "looks_ordered", lambda points: True)
+    X, Y = pilot(60, 2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        power_analysis(two_sample_test, X, Y, sizes=[10, 20], n_simulations=20, rng=0)

@@ -33,7 +33,6 @@ from meanmap.comparison import (
     exchanges,
     limits,
 )
-from meanmap.comparison.candidates import Candidates
 from meanmap.kernels import (
     Chordal,
     Columns,
@@ -307,7 +306,7 @@ def test_several_kernels_make_one_statistic(null: str, combine: str) -> None:
     assert_allclose(result.null.values, expected[1:], atol=1e-8)
     z = (np.array(tables) - np.mean(tables, axis=1)[:, None]) / np.std(tables, axis=1)[:, None]
     assert result.kernel == kernels[int(np.argmax(z[:, 0]))]
-    assert combine in repr(result)
+    assert combine in " ".join(repr(result).split())
 
 
 def slow_combination(table: np.ndarray, how: str) -> np.ndarray:
@@ -336,14 +335,10 @@ def test_the_default_collection() -> None:
     X, Y = samples()
     pooled = np.vstack([X, Y])
     default = Gaussian("scaled median")
-    kernels = Candidates((default,), "collection").resolve(pooled, np.random.default_rng(0))
-    by_hand = two_sample_test(X, Y, kernels, rng=0, n_permutations=99)
     results = [two_sample_test(X, Y, k, rng=0, n_permutations=99) for k in (None, "collection")]
     for result in results:
-        assert result.kernel in kernels
-        assert f"strongest of {len(kernels)} MMDs" in result.method
-        # a handicap can only lower the largest of several
-        assert result.statistic <= by_hand.statistic
+        assert isinstance(result.kernel, Gaussian)
+        assert "contrasts combined (soft)" in result.method
     assert results[0].pvalue == results[1].pvalue
     assert two_sample_test(X, Y, "median", rng=0).kernel == default.resolve(pooled)
 
@@ -373,7 +368,7 @@ def test_optimized_tests_on_the_other_half() -> None:
     X, Y = samples(60, 50)
     result = two_sample_test(X, Y + 1, "optimized", rng=0)
     assert result.sizes == {"n": 30, "m": 25}
-    assert "other half" in repr(result)
+    assert "other half" in " ".join(repr(result).split())
     assert isinstance(result.kernel, Gaussian)
     assert result.pvalue == 0.001
     assert two_sample_test(X, Y + 1, "optimized", "gamma", rng=0).pvalue < 0.01
@@ -512,7 +507,7 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr() == ("", "")
     two_sample_test(X, Y, null=Permutation(progress=True), rng=0, n_permutations=9)
     shown = capsys.readouterr()
-    assert shown.out == "" and "Gram matrix" in shown.err
+    assert shown.out == "" and "Features" in shown.err
 
 
 # --- moments and limits ---------------------------------------------------------------------------
@@ -836,7 +831,7 @@ def test_two_points_a_sample() -> None:
     result = two_sample_test([[0.0], [1.0]], [[5.0], [6.0]], rng=0)
     assert len(result.null) == 5
     assert result.pvalue >= 1 / 6
-    assert "no p-value can be below 0.167" in repr(result)
+    assert "no p-value can be below 0.167" in " ".join(repr(result).split())
 
 
 def test_constants_that_differ_are_told_apart() -> None:

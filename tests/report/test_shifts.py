@@ -8,15 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from meanmap.comparison.corrections import holm
 from meanmap.kernels import Columns, Gaussian, Laplace, NGrams
 from meanmap.report import ShiftReport, html, shift_report
-from meanmap.report.explanations import (
-    Explanation,
-    distance_and_influence,
-    squared_distance,
-)
-from meanmap.report.findings import bumps, holm
+from meanmap.report.explanations import Explanation
+from meanmap.report.findings import bumps
 from meanmap.report.verdicts import Figures, Finding, Verdict, verdict
+from meanmap.statistics.weighted import distance_and_influence, squared_distance
 
 matplotlib.use("Agg")
 

@@ -319,7 +319,7 @@ def test_a_shift_report_stands_on_a_sample() -> None:
     other = table.iloc[:3000].assign(a=table["a"].iloc[:3000] + 1.0)
     frames = dd.from_pandas(table, npartitions=5), dd.from_pandas(other, npartitions=3)
     report = shift_report(*frames, rng=0, max_samples=120)
-    assert "covariate shift" in report.candidates and report.columns[0].name == "a"
+    assert report.columns[0].name == "a" and report.columns[0].adjusted < 0.01
     assert report.sizes == (6000, 3000) and report.used == (120, 120)
     words = "a sample of 120 of 6,000 training rows and 120 of 3,000 test rows"
     assert words in str(report) and words in report.to_html()

@@ -32,9 +32,9 @@ print(f"\n{result}")
 
 # %%
 # The result draws itself. On the left is the statistic, beside what it would be if the two samples
-# came from one distribution: points were exchanged between them 999 times. The statistic is the
-# strongest of several kernels' MMDs, in standard deviations. On the right is the witness function
-# under the kernel that stood out most: above 0 where X has more mass, below where Y has.
+# came from one distribution: points were exchanged between them 999 times. The statistic
+# combines contrasts, from a difference in location to one in fine detail. On the right is the
+# witness function of the one that stood out most: above 0 where X has more mass, below where Y has.
 
 result.plot()
 plt.show()

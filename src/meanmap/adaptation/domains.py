@@ -13,6 +13,7 @@ from meanmap import checks
 from meanmap.arrays import concatenate, count, one_blas_thread, to_numpy
 from meanmap.kernels.defaults import as_kernel
 from meanmap.linalg import Spectrum
+from meanmap.statistics.gates import row_labels
 
 
 def distributional_variance(samples: Any, domains: Any = None, kernel: Any = None) -> float:
@@ -71,18 +72,7 @@ def distributional_variance(samples: Any, domains: Any = None, kernel: Any = Non
 
 def domain_codes(domains: Any, n: int, name: str = "X") -> tuple[np.ndarray, np.ndarray]:
     """The domains there are, sorted, and the place of every row's among them."""
-    labels = to_numpy(checks.labels(domains, "domains"))
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise ValueError(
-            f"domains: expected one label per row, shape ({n},), got shape {labels.shape}."
-        )
-    if len(labels) != n:
-        raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {name} has {n}, domains "
-            f"has {len(labels)}. Rows that belong together must stand at the same place."
-        )
+    labels = row_labels(domains, n, "domains", name)
     names, code = np.unique(labels, return_inverse=True)
     return names, code
 

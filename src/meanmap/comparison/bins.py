@@ -8,11 +8,14 @@ matrix, whatever the number of points.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
+from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dtrmm
+from scipy.sparse import csr_array
 
 from meanmap.arrays import (
     Array,
@@ -26,7 +29,6 @@ from meanmap.arrays import (
 )
 from meanmap.comparison.results import tie_scale
 from meanmap.progress import progress_bar
-from meanmap.spaces import Space
 from meanmap.statistics.tiles import (
     ROUNDINGS,
     SIDE,
@@ -34,7 +36,6 @@ from meanmap.statistics.tiles import (
     Family,
     ThreadSums,
     pass_over,
-    product_sum,
 )
 
 BINS = 512  # bins of both samples together: more gain next to no power
@@ -42,6 +43,9 @@ FEWEST = 32  # bins that the smaller sample should have
 FEW = 64  # columns of weights up to which a plain product is as fast
 STRETCH = 1 << 16  # weights that are multiplied at a time
 MOST = 2048  # an s × s matrix of these is 32 MiB a kernel
+
+#: Takes the features of some points, one array per kernel: (thread, which points, arrays).
+Features = Callable[[int, slice, Sequence[np.ndarray]], None]
 
 
 @dataclass(frozen=True)
@@ -182,8 +186,12 @@ class BinnedGram:
 
     sums: np.ndarray  # (kernels, s, s)
     diagonal: np.ndarray  # (kernels, s): Σ k(x, x)
-    squares: np.ndarray  # (kernels,): Σ k² over all pairs
     rounding: np.ndarray | None = None  # (kernels,): what a mean of k may be off by
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(kernels, s): Σ k over the pairs of a point of a bin with any point."""
+        return self.sums.sum(axis=2)
 
     def centred(self, layout: Layout) -> BinnedGram:
         """Those of k(x, x') - h(x) - h(x'), which has mean 0 over either point: small numbers.
@@ -221,10 +229,10 @@ class BinnedGram:
     ) -> BinnedGram:
         strips, s = layout.strips(side), layout.bins
         tiles, buffers = family.against(arranged), Buffers(arranged)
-        sums = ThreadSums((len(family), s, s), (len(family),), like=arranged)
+        sums = ThreadSums((len(family), s, s), like=arranged)
 
         def share(thread: int, of: int) -> None:
-            upper, squares = sums.of(thread)
+            (upper,) = sums.of(thread)
             pairs = ((p, q) for p in range(len(strips)) for q in range(p, len(strips)))
             for p, q in islice(pairs, thread, None, of):
                 first, second = strips[p], strips[q]
@@ -232,7 +240,6 @@ class BinnedGram:
                 for i, tile in tiles(take(arranged, first.points), second.points, buffer):
                     summed = _over_layers(tile, first.layers, second.layers)
                     upper[i, first.bins, second.bins] += summed / 2 if p == q else summed
-                    squares[i] += (1 if p == q else 2) * product_sum(tile, tile)
                 done(1)
 
         total = len(strips) * (len(strips) + 1) // 2
@@ -241,33 +248,134 @@ class BinnedGram:
                 share(0, 1)
             else:
                 for_each_thread(share)
-        upper, squares = sums.total()
+        (upper,) = sums.total()
         upper += upper.swapaxes(1, 2).copy()
         diagonal = np.zeros((len(family), s))
         where = layout.bin_of_each
         for i, values in enumerate(family.diagonals(arranged)):
             diagonal[i] = np.bincount(where, weights=values, minlength=s)
-        return cls(upper, diagonal, squares)
+        return cls(upper, diagonal)
+
+    def pair_sums(self, weights: np.ndarray) -> np.ndarray:
+        """wᵀGw for columns of weights on bins, one row per kernel."""
+        s, columns = weights.shape
+        if columns <= FEW:
+            return np.stack([np.sum(weights * (G @ weights), axis=0) for G in self.sums])
+        quadratic = np.empty((len(self.sums), columns))
+        diagonals = np.diagonal(self.sums, axis1=1, axis2=2)
+        with one_blas_thread(s < 1000):
+            # a stretch at a time: fresh memory would cost as much as the product in it
+            for block in spans(columns, max(STRETCH // s, 4 * FEW)):
+                w = weights[:, block]
+                quadratic[:, block] = -(diagonals @ (w * w))
+                for sums, G in zip(quadratic, self.sums, strict=True):
+                    # G is symmetric: its upper half counted twice takes half the work
+                    product = dtrmm(2.0, G.T, w, lower=1, trans_a=1)
+                    product *= w
+                    sums[block] += product.sum(axis=0)
+        return quadratic
+
+
+@dataclass(frozen=True)
+class BinnedFeatures:
+    """Σ ψ over the points of every bin, one matrix per kernel ψ(x)·ψ(x'): in O(n r).
+
+    Of the parts that stand `apart` every column is a kernel, ψⱼ(x)ψⱼ(x').
+    """
+
+    parts: tuple[np.ndarray, ...]  # (s, r) each
+    diagonal: np.ndarray  # (kernels, s): Σ ‖ψ(x)‖²
+    rounding: np.ndarray | None = None  # (kernels,): what a mean of k may be off by
+    apart: frozenset[int] = frozenset()
 
     @classmethod
-    def in_coordinates(cls, space: Space, points: Points, layout: Layout) -> BinnedGram:
-        """The same from coordinates: each bin is the sum of its points' ψ, in O(n r)."""
-        arranged = layout.arranged(points)
-        where = layout.bin_of_each
-        s, r = layout.bins, space.rank_
-        sums = ThreadSums((s, r), (s,), (r, r))
+    def of(
+        cls,
+        ranks: Sequence[int],
+        for_each_block: Callable[[Features], None],
+        layout: Layout,
+        apart: frozenset[int] = frozenset(),
+    ) -> BinnedFeatures:
+        """From the features of some points at a time, `ranks` of every part."""
+        s = layout.bins
+        where = np.empty(int(layout.sizes.sum()), dtype=int)
+        where[np.concatenate(layout.layers)] = layout.bin_of_each
+        lengths = [(s, r if i in apart else 1) for i, r in enumerate(ranks)]
+        sums = ThreadSums(*((s, r) for r in ranks), *lengths)
 
-        def work(thread: int, block: slice, psi: np.ndarray) -> None:
-            bins, diagonal, second = sums.of(thread)
+        def work(thread: int, block: slice, features: Sequence[np.ndarray]) -> None:
+            found = sums.of(thread)
             here = where[block]
-            for run in _runs(here):
-                bins[here[run]] += psi[run]
-            diagonal += np.bincount(here, weights=np.sum(psi * psi, axis=1), minlength=s)
-            second += psi.T @ psi
+            into = csr_array((np.ones(len(here)), here, np.arange(len(here) + 1)), (len(here), s)).T
+            for i, psi in enumerate(features):
+                squares = psi * psi
+                found[i] += into @ psi
+                found[len(ranks) + i] += into @ (
+                    squares if i in apart else squares.sum(axis=1, keepdims=True)
+                )
 
-        space.map_.for_each_block(arranged, work)
-        bins, diagonal, second = sums.total()
-        return cls((bins @ bins.T)[None], diagonal[None], np.array([np.sum(second**2)]))
+        for_each_block(work)
+        total = sums.total()
+        diagonal = np.concatenate(total[len(ranks) :], axis=1).T
+        return cls(tuple(total[: len(ranks)]), diagonal, None, apart)
+
+    def of_each(
+        self, together: Callable[[np.ndarray], np.ndarray], apart: Callable[[np.ndarray], Any]
+    ) -> np.ndarray:
+        """A row per kernel, from each part: `together` gives one, `apart` one per column."""
+        rows = [
+            apart(part) if i in self.apart else together(part)[None]
+            for i, part in enumerate(self.parts)
+        ]
+        return np.concatenate(rows)
+
+    def centred(self, layout: Layout) -> BinnedFeatures:
+        """Those of ψ less its mean over all points, which changes no distance: small numbers."""
+        sizes = layout.sizes
+        n = float(sizes.sum())
+
+        def shift(part: np.ndarray) -> np.ndarray:
+            mean = part.sum(axis=0) / n
+            return (np.multiply.outer(sizes, mean**2) - 2 * part * mean).T
+
+        shifts = self.of_each(lambda part: shift(part).sum(axis=0), shift)
+        rounding = ROUNDINGS * np.finfo(float).eps * self.diagonal.sum(axis=1) / n
+        parts = tuple(part - np.outer(sizes, part.sum(axis=0) / n) for part in self.parts)
+        return BinnedFeatures(parts, self.diagonal + shifts, rounding, self.apart)
+
+    @property
+    def sums(self) -> Iterator[np.ndarray]:
+        """(s, s) for every kernel: those between every two bins."""
+        for i, part in enumerate(self.parts):
+            if i in self.apart:
+                yield from (np.outer(column, column) for column in part.T)
+            else:
+                yield part @ part.T
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(kernels, s): Σ k over the pairs of a point of a bin with any point."""
+        return self.of_each(
+            lambda part: part @ part.sum(axis=0), lambda part: (part * part.sum(axis=0)).T
+        )
+
+    def tie_scales(self, layout: Layout) -> np.ndarray:
+        """The scale of ties between statistics, one per kernel."""
+        size = np.abs(self.diagonal).sum(axis=1) / layout.sizes.sum() ** 2
+        return tie_scale(size, 0.0 if self.rounding is None else self.rounding)
+
+    def pair_sums(self, weights: np.ndarray) -> np.ndarray:
+        """wᵀGw for columns of weights on bins, one row per kernel."""
+
+        def squares(part: np.ndarray) -> np.ndarray:
+            means = part.T @ weights
+            return np.multiply(means, means, out=means)
+
+        with one_blas_thread(len(weights) < 1000):
+            return self.of_each(lambda part: squares(part).sum(axis=0), squares)
+
+
+Binned = BinnedGram | BinnedFeatures
 
 
 def _over_layers(tile: Array, above: int, beside: int) -> Array:
@@ -280,31 +388,3 @@ def _over_layers(tile: Array, above: int, beside: int) -> Array:
     # one axis at a time: the first sum leaves little to the second
     once = xp.sum(folded, axis=0, dtype=xp.float64)
     return xp.sum(xp.reshape(once, (rows // above, beside, columns // beside)), axis=1)
-
-
-def _runs(where: np.ndarray) -> list[slice]:
-    """Stretches in which no bin comes twice."""
-    starts = np.flatnonzero(np.diff(where, prepend=where[:1]) <= 0)
-    edges = [*starts.tolist(), len(where)]
-    edges = edges if edges[0] == 0 else [0, *edges]
-    return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
-
-
-def pair_sums(gram: BinnedGram, weights: np.ndarray) -> np.ndarray:
-    """wᵀGw for columns of weights on bins, one row per kernel."""
-    s, columns = weights.shape
-    if columns <= FEW:
-        return np.stack([np.sum(weights * (G @ weights), axis=0) for G in gram.sums])
-    quadratic = np.empty((len(gram.sums), columns))
-    diagonals = np.diagonal(gram.sums, axis1=1, axis2=2)
-    with one_blas_thread(s < 1000):
-        # a stretch at a time: fresh memory would cost as much as the product in it
-        for block in spans(columns, max(STRETCH // s, 4 * FEW)):
-            w = weights[:, block]
-            quadratic[:, block] = -(diagonals @ (w * w))
-            for sums, G in zip(quadratic, gram.sums, strict=True):
-                # G is symmetric: its upper half counted twice takes half the work
-                product = dtrmm(2.0, G.T, w, lower=1, trans_a=1)
-                product *= w
-                sums[block] += product.sum(axis=0)
-    return quadratic

@@ -9,34 +9,41 @@ from typing import Any
 import numpy as np
 
 from meanmap import checks, plots
-from meanmap.arrays import Points, concatenate, count, take
-from meanmap.comparison.fit_quality import ConditionalTestResult, FitQuality, quality_notes
-from meanmap.comparison.methods import NullMethod, Request
-from meanmap.comparison.nulls import ResidualSplit
-from meanmap.comparison.quadratic import FORM_NULLS, Hadamard
-from meanmap.comparison.residuals import (
-    Conditioned,
-    Conditioning,
-    fit_regressors,
-    resolve_on_some,
-    varies,
+from meanmap.arrays import Points, concatenate, count
+from meanmap.comparison.effects import EffectSize, residual_effect
+from meanmap.comparison.fit_quality import FitQuality, warn_if_missed
+from meanmap.comparison.kci import (
+    NULLS,
+    KernelRegressions,
+    ResidualTest,
+    regression_notes,
+    widen_kernel,
 )
-from meanmap.comparison.results import GammaNull, TestResult, row_groups
-from meanmap.comparison.sources import Outcome
+from meanmap.comparison.methods import Request
+from meanmap.comparison.plain_columns import PlainColumns
+from meanmap.comparison.residual_contrasts import Given, judge_residuals
+from meanmap.comparison.residual_test import (
+    DEPENDENT_GIVEN,
+    METHOD,
+    ResidualPair,
+    by_default,
+    compare_residuals,
+    constant_note,
+    degenerate_result,
+    determined_note,
+    null_word,
+    smoother_note,
+)
+from meanmap.comparison.residuals import Conditioning, fit_regressors, varies
+from meanmap.comparison.results import TestResult, row_groups
 from meanmap.conditional import ConditionalEmbedding
-from meanmap.kernels import Gaussian, Kernel, TensorProduct
-from meanmap.spaces import Space
-from meanmap.statistics.centring import center_kernel
+from meanmap.kernels import Kernel
 from meanmap.statistics.conditional import conditional_mmd, read_paired_conditionals
 from meanmap.statistics.gates import one_each, read_paired_samples
 
-KCI = "Conditional independence test (KCI)"
 LEAST = 5  # points without which no regression leaves residuals
-WIDER = 2.0  # how much wider than the regression's a default kernel on Z is beside X
-VISIBLE = 1e-3  # a residual trace that a reader should know of
-
-# the residuals of both sides, the form that their product has under the null, the regressions
-Residuals = tuple[np.ndarray, np.ndarray, Hadamard, tuple[Conditioned, Conditioned]]
+SAME_GIVEN = "Conditional two-sample test", "P(Y|X) differs between the samples"
+APART = "The samples have no X in common: X says which of them a row is from."
 
 
 @row_groups(True)
@@ -51,24 +58,31 @@ def conditional_independence_test(
 ) -> TestResult:
     """Are X and Y independent given Z?
 
-    The kernel conditional independence test (Zhang, Peters, Janzing and Schölkopf 2011) in
-    coordinates: regress the features of (X, Z) and those of Y on Z; the statistic is
+    By default, for numbers and labels, X and Y are regressed on Z, each by the smoother of least
+    leave-one-out error: a line, curves of the columns, rough ones, a kernel on all columns in a
+    learned metric, steps. Their residuals are brought to one scale along Z and to normal scores,
+    and asked whether they rise together, everywhere or for some Z, whether their sizes go together,
+    and whether one changes with the size of the other; the answers make one statistic, of which the
+    null distribution accounts for what the regressions do to noise.
+
+    With kernels it is the kernel conditional independence test (Zhang, Peters, Janzing and
+    Schölkopf 2011): regress the features of (X, Z) and those of Y on Z; the statistic is
     `‖R_Xᵀ R_Y‖² / n` for the residuals R. Under the null hypothesis it is distributed as zᵀMz/n,
     `M = (E Eᵀ) ∘ (W Wᵀ)`, with random z and E the noise of X's side. W says how Y's residuals enter
     the statistic after the regression of X's side, so that the null knows what a regression does to
     noise.
 
     No test holds its level against every null (Shah and Peters 2020): where a regression on Z must
-    miss much of what X and Y both owe to Z, they seem dependent. With the defaults the level was
-    measured on linear, post-nonlinear and heteroscedastic models with 1 and 5 conditioning columns.
+    miss much of what X and Y both owe to Z, they seem dependent.
 
     Parameters
     ----------
     X, Y, Z : points, rows at the same place
     kernel : one for all variables, or a tuple (x, y, z)
-        Each is a Kernel, a callable or None, which chooses for the kind of points. For rows of
-        numbers in Z that is a Gaussian whose metric and width are learned, for each regression by
-        itself: directions that do not matter are shrunk. A kernel that is given is taken as it is.
+        Each is a Kernel, a callable or None. If all are None, numbers and labels are tested by
+        residuals. Otherwise None chooses a kernel for the kind of points: for rows of numbers in Z
+        a Gaussian whose metric and width are learned, for each regression by itself. A kernel that
+        is given is taken as it is.
     null : word or null object
         How the null distribution is found. A word is short for the object with its defaults, which
         hold the settings of the regressions: `null=ResidualSigns(regularization=1e-2)`.
@@ -93,7 +107,8 @@ def conditional_independence_test(
     ConditionalTestResult
         `.fit_quality["X"]` and `["Y"]` say how well each was regressed on Z, beside what near
         neighbours in Z say was there to learn; `.learned` is False, and a rejection warns, where
-        both regressions missed much of it. `.witness(x, y, z)` says where X and Y go together
+        both regressions missed much of it; `.checked` is False where near neighbours are too far
+        apart to tell. `.witness(x, y, z)` says where X and Y go together
         given Z, `.plot()` draws the null and the most dependent directions of the residuals.
 
     Examples
@@ -114,171 +129,53 @@ def conditional_independence_test(
     named = [("X", X, kernel_x), ("Y", Y, kernel_y), ("Z", Z, kernel_z)]
     (kx, ky, kz), (X, Y, Z) = read_paired_samples(named, LEAST)
     bases = one_each(asked.null.basis, "basis", "xyz")
-    conditioning = Conditioning.of(Z, kz, bases[2], chosen=kernel_z is not None)
-    kernels = resolve_on_some(kx, X), resolve_on_some(ky, Y), conditioning.kernel
-    space_y, rows_y = fit_regressors(kernels[1], Y, bases[1])
-    guides = fit_regressors(kernels[0], X, bases[0])[1], rows_y
-    words = KCI, "X and Y are dependent given Z"
-    for name, rows in zip("XY", guides, strict=True):
-        if not varies(rows):
-            return degenerate_result(constant_note(name), kernels, *words, {"n": count(X)})
-    # what is constant in X's kernel would be functions of Z alone
-    beside = center_kernel(kernels[0], X) if bases[0] is None else kernels[0]
-    pair = PointPair.of(beside, kernels[2], X, Z, widen=kernel_z is None)
-    space_x, rows_x = fit_regressors(pair.kernel, pair(X, Z), bases[0])
-    problem = ResidualTest(conditioning, rows_x, rows_y, guides, asked)
-    found, sides = problem.solve()
-    for name, side in zip("XY", sides, strict=True):
-        if side.determined():
-            return degenerate_result(determined_note(name), kernels, *words, {"n": count(X)})
-    like = tuple(take(points, slice(0, 1)) for points in (X, Y, Z))
-    quality = {name: FitQuality.of(side) for name, side in zip("XY", sides, strict=True)}
-    pvalue = found.null.pvalue(found.statistic)
-    return ConditionalTestResult.of(
-        found,
-        KCI,
-        kernel=kernels,
-        hypothesis=words[1],
-        sizes={"n": count(X)},
-        notes=(*quality_notes(quality, pvalue), *regression_notes(sides, (space_x, space_y))),
-        fit_quality=quality,
-        explanation=ConditionalDependence(kernels, like, pair, (space_x, space_y), sides),
-    )
+    if kernel_x is kernel_y is kernel_z is None and by_default(asked.null):
+        plain = [PlainColumns.of(points) for points in (X, Y, Z)]
+        columns = [each for each in plain if each is not None]
+        if len(columns) == 3:
+            return judge_columns(columns, (kx, ky, kz), (X, Y, Z), asked)
+    chosen = kernel_z is not None
+    return KernelRegressions((kx, ky, kz), (X, Y, Z), bases, chosen, asked).result()
 
 
-def regression_notes(sides: tuple[Conditioned, ...], spaces: tuple[Space, ...]) -> tuple[str, ...]:
-    """What a reader should know of the regressions."""
-    x, y = (f"{side.ridge.regularization:.2g}" for side in sides)
-    notes = [f"Regularisation {x} and {y}."]
-    missing = max(space.residual_ * space.map_.projects for space in spaces)
-    if missing > VISIBLE:
-        notes.append(f"The coordinates miss up to {missing:.1%} of a kernel's trace.")
-    return tuple(notes)
-
-
-def constant_note(name: str) -> str:
-    """What to say of a variable that does not vary."""
-    return f"{name} is constant, and a constant depends on nothing."
-
-
-def determined_note(name: str) -> str:
-    """What to say of a variable of which a regression leaves nothing."""
-    return f"Z determines {name}, and nothing is left of it to depend."
-
-
-def degenerate_result(
-    note: str, kernels: tuple[Kernel, ...], method: str, hypothesis: str, sizes: dict[str, int]
+def judge_columns(
+    columns: list[PlainColumns],
+    kernels: tuple[Kernel, ...],
+    points: tuple[Points, ...],
+    asked: Request,
 ) -> TestResult:
-    """The answer where there is nothing that could depend."""
-    found = GammaNull("degenerate", 0.0, 0.0)
-    return TestResult(0.0, 1.0, found, kernels, method, hypothesis, sizes, (note,))
+    """The test of residuals of columns, with regressions chosen by leave-one-out."""
+    x, y, z = columns
+    words = METHOD, DEPENDENT_GIVEN, {"n": len(z)}
+    for name, one in zip("XY", (x, y), strict=True):
+        if not one.varies:
+            return degenerate_result(constant_note(name), None, *words)
+    given = Given(z)
+    sides = given.side(x), given.side(y)
+    for name, side in zip("XY", sides, strict=True):
+        if side.determined:
+            return degenerate_result(determined_note(name), None, *words)
+    qualities = FitQuality.of(sides[0]), FitQuality.of(sides[1])
+    pair = ResidualDependence(sides, kernels, points)
+    result = compare_residuals(pair, qualities, given, asked.null, asked.draws, asked.rng)
+    warn_if_missed(result.fit_quality, result.pvalue)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
-class PointPair:
-    """X beside Z, to see dependence that changes with Z: a kernel on both, and their points."""
-
-    kernel: Kernel
-    together: bool  # as columns of one array
-
-    @classmethod
-    def of(cls, kx: Kernel, kz: Kernel, X: Points, Z: Points, widen: bool) -> PointPair:
-        """The product of the two kernels; that of two Gaussians is one on all columns."""
-        if kx.power != 2 or kz.power != 2:
-            return cls(TensorProduct(kx, kz), False)
-        kz = widen_kernel(kz, widen)
-        a, b = (np.broadcast_to(k.bandwidth, p.shape[1]) for k, p in ((kx, X), (kz, Z)))
-        return cls(Gaussian(tuple(float(s) for s in (*a, *b))), True)
-
-    def __call__(self, X: Points, Z: Points) -> Points:
-        return np.concatenate([X, Z], axis=1) if self.together else (X, Z)
-
-
-@dataclass(frozen=True, eq=False)
-class ResidualTest:
-    """Two sets of rows whose residuals after a regression on Z should be uncorrelated."""
-
-    conditioning: Conditioning
-    rows_x: np.ndarray
-    rows_y: np.ndarray
-    guides: tuple[np.ndarray, np.ndarray]  # rows of X and of Y that metrics are learned from
-    asked: Request
-
-    def solve(self) -> tuple[Outcome, tuple[Conditioned, Conditioned]]:
-        """The statistic with its null distribution, and the regressions of both sides."""
-        R_x, R_y, form, sides = self._halves() if self.asked.null.halves else self._all_rows()
-        n, find = len(R_x), self.asked.method.find
-        found = find(form, self.asked.draws, self.asked.rng, 1 / n)
-        return Outcome(float(np.sum((R_x.T @ R_y) ** 2)) / n, found), sides
-
-    def _regressions(self, part: np.ndarray | None = None) -> tuple[Conditioned, Conditioned]:
-        """Both sides regressed on Z, on some of the rows."""
-        where = self.conditioning if part is None else self.conditioning.part(part)
-        rows, given = slice(None) if part is None else part, self.asked.null.regularization
-        x = where.regress(self.rows_x[rows], self.guides[0][rows], given)
-        y = where.regress(self.rows_y[rows], self.guides[1][rows], given)
-        return x, y
-
-    def _all_rows(self) -> Residuals:
-        """Regressions and test on all rows."""
-        x, y = self._regressions()
-        R_x, R_y = x.residuals(), y.residuals()
-        if not self.asked.null.refit:
-            return R_x, R_y, Hadamard(R_x, R_y), (x, y)
-        # ‖Φ_xᵀ S_x S_y Φ_y‖² is linear in the noise of X's side
-        return R_x, R_y, Hadamard(x.noise(), x.ridge.residuals(R_y)), (x, y)
-
-    def _halves(self) -> Residuals:
-        """Regressions on one half of the rows, the test on the other (Pogodin et al. 2024)."""
-        order = self.asked.rng.permutation(len(self.rows_x))
-        train, test = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
-        x, y = self._regressions(train)
-        at = take(self.conditioning.points, test)
-        R_x, R_y = x.left(at, self.rows_x[test]), y.left(at, self.rows_y[test])
-        noise, through = R_x, R_y
-        if self.asked.null.refit:  # noise of the half regressed is in the residuals of the other
-            back = -x.ridge.returned(x.place(at), R_y)
-            noise, through = np.concatenate([x.noise(), R_x]), np.concatenate([back, R_y])
-        return R_x, R_y, Hadamard(noise, through), (x, y)
-
-
-NULLS = {**FORM_NULLS, "split": NullMethod(ResidualSplit, Hadamard.signs)}
-
-
-@dataclass(frozen=True, eq=False)
-class ConditionalDependence:
-    """⟨φ(x, z) - E[φ|z], C (φ(y) - E[φ|z])⟩, with C the covariance of the residuals.
-
-    Positive where x and y go together, beyond what z explains, as they do in the sample.
-    """
+class ResidualDependence(ResidualPair):
+    """Where X and Y go together given Z, by regressions in their kernels' spaces."""
 
     kernels: tuple[Kernel, ...]
-    like: tuple[Points, ...]  # what a point of X, Y and Z looks like
-    pair: PointPair
-    spaces: tuple[Space, Space]
-    sides: tuple[Conditioned, Conditioned]
+    points: tuple[Points, ...]
 
     @cached_property
-    def _residuals(self) -> tuple[np.ndarray, np.ndarray]:
-        x, y = self.sides
-        return x.residuals(), y.residuals()
+    def _by_kernels(self) -> Any:
+        asked = Request.read(NULLS, "gamma", 1, 0)
+        return KernelRegressions(self.kernels, self.points, (None,) * 3, False, asked).explanation
 
     def __call__(self, x: Any, y: Any, z: Any) -> Any:
-        named = zip(self.kernels, (x, y, z), self.like, "xyz", strict=True)
-        (x, single), (y, _), (z, _) = (k.rows(p, like, name) for k, p, like, name in named)
-        checks.same_length([("x", x), ("y", y), ("z", z)])
-        a = self.sides[0].left(z, self.spaces[0].coordinates(self.pair(x, z)))
-        b = self.sides[1].left(z, self.spaces[1].coordinates(y))
-        R_x, R_y = self._residuals
-        value = np.einsum("ij,ij->i", a @ (R_x.T @ R_y / len(R_x)), b)
-        return value[0] if single else value
-
-    def plot(self, ax: Any) -> Any:
-        """The residuals along the two directions that covary most."""
-        R_x, R_y = self._residuals
-        left, _, right = np.linalg.svd(R_x.T @ R_y, full_matrices=False)
-        names = "residual of X given Z", "residual of Y given Z"
-        return plots.against(R_x @ left[:, 0], R_y @ right[0], names, ax)
+        return self._by_kernels(x, y, z)
 
 
 # --- two samples ----------------------------------------------------------------------------------
@@ -300,8 +197,9 @@ def conditional_two_sample_test(
     With G the sample that a row is from, this is the independence of Y and G given X. The statistic
     is `‖Σᵢ (gᵢ - E[g|xᵢ]) ψ(xᵢ) ⊗ (φ(yᵢ) - E[φ(y)|xᵢ])‖² / n`, both regressions on all rows: the
     difference of the conditional embeddings (Park and Muandet 2020) where both samples have
-    points. A shift of X alone changes g's regression, and not the statistic. Under the null it is
-    distributed as under random signs of the noise in Y.
+    points. By default, for numbers and labels, both are regressed and compared as in
+    `conditional_independence_test`. A shift of X alone changes g's regression, and not the
+    statistic. Under the null it is distributed as under random signs of the noise in Y.
 
     Parameters
     ----------
@@ -339,10 +237,15 @@ def conditional_two_sample_test(
         X1, Y1, X2, Y2, kernel_x, kernel_y, LEAST
     )
     X, Y, n1, n2 = concatenate([X1, X2]), concatenate([Y1, Y2]), count(X1), count(X2)
+    plain = PlainColumns.of(X), PlainColumns.of(Y)
     conditioning = Conditioning.of(X, kernels[0], bases[0], chosen=kernel_x is not None)
     kernels = conditioning.kernel, kernels[1]
-    method, hypothesis = "Conditional two-sample test", "P(Y|X) differs between the samples"
+    method, hypothesis = SAME_GIVEN
     sizes = {"n₁": n1, "n₂": n2}
+    default = kernel_x is None and kernel_y is None and by_default(asked.null)
+    if default and plain[0] is not None and plain[1] is not None:
+        samples = (X1, Y1), (X2, Y2)
+        return judge_samples(plain[0], plain[1], kernels, samples, asked)
     space_y, rows_y = fit_regressors(kernels[1], Y, bases[1])
     if not varies(rows_y):
         return degenerate_result(constant_note("Y"), kernels, method, hypothesis, sizes)
@@ -360,13 +263,44 @@ def conditional_two_sample_test(
         hypothesis=hypothesis,
         sizes=sizes,
         notes=regression_notes(sides, (space_x, space_y)),
-        explanation=ConditionalDifference(kernels, (X1, Y1), (X2, Y2)),
+        explanation=ConditionalDifference(
+            kernels, (X1, Y1), (X2, Y2), (sides[0].residuals(), sides[1].residuals())
+        ),
     )
 
 
-def widen_kernel(kernel: Kernel, default: bool) -> Kernel:
-    """A default Gaussian for what stands beside the regression's: wider, as `WIDER` says."""
-    return kernel.rescaled(WIDER) if default and kernel.power == 2 else kernel
+def judge_samples(
+    X: PlainColumns,
+    Y: PlainColumns,
+    kernels: tuple[Kernel, Kernel],
+    samples: tuple[tuple[Points, Points], tuple[Points, Points]],
+    asked: Request,
+) -> TestResult:
+    """The test of two samples by the residuals of Y and of the sample that a row is from."""
+    n1, n2 = (count(x) for x, _ in samples)
+    sizes = {"n₁": n1, "n₂": n2}
+    words = f"{SAME_GIVEN[0]} by residuals", SAME_GIVEN[1], sizes
+    if not Y.varies:
+        return degenerate_result(constant_note("Y"), None, *words)
+    given = Given(X)
+    groups = PlainColumns(np.empty((n1 + n2, 0)), (np.repeat([0, 1], [n1, n2]),))
+    sides = given.side(Y), given.side(groups)
+    for side, note in zip(sides, (determined_note("Y", "X"), APART), strict=True):
+        if side.determined:
+            return degenerate_result(note, None, *words)
+    word = null_word(asked.null)
+    found, _ = judge_residuals(*sides, given, word, asked.draws, asked.rng)
+    notes = smoother_note(sides, "X", ("Y", "the sample"))
+    residuals = sides[0].parts["line"], sides[1].parts["line"]
+    return TestResult.of(
+        found,
+        words[0],
+        kernel=None,
+        hypothesis=words[1],
+        sizes=sizes,
+        notes=(notes,),
+        explanation=ConditionalDifference(kernels, *samples, residuals),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,6 +310,11 @@ class ConditionalDifference:
     kernels: tuple[Kernel, Kernel]
     first: tuple[Points, Points]
     second: tuple[Points, Points]
+    residuals: tuple[np.ndarray, np.ndarray]  # of Y, and of the sample that a row is from
+
+    def effect(self) -> EffectSize:
+        """How far Y depends on the sample beyond what X explains."""
+        return residual_effect(*self.residuals)
 
     @cached_property
     def _models(self) -> tuple[ConditionalEmbedding, ConditionalEmbedding]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -154,7 +154,8 @@ def counterfactual_effect(
     effect: dict[str, Any] = {
         "treated": embed(as_asked(Y1, X_treated), ky),
         "counterfactual": embed(as_asked(Y0, X_control), ky, weights=weights),
-        "mean_effect": in_kind(a @ Y, X_treated) if vectors else None,
+        # weights sum to zero but for rounding, which far from the origin would count
+        "mean_effect": in_kind(a @ (Y - Y.mean(axis=0)), X_treated) if vectors else None,
     }
     if not varies(phi):
         flat = degenerate_result(constant_note("Y"), kernels, METHOD, HYPOTHESIS, sizes)
@@ -167,7 +168,7 @@ def counterfactual_effect(
         kernel=kernels,
         hypothesis=HYPOTHESIS,
         sizes=sizes,
-        explanation=Effect(ky, Y1, Y0, weights),
+        explanation=Effect(ky, Y1, Y0, weights=weights),
     )
 
 
@@ -197,7 +198,10 @@ def control_weights(
 class Effect(Difference):
     """The treated minus what they would have been, as a function of the outcome."""
 
-    weights: np.ndarray
+    weights: np.ndarray = field(kw_only=True)
+    # of controls with weights that were estimated there is no interval
+    effect: ClassVar[Any] = None
+    columns: ClassVar[Any] = None
 
     def __call__(self, x: Any) -> np.ndarray:
         expected = embed(self.Y, self.kernel, weights=self.weights)

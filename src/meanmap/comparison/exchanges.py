@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from meanmap.arrays import Points
-from meanmap.comparison.bins import STRETCH, BinnedGram, Layout, pair_sums
+from meanmap.comparison.bins import STRETCH, Binned, Layout
 from meanmap.comparison.results import tie_scale
 from meanmap.comparison.sources import Source
 from meanmap.statistics.distance import Terms, from_sums
@@ -31,10 +31,11 @@ MANY = 1 << 24  # labels beyond which permutations would take seconds
 class Exchange(Source):
     """Random exchanges of bins, from the sums between every two of them."""
 
-    def __init__(self, gram: BinnedGram, layout: Layout, estimator: str, kind: str) -> None:
+    def __init__(self, gram: Binned, layout: Layout, estimator: str, kind: str) -> None:
         self.kind = kind
         self._gram, self._layout, self._estimator = gram, layout, estimator
-        self._rows, self._totals = gram.sums.sum(axis=2), gram.sums.sum(axis=(1, 2))
+        self._rows = gram.rows
+        self._totals = self._rows.sum(axis=1)
         self.scales = gram.tie_scales(layout)
         self.arrangements = ways(layout)
 
@@ -53,7 +54,7 @@ class Exchange(Source):
     def _values(self, labels: np.ndarray) -> np.ndarray:
         diagonals, sizes = self._gram.diagonal, self._layout.sizes
         return mmd_of_labels(
-            pair_sums(self._gram, labels),
+            self._gram.pair_sums(labels),
             self._rows @ labels,
             self._totals,
             (diagonals @ labels, diagonals.sum(axis=1)),
@@ -233,13 +234,13 @@ class Multipliers(Source):
 
     kind = "wild bootstrap"
 
-    def __init__(self, gram: BinnedGram, layout: Layout, estimator: str) -> None:
+    def __init__(self, gram: Binned, layout: Layout, estimator: str) -> None:
         self._gram, self._layout = gram, layout
         sizes, labels = layout.sizes, layout.labels
         self._n = n, m = float(sizes @ labels), float(sizes @ (1 - labels))
         self._observed = Exchange(gram, layout, estimator, self.kind).observed()
         whole = labels / n - (1 - labels) / m
-        self._above = pair_sums(gram, whole[:, None])[:, 0] - self._observed
+        self._above = gram.pair_sums(whole[:, None])[:, 0] - self._observed
         self.scales = gram.tie_scales(layout)
         # weights of the bins are factors ∘ (z - 1 meansᵀz), 1 and means a column per sample
         self._inside = np.stack([labels, 1 - labels], axis=1)
@@ -264,7 +265,7 @@ class Multipliers(Source):
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         z = rng.standard_normal(size=(count, len(self._factors))).T
         centred = z - self._inside @ (self._means.T @ z)
-        values = pair_sums(self._gram, self._factors[:, None] * centred)
+        values = self._gram.pair_sums(self._factors[:, None] * centred)
         values = values * self._freedom / chi2.ppf(rng.random(count), self._freedom)
         return values - self._above[:, None]
 

@@ -12,13 +12,20 @@ import numpy as np
 from meanmap import checks, plots
 from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy
 from meanmap.comparison.blocks import autocorrelation_time, check_blocks, lagged_products
+from meanmap.comparison.column_effects import ColumnEffects
+from meanmap.comparison.effects import EffectSize, choose_rows, stein_effect
 from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.nulls import Sampler, Signs, SignsLimit, Simulation, WeightedBlocks
 from meanmap.comparison.results import Draws, TestResult, row_groups
 from meanmap.comparison.sources import combine_kernels, read_draws, strongest
 from meanmap.exceptions import DataWarning, warn
 from meanmap.kernels import Gaussian, Kernel, RationalQuadratic
-from meanmap.kernels.bandwidths import chosen_bandwidth, multiply_bandwidth, parse_bandwidth
+from meanmap.kernels.bandwidths import (
+    chosen_bandwidth,
+    column_scales,
+    multiply_bandwidth,
+    parse_bandwidth,
+)
 from meanmap.progress import progress_bar
 from meanmap.statistics.scores import sampler_of, score_values
 from meanmap.statistics.stein import (
@@ -36,6 +43,7 @@ SHARE = 6  # of few rows: one in so many is enough; a normal sample has one in t
 BINS = 512  # more gain next to no power
 TOGETHER = 1 << 15  # simulated points whose scores are found at a time
 FEWEST = 8  # blocks of rows that a length chosen for the user leaves
+MOVED = 1000  # points at which it is found how they should move
 WIDTHS = (2.0, 1.0, 0.5, 0.25)  # of the Gaussians, as multiples of the median distance
 
 
@@ -180,7 +188,7 @@ class SteinOutcome:
         table = np.concatenate([self.values[:, None], self.table], axis=1)
         if len(table) == 1:
             return float(table[0, 0]), Draws(self.kind, table[0, 1:], float(self.scales[0])), 0
-        even = np.zeros(len(table))
+        even = np.ones(len(table))
         values = combine_kernels(table, self.scales, even, "max")
         best = strongest(table, self.scales, even)
         return float(values[0]), Draws(self.kind, values[1:], 1.0), best
@@ -419,6 +427,26 @@ class SteinWitness:
         field = stein_field(self.kernel, self.sample.points, self.sample.scores, points / units)
         field = field * units
         return field[0] if single else field
+
+    def effect(self) -> EffectSize:
+        """How far the sample is from the density."""
+        return stein_effect(self.kernel, self.sample)
+
+    def columns(self) -> ColumnEffects:
+        """The share of the squared moves that points should make in every column."""
+        points, units = self.sample.points, self.sample.units
+        some = points[choose_rows(len(points), MOVED)]
+        field = stein_field(self.kernel, points, self.sample.scores, some)
+        squares = np.mean((field * units) ** 2 / column_scales(points * units) ** 2, axis=0)
+        shares = squares / (squares.sum() or 1.0)
+        names = self.kernel.names or range(len(shares))
+        no_interval = (math.nan, math.nan)
+        return ColumnEffects.of(
+            {
+                name: EffectSize("share of moves", float(share), no_interval, rows=len(some))
+                for name, share in zip(names, shares, strict=True)
+            }
+        )
 
     @property
     def plot(self) -> Callable[[Any], Any] | None:

@@ -10,7 +10,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, count, is_chunked
 from meanmap.comparison import blocks, limits, nulls, ordering, pairings, shifts
-from meanmap.comparison.candidates import Candidates, paired_handicaps, shared_combination
+from meanmap.comparison.candidates import Candidates, paired_weights, shared_combination
 from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.results import DEPENDENT, TestResult, product_scale, row_groups
 from meanmap.comparison.running import RunningIndependenceTest, require_sums
@@ -49,11 +49,11 @@ def independence_test(
         Collections of Dask are tested in coordinates, see `RunningIndependenceTest`.
     kernel : one for both variables, or a tuple (x, y)
         Each is None, a Kernel, a callable, a list of kernels, a `Collection`, "median" or
-        "collection". None is "collection" for rows of numbers: the energy kernel, a Gaussian at the
-        median distance, whitened so that several directions count, and a narrow one, in pairs for
-        the two variables, combined with exact level. Labels get a whitened delta kernel, other
-        points their default kernel. "median" is one Gaussian at the median distance. The kernels of
-        a list make one statistic likewise; `Collection` says how.
+        "collection". None is "collection" for rows of numbers: the energy kernel, a broad Gaussian,
+        which sees what Pearson's correlation does, one at the median distance, whitened so that
+        several directions count, and a narrow one, combined with exact level. Labels get a whitened
+        delta kernel, other points their default kernel. "median" is one Gaussian at the median
+        distance. The kernels of a list make one statistic likewise; `Collection` says how.
     null : word or null object
         How the null distribution is found. A word is short for the object with its defaults.
 
@@ -115,8 +115,8 @@ def independence_test(
     pairs = TwoVariables.read(X, Y, kernels, asked)
     found = asked.method.find(pairs, asked)
     alternative = asked.null.alternative
-    many, best = int(np.isfinite(pairs.handicaps).sum()), pairs.kernels_of(found.best)
-    statistics = f"the strongest of {many} HSICs ({pairs.combine})" if many > 1 else "HSIC"
+    many, best = int(np.count_nonzero(pairs.weights)), pairs.kernels_of(found.best)
+    statistics = f"{many} HSICs combined ({pairs.combine})" if many > 1 else "HSIC"
     estimate = f"{asked.method.estimator or estimator} estimate"
     result = TestResult.of(
         found,
@@ -126,7 +126,7 @@ def independence_test(
         hypothesis=DEPENDENT if alternative != "less" else APART,
         sizes={"n": pairs.n},
         notes=(*pairs.ordered, *found.notes, *pairs.notes),
-        explanation=Dependence((best[0].plain, best[1].plain), pairs.X, pairs.Y),
+        explanation=Dependence((best[0].plain, best[1].plain), pairs.X, pairs.Y, pairs.plain),
     )
     ordering.warn_if_significant(pairs.ordered, result.pvalue)
     return result
@@ -139,10 +139,11 @@ class TwoVariables:
     X: Points
     Y: Points
     kernels: tuple[list[Kernel], list[Kernel]]
-    handicaps: np.ndarray  # of pairs of kernels, those of Y changing fastest
+    weights: np.ndarray  # of pairs of kernels, those of Y changing fastest
     combine: str
     ordered: list[str]  # what to say if the rows look ordered
     notes: list[str]
+    plain: tuple[Kernel, Kernel]  # the first as given, which the effect is measured by
 
     @classmethod
     def read(cls, X: Any, Y: Any, kernels: tuple[Any, ...], asked: Request) -> TwoVariables:
@@ -161,8 +162,8 @@ class TwoVariables:
         kx, ky = x.resolve(X, asked.rng, paired=True), y.resolve(Y, asked.rng, paired=True)
         ordered = ordering.note_on_variables([("X", X), ("Y", Y)]) if method.exchangeable else []
         notes = constant_notes(X, kx[0], "X") + constant_notes(Y, ky[0], "Y")
-        combine = shared_combination(x, y)
-        return cls(X, Y, (kx, ky), paired_handicaps(x, y), combine, ordered, notes)
+        combine, plain = shared_combination(x, y), (x.kernels[0], y.kernels[0])
+        return cls(X, Y, (kx, ky), paired_weights(x, y), combine, ordered, notes, plain)
 
     @property
     def n(self) -> int:
@@ -182,7 +183,7 @@ class TwoVariables:
 
     def simulate(self, asked: Request, source: Source) -> Outcome:
         """The statistic of a source and draws of it."""
-        source.handicaps = self.handicaps
+        source.weights = self.weights
         return asked.simulate(source, self.combine)
 
     def limit(self, basis: Any) -> limits.Limit:

@@ -12,6 +12,7 @@ from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.nulls import Full
 from meanmap.comparison.results import TestResult, row_groups, tie_scale
 from meanmap.comparison.sources import Outcome, Source
+from meanmap.comparison.witness import JointDependence
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Basis
 from meanmap.statistics.dependence import read_several_samples
@@ -82,6 +83,7 @@ def joint_independence_test(
         hypothesis=HYPOTHESIS,
         sizes={"n": count(samples[0])},
         notes=tuple(notes),
+        explanation=JointDependence(resolved, samples),
     )
     ordering.warn_if_significant(ordered, result.pvalue)
     return result

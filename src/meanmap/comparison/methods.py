@@ -81,7 +81,7 @@ class Request:
             basis=basis,
         )  # fmt: skip
 
-    def simulate(self, source: Source, combine: str = "max") -> Outcome:
+    def simulate(self, source: Source, combine: str = "soft") -> Outcome:
         """The statistic of a source and draws of it."""
         source.progress = getattr(self.null, "progress", False)
         return simulate(source, self.draws, self.rng, combine, self.stop)

@@ -210,12 +210,16 @@ class Conditioning:
                 space, rows, spectrum = self._plain
                 ridge = Ridge.of(rows, targets, given, spectrum)
                 return Conditioned(ridge, targets, guide, self._near(rows), space.coordinates)
-            metric = learned_metric(self.points, guide)
-            points = self.points @ metric
+            middle = column_moments(self.points)[0]  # far from it units would cost digits
+            centred = self.points - middle
+            metric = learned_metric(centred, guide)
+            points = centred @ metric
             space, rows = fit_regressors(learned_width(points, guide), points, self.basis)
             ridge = Ridge.of(rows, targets, given, None)
             near = self._near(rows)  # not in the metric, which was learned from the same rows
-            return Conditioned(ridge, targets, guide, near, lambda z: space.coordinates(z @ metric))
+            return Conditioned(
+                ridge, targets, guide, near, lambda z: space.coordinates((z - middle) @ metric)
+            )
 
     def _near(self, rows: np.ndarray) -> np.ndarray:
         """Rows whose distances say what is near: numbers in units of their spread, or features."""
@@ -223,7 +227,8 @@ class Conditioning:
         if not numbers or self.points.dtype.kind != "f":
             return rows
         spread = self.points.std(axis=0)
-        return self.points / np.where(spread > 0, spread, 1.0)
+        centred = self.points - column_moments(self.points)[0]
+        return centred / np.where(spread > 0, spread, 1.0)
 
 
 def learned_width(Z: np.ndarray, targets: np.ndarray) -> Kernel:
@@ -302,9 +307,9 @@ def unit_variance_gaussian(points: np.ndarray) -> Gaussian:
 
     At the median distance after every column got the variance one.
     """
-    spread = column_moments(points)[1]
+    middle, spread = column_moments(points)
     spread = np.where(spread > 0, spread, 1.0)
-    bandwidth = at_median(points / spread).get_params()["bandwidth"]
+    bandwidth = at_median((points - middle) / spread).get_params()["bandwidth"]
     return Gaussian(tuple(float(s) * float(bandwidth) for s in spread))
 
 

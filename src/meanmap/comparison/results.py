@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -226,6 +228,105 @@ class TestResult:
         """Whether the null hypothesis is rejected at this level."""
         return bool(self.pvalue <= probability(level, "level"))
 
+    @cached_property
+    def effect(self) -> Any:
+        """How large the effect is: an `EffectSize` between 0 and 1, with an interval.
+
+        Computed when it is first asked for, with one kernel: the one that was given, or the default
+        one for the kind of points. Of more than 5,000 rows of a sample so many are used.
+        """
+        return self._explain("effect", "effect size")
+
+    def columns(self) -> Any:
+        """Which columns the effect is in: a `ColumnEffects`, the largest first.
+
+        For two samples every column is compared by itself; for dependence, every column with all of
+        the other variable; for a density, by how far points should move in it.
+        """
+        return self._explain("columns", "effects by column")
+
+    @property
+    def _has_effect(self) -> bool:
+        return getattr(self.explanation, "effect", None) is not None
+
+    def _explain(self, what: str, words: str) -> Any:
+        find = getattr(self.explanation, what, None)
+        if find is None:
+            raise TypeError(f"a {self.method.split(',')[0]} has no {words}.")
+        return find()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures under plain names, for JSON; the effect size where there is one."""
+        kernels = self.kernel if isinstance(self.kernel, tuple) else (self.kernel,)
+        found: dict[str, Any] = {
+            "method": self.method,
+            "hypothesis": self.hypothesis,
+            "statistic": self.statistic,
+            "pvalue": self.pvalue,
+            "sizes": dict(self.sizes),
+            "kernel": [repr(kernel) for kernel in kernels if kernel is not None],
+            "notes": list(self.notes),
+        }
+        if self._has_effect:
+            found["effect"] = self.effect.to_dict()
+        return found
+
+    def to_frame(self) -> Any:
+        """A pandas frame of one row, so that the results of several tests can be put together."""
+        import pandas as pd
+
+        found = self.to_dict()
+        row = {"statistic": self.statistic, "pvalue": self.pvalue, **self.sizes}
+        row |= {
+            {"name": "effect", "value": "size"}.get(key, key): value
+            for key, value in found.get("effect", {}).items()
+            if key != "rows"
+        }
+        return pd.DataFrame([row | {"method": self.method}])
+
+    def sentence(self) -> str:
+        """The result as a sentence that can go into a paper.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meanmap import two_sample_test
+        >>> X, Y = np.random.default_rng(0).normal(size=(2, 100, 1))
+        >>> result = two_sample_test(X, Y + 1, "median", rng=0)
+        >>> print(result.sentence())
+        A two-sample test by MMD (permutation null, 999 draws) found strong evidence that the two
+        samples come from different distributions, n = 100, m = 100, p = .001, normalised MMD = .16,
+        95% CI [.085, .29].
+        """
+        head = self.method.split(", ")[0].removesuffix(f", {describe_null(self.null)}")
+        head = head[0].lower() + head[1:]
+        article = "An" if head[0] in "aeiou" else "A"
+        drawn = describe_null(self.null).replace(" (", ", ").removesuffix(")")
+        if drawn[0].isdigit():  # it says itself how many draws there were
+            drawn = self.null.kind
+        sizes = [f"{name} = {value:,}" for name, value in self.sizes.items()]
+        figures = [*sizes, f"p {show_paper_pvalue(self.pvalue)}"]
+        if self._has_effect:
+            figures.append(str(self.effect))
+        text = f"{article} {head} ({drawn}) found {self._verdict()}, {', '.join(figures)}."
+        return text.replace(") (", "; ")
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        cells = {"p-value": show_pvalue(self.pvalue), "statistic": f"{self.statistic:.4g}"}
+        if self._has_effect:
+            effect = self.effect
+            cells[effect.name] = str(effect).removeprefix(f"{effect.name} = ")
+        cells |= {name: f"{value:,}" for name, value in self.sizes.items()}
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th>"
+            f"<td style='text-align:left'>{escape(words)}</td></tr>"
+            for name, words in cells.items()
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        verdict = f"<b>{escape(self.method)}</b><br>{escape(self._verdict().capitalize())}."
+        return f"<div><p>{verdict}</p><table>{rows}</table>{notes}</div>"
+
     def witness(self, *points: Any) -> Any:
         """The function that tells the hypotheses apart best, at points.
 
@@ -233,7 +334,7 @@ class TestResult:
         point of each variable and is the joint embedding minus the product of the marginals':
         positive where the two go together more than independence allows.
         """
-        if self.explanation is None:
+        if not callable(self.explanation):
             raise TypeError(f"a {self.method.split(',')[0]} test has no witness function.")
         return in_kind(self.explanation(*points), points)
 
@@ -287,7 +388,7 @@ class TestResult:
             kernels = self.kernel if isinstance(self.kernel, tuple) else (self.kernel,)
             shown = ", ".join(repr(kernel) for kernel in kernels)
             text += f" Kernel{'s' if len(kernels) > 1 else ''}: {shown}."
-        return " ".join([text, *self.notes])
+        return fill_lines(" ".join([text, *self.notes]))
 
 
 def describe_null(null: Null) -> str:
@@ -295,6 +396,18 @@ def describe_null(null: Null) -> str:
     if isinstance(null, Draws):
         return f"{null.kind} null ({len(null):,} draws)"
     return f"{null.kind} null"
+
+
+def fill_lines(text: str, width: int = 79) -> str:
+    """A text in lines that fit a terminal."""
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def show_paper_pvalue(value: float) -> str:
+    """A p-value as journals print it, with its sign: "= .03", "< .001"."""
+    if value < 0.001:
+        return "< .001"
+    return "= " + f"{value:.{3 if value < 0.1 else 2}f}".removeprefix("0")
 
 
 def show_pvalue(value: float) -> str:

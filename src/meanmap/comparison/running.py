@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap.comparison import limits
 from meanmap.comparison.candidates import Collection
+from meanmap.comparison.effects import CORRELATION, EffectSize, effect_of_moments
 from meanmap.comparison.nulls import Gamma, Permutation
 from meanmap.comparison.results import DEPENDENT, DIFFERENT, TestResult, product_scale, tie_scale
 from meanmap.comparison.sources import Outcome
@@ -23,8 +28,8 @@ from meanmap.streams.sums import require_same_space
 LOOKS = (
     "This is look {count} at a growing stream. Each p-value is right for a single look: with 40 "
     "looks, three in ten streams without any effect have p ≤ 0.05 at one of them. Decide "
-    "beforehand how many rows to wait for, or compare p with the level divided by the number of "
-    "looks planned."
+    "beforehand how many rows to wait for, compare p with the level divided by the number of looks "
+    "planned, or use the sequential tests of meanmap.monitoring, which may be looked at any time."
 )
 NOTE = "Permutations of all rows are approximated by the first two moments of the statistic."
 
@@ -79,9 +84,10 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
     the variance that it has over all permutations (approximate, for the "V" estimate). Rows come in
     batches, in collections of Dask, or both, and are not kept.
 
-    The p-value is that of a single look. Asking for a `result` after every batch until one is
-    significant rejects far too often: three in ten streams without any effect, with 40 looks. From
-    the second look on there is a warning.
+    **For one look**, at a number of rows that was decided on beforehand. Asking for a `result`
+    after every batch until one is significant rejects far too often: three in ten streams without
+    any effect, with 40 looks. From the second look on there is a warning. To look at any time use
+    `meanmap.monitoring.SequentialTwoSampleTest`.
 
     Parameters
     ----------
@@ -172,6 +178,7 @@ class RunningTwoSampleTest(Looks, BaseEstimator):
             hypothesis=DIFFERENT,
             sizes={"n": n, "m": m},
             notes=(NOTE, *self._look((n, m))),
+            explanation=StreamedEffect(partial(effect_of_moments, x, y)),
         )
 
 
@@ -179,7 +186,8 @@ class RunningIndependenceTest(Looks, BaseEstimator):
     """An independence test of a stream of pairs, by HSIC in coordinates.
 
     As `RunningTwoSampleTest`: sums are kept, the null is a gamma distribution with the moments over
-    all permutations of the rows of Y, and the p-value is that of a single look.
+    all permutations of the rows of Y, and the p-value is **for one look**. To look at any time use
+    `meanmap.monitoring.SequentialIndependenceTest`.
 
     Parameters
     ----------
@@ -264,4 +272,18 @@ class RunningIndependenceTest(Looks, BaseEstimator):
             hypothesis=DEPENDENT,
             sizes={"n": n},
             notes=(NOTE, *self._look((n,))),
+            explanation=StreamedEffect(partial(_effect_of_pairs, self._sums)),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedEffect:
+    """How large an effect is, from sums over rows that are gone."""
+
+    effect: Callable[[], EffectSize]
+
+
+def _effect_of_pairs(sums: Paired) -> EffectSize:
+    """The ratio of sums; its interval would need products of four rows."""
+    value = hsic_of(sums, "normalized")
+    return EffectSize(CORRELATION, min(max(value, 0.0), 1.0), (math.nan, math.nan), rows=sums.x.n)

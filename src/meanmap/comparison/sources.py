@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from meanmap import checks
 from meanmap.arrays import for_each_thread
@@ -14,6 +15,12 @@ from meanmap.comparison.results import TIE, Draws, Null
 from meanmap.progress import progress_bar
 
 AT_ONCE = 80  # draws of a sequential test between two looks
+COMBINATIONS = ("soft", "max", "fuse", "min-p")
+SHARPNESS = 0.8  # how near to their maximum several kernels' evidence is combined
+NO_DOUBT = 20.0  # evidence beyond which more changes nothing
+FEW = 20  # draws, of which none is left out
+LEAST = 0.01  # of the whole variance: what is left without the largest counts as so much
+SKEWNESS = (0.05, 2.8)  # of a normal variable, nearly, to a chi-square's of one degree of freedom
 
 
 def read_draws(value: Any) -> int:
@@ -36,44 +43,80 @@ class Outcome:
 
 
 def combine_kernels(
-    values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray, how: str
+    values: np.ndarray, scales: np.ndarray, weights: np.ndarray, how: str
 ) -> np.ndarray:
     """One statistic per column from those of several kernels, one per row; one column is observed.
 
     Whatever is symmetric in the columns keeps a permutation test exact, so each row may be
-    standardised by its own mean and deviation over all of them. Rows that hardly vary (a constant
-    variable, a kernel so narrow that all points are strangers) say nothing.
+    standardised by its own mean, deviation and skewness over all of them. Rows that hardly vary (a
+    constant variable, a kernel so narrow that all points are strangers) say nothing, and neither
+    do those of weight 0.
 
-    "max" is the largest standardised value, less its kernel's handicap. "fuse" is the soft maximum
-    of MMD-FUSE (Biggs, Schrab and Gretton 2023). "min-p" is the smallest p-value of any kernel, as
-    MMDAgg and HSICAgg (Schrab et al. 2023) take it, all levels found from one set of permutations.
+    With p the p-value of a kernel by its moments, "soft" is the logarithm of Σ w p^-0.8, which is
+    near the best of them and counts the others that point the same way. "max" is the largest
+    standardised value. "fuse" is the soft maximum of MMD-FUSE (Biggs, Schrab and Gretton 2023).
+    "min-p" is the smallest p-value of any kernel, by its rank among the columns, over its weight,
+    as MMDAgg and HSICAgg (Schrab et al. 2023) take it.
     """
     spread = values.std(axis=1)
-    useful = (spread > 10 * TIE * scales) & np.isfinite(handicaps)
+    useful = (spread > 10 * TIE * scales) & (weights > 0)
     if not useful.any():
         return np.zeros(values.shape[1])
-    values = values[useful]
+    values, weights = values[useful], weights[useful, None] / weights[useful].sum()
+    if how == "soft":
+        return _soft_maximum(np.log(weights) + SHARPNESS * evidence(values))
     z = (values - values.mean(axis=1, keepdims=True)) / spread[useful, None]
     if how == "max":
-        return (z - handicaps[useful, None]).max(axis=0)
+        return z.max(axis=0)
     if how == "fuse":
-        top = z.max(axis=0)
-        return top + np.log(np.mean(np.exp(z - top), axis=0))
+        return _soft_maximum(np.log(weights) + z)
     # how many columns reach this one, its near-ties included
     order = np.sort(z, axis=1)
     reached = [
         len(row) - np.searchsorted(row, value - TIE, side="left")
         for row, value in zip(order, z, strict=True)
     ]
-    return -np.log(np.min(reached, axis=0) / z.shape[1])
+    return -np.log(np.min(reached / weights, axis=0) / (len(z) * z.shape[1]))
 
 
-def strongest(values: np.ndarray, scales: np.ndarray, handicaps: np.ndarray) -> int:
-    """The kernel whose observed value, in the first column, stands out most."""
-    spread = values.std(axis=1)
-    useful = spread > 10 * TIE * scales
-    above = values[:, 0] - values.mean(axis=1)
-    return int(np.argmax(np.where(useful, above / np.where(useful, spread, 1.0), 0) - handicaps))
+def strongest(values: np.ndarray, scales: np.ndarray, weights: np.ndarray) -> int:
+    """The kernel whose observed value, in the first column, stands out most.
+
+    Of several that leave no doubt, the one that was thought most likely.
+    """
+    useful = np.flatnonzero((values.std(axis=1) > 10 * TIE * scales) & (weights > 0))
+    if not len(useful):
+        return 0
+    clear = np.minimum(evidence(values[useful])[:, 0], NO_DOUBT)
+    weighed = np.log(weights[useful]) + SHARPNESS * clear
+    return int(useful[np.argmax(weighed)])
+
+
+def evidence(values: np.ndarray) -> np.ndarray:
+    """-log p of values that vary, a row per kernel, from the moments of all but its largest.
+
+    The statistics are nearly sums of chi-squares, whose cube roots are nearly normal (Wilson and
+    Hilferty 1931). The largest of n would hide itself: it is √n deviations away at most from a mean
+    that it takes part in.
+    """
+    n, c = values.shape[1], values - values.mean(axis=1, keepdims=True)
+    c /= c.std(axis=1, keepdims=True)
+    top = c.max(axis=1, keepdims=True) if n > FEW else np.zeros((len(c), 1))
+    rest = n - 1 if n > FEW else n
+    mean = -top / rest
+    variance = np.maximum((n - top**2) / rest - mean**2, LEAST)
+    third = (np.sum(c**3, axis=1, keepdims=True) - top**3) / rest - 3 * mean * variance - mean**3
+    skewness = np.clip(third / variance**1.5, *SKEWNESS)
+    z = (c - mean) / np.sqrt(variance)
+    # the root is cut where it is so steep that rounding would part ties
+    root = np.cbrt(np.maximum(skewness * z / 2 + 1, 0.02))
+    return -log_ndtr(-(6 / skewness * (root - 1) + skewness / 6))
+
+
+def _soft_maximum(rows: np.ndarray) -> np.ndarray:
+    """The logarithm of the sum of exponentials, over the rows."""
+    top = rows.max(axis=0)
+    return top + np.log(np.sum(np.exp(rows - top), axis=0))
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -86,8 +129,8 @@ class Source:
     kind: str
     #: The size of the sums that rounding acts on, one per kernel.
     scales: np.ndarray
-    #: What each kernel must be ahead of the others by.
-    handicaps: np.ndarray | None = None
+    #: How much each kernel is thought likely to see what there is; all alike by default.
+    weights: np.ndarray | None = None
     #: How many distinct arrangements of the data there are, where they are few enough to be drawn.
     arrangements: int | None = None
     #: Whether to show how far it is.
@@ -127,7 +170,7 @@ def simulate(
     source: Source,
     draws: int,
     rng: np.random.Generator,
-    combine: str = "max",
+    combine: str = "soft",
     stop: int | None = None,
 ) -> Outcome:
     """The statistic, its null distribution as draws, and which kernel stands out most.
@@ -143,9 +186,9 @@ def simulate(
     if len(table) == 1:
         values, scale, best = table[0], float(source.scales[0]), 0
     else:
-        handicaps = np.zeros(len(table)) if source.handicaps is None else source.handicaps
-        values, scale = combine_kernels(table, source.scales, handicaps, combine), 1.0
-        best = strongest(table, source.scales, handicaps)
+        weights = np.ones(len(table)) if source.weights is None else source.weights
+        values, scale = combine_kernels(table, source.scales, weights, combine), 1.0
+        best = strongest(table, source.scales, weights)
     null = Draws(source.kind, values[1:], scale)
     return Outcome(float(values[0]), null, best, draw_notes(null, draws))
 

@@ -13,7 +13,9 @@ from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, is_chunked, take
 from meanmap.comparison import bins, blocks, limits, nulls, ordering
 from meanmap.comparison.candidates import Candidates, optimize_kernel, shared_combination
+from meanmap.comparison.contrasts import Contrasts
 from meanmap.comparison.exchanges import Exchange, Multipliers, StreamedExchange, Swaps
+from meanmap.comparison.flips import PairFlips, own_differences, pair_bins
 from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.results import DIFFERENT, NormalNull, TestResult, row_groups, tie_scale
 from meanmap.comparison.running import RunningTwoSampleTest, require_sums
@@ -25,7 +27,7 @@ from meanmap.spaces.space import fit_space_moments
 from meanmap.statistics import distance
 from meanmap.statistics.centring import Centred
 from meanmap.statistics.gates import constant_notes, near_origin, read_two_samples
-from meanmap.statistics.tiles import Family, gram_moments
+from meanmap.statistics.tiles import Family, gram_moments, on_host
 
 Cut = tuple[bins.Layout, tuple[str, ...]]  # bins of points, and what to say of them
 ALIKE = "the two samples are more alike than chance allows"
@@ -50,9 +52,10 @@ def two_sample_test(
     X, Y : samples of one kind of points, of any sizes from 2
         Collections of Dask are tested in coordinates, see `RunningTwoSampleTest`.
     kernel : None, Kernel, callable, list, Collection, "median", "collection" or "optimized"
-        None is "collection" for rows of numbers: a Gaussian at the median distance, whitened so
-        that several directions count, and two narrow ones. Together they lose little against the
-        best of them, and the level is exact. Labels get a whitened delta kernel, other points
+        None is "collection" for rows of numbers: contrasts of location and spread by ranks,
+        of shape by Gaussians of two widths, and of clusters by Gaussians as wide as the nearest
+        fifth and fiftieth of the points are far. Together they lose little against the best of
+        them, and the level is exact. Labels get a whitened delta kernel, other points
         their default kernel. "median" is one Gaussian at the median distance. A list of kernels
         makes one statistic likewise; `Collection` says how. "optimized" picks the width with the
         most power on half of the data, and tests on the other half.
@@ -71,6 +74,7 @@ def two_sample_test(
         "sequential"    `Sequential(null, stop)`          that of the null it wraps
         –               `Groups(labels)`                  exact, for clusters of rows
         –               `WildGroups(labels)`              approximate, for clusters of rows
+        "paired"        `PairedRows(bins)`                exact, for paired samples
         =============== ================================= ======================================
 
         The linear, block and incomplete estimators have "permutation", `Swap()`, which exchanges
@@ -120,8 +124,13 @@ def two_sample_test(
     samples = TwoSamples.read(X, Y, kernel, asked)
     found = asked.method.find(samples, asked)
     alternative = asked.null.alternative
+    paired = isinstance(asked.null, nulls.PairedRows)
     many, best = len(samples.kernels), samples.kernels[found.best]
-    statistics = f"the strongest of {many} MMDs ({samples.combine})" if many > 1 else "MMD"
+    statistics = f"{many} MMDs combined ({samples.combine})" if many > 1 else "MMD"
+    if samples.contrasts is not None:
+        strongest = samples.contrasts.names[found.best]
+        statistics = f"{len(samples.contrasts.kinds)} contrasts combined ({samples.combine}), "
+        statistics += f"the strongest that of {strongest}"
     estimate = f"{asked.method.estimator or estimator} estimate"
     result = TestResult.of(
         found,
@@ -131,7 +140,7 @@ def two_sample_test(
         hypothesis=DIFFERENT if alternative != "less" else ALIKE,
         sizes={"n": samples.n, "m": samples.m},
         notes=(*samples.ordered, *samples.notes, *found.notes),
-        explanation=Difference(best.plain, samples.X, samples.Y),
+        explanation=Difference(best.plain, samples.X, samples.Y, samples.plain, paired),
     )
     ordering.warn_if_significant(samples.ordered, result.pvalue)
     return result
@@ -145,10 +154,11 @@ class TwoSamples:
     Y: Points
     pooled: Points  # both, near the origin: what is computed from
     kernels: list[Kernel]
-    handicaps: np.ndarray
+    contrasts: Contrasts | None  # what the default compares, a kernel each
     combine: str
     ordered: list[str]  # what to say if the rows look ordered
     notes: list[str]
+    plain: Kernel  # the first as given, which the effect is measured by
 
     @classmethod
     def read(cls, X: Any, Y: Any, kernel: Any, asked: Request) -> TwoSamples:
@@ -160,6 +170,13 @@ class TwoSamples:
         X, Y = read_two_samples(X, Y, candidates.kernels[0], stay=stay)
         ordered = ordering.note_on_samples([("X", X), ("Y", Y)]) if method.exchangeable else []
         notes = []
+        paired = isinstance(asked.null, nulls.PairedRows)
+        if paired and (count(X) != count(Y) or candidates.rule == "optimized"):
+            raise ValueError(
+                "null=PairedRows() takes row i of X with row i of Y and needs as many of both; "
+                f"got {count(X)} and {count(Y)}, kernel={kernel!r:.40}. Leave out null= for "
+                'separate samples; kernel="optimized" splits them and cannot be used.'
+            )
         if candidates.rule == "optimized":
             chosen, X, Y = optimize_kernel(X, Y, asked.rng)
             candidates = Candidates((chosen,))
@@ -168,8 +185,13 @@ class TwoSamples:
         kernels = candidates.resolve(pooled, asked.rng)
         notes += constant_notes(pooled, kernels[0], "both samples")
         (pooled,) = near_origin(kernels, pooled)
+        contrasts = None
+        if candidates.rule == "collection":
+            contrasts = Contrasts.of(kernels[0], on_host(pooled), asked.rng)
+            kernels = kernels if contrasts is None else contrasts.kernels()
         combine = shared_combination(candidates)
-        return cls(X, Y, pooled, kernels, candidates.handicaps, combine, ordered, notes)
+        plain = candidates.kernels[0]
+        return cls(X, Y, pooled, kernels, contrasts, combine, ordered, notes, plain)
 
     @property
     def n(self) -> int:
@@ -183,7 +205,7 @@ class TwoSamples:
 
     def simulate(self, asked: Request, source: Source) -> Outcome:
         """The statistic of a source and draws of it."""
-        source.handicaps = self.handicaps
+        source.weights = None if self.contrasts is None else self.contrasts.weights
         return asked.simulate(source, self.combine)
 
     def limit(self, basis: Basis | None) -> limits.Limit:
@@ -247,7 +269,7 @@ def _exchange(
     """Parts of the samples change places."""
     layout, notes = cut(samples, asked)
     source: Source
-    if asked.basis is None and layout.bins > bins.MOST:
+    if asked.basis is None and samples.contrasts is None and layout.bins > bins.MOST:
         source = StreamedExchange(
             Family(samples.kernels), samples.pooled, layout, asked.estimator, kind,
             asked.null.memory, asked.null.progress,
@@ -267,17 +289,35 @@ def _weigh(samples: TwoSamples, asked: Request, cut: Callable[..., Cut]) -> Outc
     return replace(found, notes=(*notes, *found.notes))
 
 
-def _binned_gram(samples: TwoSamples, asked: Request, layout: bins.Layout) -> bins.BinnedGram:
+def _binned_gram(samples: TwoSamples, asked: Request, layout: bins.Layout) -> bins.Binned:
     """Sums between every two bins, exact or in coordinates."""
-    if asked.basis is None:
-        family = Family(samples.kernels)
-        gram = bins.BinnedGram.of(family, samples.pooled, layout, asked.null.progress)
+    gram: bins.Binned
+    pooled, contrasts = samples.pooled, samples.contrasts
+    if contrasts is not None:
+        features = partial(contrasts.for_each_block, progress=asked.null.progress)
+        gram = bins.BinnedFeatures.of(contrasts.ranks, features, layout, contrasts.apart)
+    elif asked.basis is None:
+        gram = bins.BinnedGram.of(Family(samples.kernels), pooled, layout, asked.null.progress)
     else:
         kernel, N = samples.kernels[0], samples.n + samples.m
         weights, ones = np.full(N, 1 / N), np.ones((N, 1))
-        space, _, _ = fit_space_moments(kernel, asked.basis, samples.pooled, weights, ones)
-        gram = bins.BinnedGram.in_coordinates(space, samples.pooled, layout)
+        space, _, _ = fit_space_moments(kernel, asked.basis, pooled, weights, ones)
+
+        def for_each_block(work: bins.Features) -> None:
+            space.map_.for_each_block(pooled, lambda thread, at, psi: work(thread, at, [psi]))
+
+        gram = bins.BinnedFeatures.of([space.rank_], for_each_block, layout)
     return gram.centred(layout)
+
+
+def _flip_pairs(samples: TwoSamples, asked: Request) -> Outcome:
+    """The points of a pair change places."""
+    layout = pair_bins(samples.n, asked.null.bins, asked.rng)
+    own = None
+    if asked.estimator == "U" and samples.contrasts is None:
+        parts = slice(0, samples.n), slice(samples.n, None)
+        own = own_differences(samples.kernels, *(take(samples.pooled, part) for part in parts))
+    return samples.simulate(asked, PairFlips(_binned_gram(samples, asked, layout), layout, own))
 
 
 # --- estimates of some pairs ----------------------------------------------------------------------
@@ -321,6 +361,9 @@ DRAWN = {
     "groups": NullMethod(nulls.Groups, partial(_exchange, cut=_cut_groups), exchangeable=False),
     "wild groups": NullMethod(
         nulls.WildGroups, partial(_weigh, cut=_cut_groups), exchangeable=False
+    ),
+    "paired": NullMethod(
+        nulls.PairedRows, _flip_pairs, basis=False, exchangeable=False, stays=False
     ),
 }
 NULLS = {

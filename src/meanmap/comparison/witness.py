@@ -9,9 +9,21 @@ from typing import Any
 import numpy as np
 
 from meanmap import plots
-from meanmap.arrays import Points, count, namespace, take
+from meanmap.arrays import Points, concatenate, count, namespace, take
+from meanmap.comparison.column_effects import (
+    ColumnEffects,
+    column_dependences,
+    column_differences,
+)
+from meanmap.comparison.effects import (
+    EffectSize,
+    dependence_effect,
+    difference_effect,
+    joint_effect,
+)
 from meanmap.embeddings import embed
 from meanmap.kernels import Kernel
+from meanmap.kernels.algebra import TensorProduct
 from meanmap.statistics.dependence import coordinates
 from meanmap.statistics.tiles import on_host
 
@@ -25,9 +37,23 @@ class Difference:
     kernel: Kernel
     X: Points
     Y: Points
+    #: What the effect is measured by, as given; by default the kernel itself.
+    plain: Kernel | None = None
+    paired: bool = False
 
     def __call__(self, x: Any) -> np.ndarray:
         return embed(self.X, self.kernel)(x) - embed(self.Y, self.kernel)(x)
+
+    def effect(self) -> EffectSize:
+        """How large the difference is."""
+        kernel = self.kernel
+        if self.plain is not None:
+            kernel = self.plain.resolve(concatenate([self.X, self.Y]))
+        return difference_effect(kernel, self.X, self.Y, self.paired)
+
+    def columns(self) -> ColumnEffects:
+        """How large it is in every column by itself."""
+        return column_differences(self.X, self.Y, self.kernel.names)
 
     @property
     def plot(self) -> Any:
@@ -42,14 +68,18 @@ class Difference:
 
     def _draw(self, ax: Any) -> Any:
         X, Y = self.X, self.Y
+        names = self.kernel.names or ()
         if X.ndim == 1:
             labels = np.unique(np.concatenate([X, Y]))
-            return plots.bars(labels, self(labels), "witness: X more above 0", ax)
+            ax = plots.bars(labels, self(labels), "witness: X more above 0", ax)
+            return plots.label_axes(ax, names[:1])
         axes, grid = plots.grid(np.concatenate([X, Y]), (200, 60))
         values = self(grid.reshape(-1, len(axes))).reshape(grid.shape[:-1])
         if len(axes) == 1:
-            return plots.witness_curve(axes[0], values, X[:, 0], Y[:, 0], ax)
-        return plots.witness_map(axes[0], axes[1], values, X, Y, ax)
+            ax = plots.witness_curve(axes[0], values, X[:, 0], Y[:, 0], ax)
+        else:
+            ax = plots.witness_map(axes[0], axes[1], values, X, Y, ax)
+        return plots.label_axes(ax, names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +92,28 @@ class Dependence:
     kernels: tuple[Kernel, Kernel]
     X: Points
     Y: Points
+    #: What the effect is measured by, as given; by default the kernels themselves.
+    plain: tuple[Kernel, Kernel] | None = None
+
+    @cached_property
+    def _measures(self) -> tuple[Kernel, Kernel]:
+        if self.plain is None:
+            return self.kernels
+        return self.plain[0].resolve(self.X), self.plain[1].resolve(self.Y)
+
+    def effect(self) -> EffectSize:
+        """How far the variables depend on each other."""
+        return dependence_effect(*self._measures, self.X, self.Y)
+
+    def columns(self) -> ColumnEffects:
+        """How far every column depends on all of the other variable."""
+        kx, ky = self._measures
+        sides = [
+            ("X", column_dependences((kx, ky), self.X, self.Y)),
+            ("Y", column_dependences((ky, kx), self.Y, self.X)),
+        ]
+        named = {f"{side}: {name}": e for side, found in sides for name, e in found.items()}
+        return ColumnEffects.of(named)
 
     def __call__(self, x: Any, y: Any) -> Any:
         kx, ky = self.kernels
@@ -103,6 +155,30 @@ class Dependence:
             across, up = np.meshgrid(x, y)
             values = here(across.reshape(-1, 1), up.reshape(-1, 1)).reshape(across.shape)
             points = np.column_stack([here.X[:, 0], here.Y[:, 0]])
-            return plots.dependence_map(x, y, values, points, ax)
+            ax = plots.dependence_map(x, y, values, points, ax)
+            names = [(kernel.names or ("",))[0] for kernel in self.kernels]
+            return plots.label_axes(ax, names)
         f, g, _ = self.directions
         return plots.against(f, g, ("most dependent direction of X", "of Y"), ax)
+
+
+@dataclass(frozen=True, eq=False)
+class JointDependence:
+    """How far several variables depend on each other."""
+
+    kernels: list[Kernel]
+    samples: list[Points]
+
+    def effect(self) -> EffectSize:
+        """That of all of them together."""
+        return joint_effect(self.kernels, self.samples)
+
+    def columns(self) -> ColumnEffects:
+        """How far every variable depends on all others together."""
+        found = {}
+        for k, (kernel, points) in enumerate(zip(self.kernels, self.samples, strict=True)):
+            others = [one for j, one in enumerate(self.kernels) if j != k]
+            rest = tuple(one for j, one in enumerate(self.samples) if j != k)
+            beside, at = (others[0], rest[0]) if len(rest) == 1 else (TensorProduct(*others), rest)
+            found[f"variable {k + 1}"] = dependence_effect(kernel, beside, points, at, SHOWN)
+        return ColumnEffects.of(found)

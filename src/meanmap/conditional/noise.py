@@ -8,6 +8,8 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.mixture import GaussianMixture
 
+from meanmap.arrays import one_blas_thread
+
 PARTS = (1, 2, 3, 4, 6, 9, 13, 19)  # of the mixture that the noise is
 FLOOR = 1e-4  # of the noise's variance, added to that of every part
 GAIN = 2e-3  # of a left-out score, that more parts must gain
@@ -50,4 +52,5 @@ class NoiseMixture:
 
 
 def normal_mixture(noise: np.ndarray, parts: int) -> GaussianMixture:
-    return GaussianMixture(parts, reg_covar=FLOOR, random_state=0).fit(noise)
+    with one_blas_thread():  # its k-means would set a limit by itself
+        return GaussianMixture(parts, reg_covar=FLOOR, random_state=0).fit(noise)

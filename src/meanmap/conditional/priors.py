@@ -140,13 +140,13 @@ def joint_coordinates(
 
 def warn_if_spread_differs(found: Moments, asked: Moments, whole: np.ndarray) -> None:
     """Warn where weights on the sample have another spread or place than the prior."""
-    (mean, std), (asked_mean, asked_std) = found, asked
+    (mean, std), (middle, asked_std) = found, asked
     std, unit = np.maximum(std, LEAST * whole), np.maximum(asked_std, LEAST * whole)
     varies = unit > 0
     if not varies.any():
         return
     ratio = float(np.mean((std[varies] / unit[varies]) ** 2) ** 0.5)
-    offset = float(np.mean(((mean - asked_mean)[varies] / unit[varies]) ** 2) ** 0.5)
+    offset = float(np.mean(np.minimum(abs(mean - middle)[varies] / unit[varies], 1e99) ** 2) ** 0.5)
     if not 1 / FAITHFUL <= ratio <= FAITHFUL or offset > OFFSET:
         warn_not_represented(
             f"what represents it has {ratio:.2g} times its spread, and its mean is {offset:.2g} "

@@ -47,6 +47,7 @@ class LearnedFunction:
     units: tuple[np.ndarray, np.ndarray]  # of x and y, in which everything was learned
     noise: np.ndarray  # (k, k), of left-out rows
     usual: float  # what the covariance is multiplied with at the rows, before it is scaled
+    middles: tuple[Any, Any] = (0.0, 0.0)  # of x and y, from which they are measured
 
     @classmethod
     def learn(
@@ -70,8 +71,10 @@ class LearnedFunction:
         cls, x: np.ndarray, y: np.ndarray, with_trend: bool, like: ConditionalOperator | None = None
     ) -> tuple[LearnedFunction, np.ndarray]:
         """The function, and the squared errors (n, k) of left-out rows."""
-        units = or_one(x.std(axis=0)), or_one(y.std(axis=0))
-        x, y = x / units[0], y / units[1]
+        units, middles = zip(
+            *((or_one(v.std(axis=0)), v.mean(axis=0)) for v in (x, y)), strict=True
+        )
+        x, y = ((v - m) / u for v, m, u in zip((x, y), middles, units, strict=True))
         trend, rest, own = None, y, np.zeros(len(x))
         if with_trend:
             trend, own = least_squares(add_constant(x), y)
@@ -87,18 +90,18 @@ class LearnedFunction:
         left_out = v / np.maximum(1 - v, 1e-3)  # each row by the others
         usual = float(np.mean(1 + left_out))
         noise = errors.T @ errors / len(x) + SHARPEST * np.eye(y.shape[1])
-        found = cls(operator, trend, units, noise * np.outer(units[1], units[1]), usual)
+        found = cls(operator, trend, units, noise * np.outer(units[1], units[1]), usual, middles)
         return found, errors**2 + SHARPEST
 
     def at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (m, k), and what the noise's covariance is multiplied with (m,)."""
-        x = x / self.units[0]
+        x = (x - self.middles[0]) / self.units[0]
         features = self.operator.quiet_features(x)
         mean = np.asarray(self.operator.mean_of(features))
         if self.trend is not None:
             mean = mean + add_constant(x) @ self.trend
         growth = (1 + missing_knowledge(self.operator, x, features)) / self.usual
-        return mean * self.units[1], growth
+        return mean * self.units[1] + self.middles[1], growth
 
 
 def least_squares(design: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -468,7 +468,12 @@ class TensorProduct(Joined):
             label: k.check(part, label, other, like_name) for (k, part, label), other in named
         }
         checks.same_length(list(checked.items()))
-        return _in_one_precision(tuple(checked.values()))
+        found = zip(self.kernels, _in_one_precision(tuple(checked.values())), checked, strict=True)
+        # what fits double precision may not fit single
+        return tuple(
+            part if part is checked[label] else kernel.read_points(part, label)
+            for kernel, part, label in found
+        )
 
     def rows(self, x: Any, like: Points, name: str = "x") -> tuple[Points, bool]:
         named = zip(self.named_parts(x, name), like, strict=True)

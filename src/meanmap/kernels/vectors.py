@@ -351,7 +351,6 @@ class Energy(Rough):
     choices = ("scale",)
     bounded = False
     radial = False  # the origin stays where it is
-    translates = False
     characteristic = "R^d, distributions with a first moment"
 
     def __init__(self, origin: Any = 0.0, scale: Any = 1.0) -> None:

@@ -9,8 +9,8 @@ import scipy.linalg
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
+from scipy.spatial import KDTree  # that of scikit-learn sets warning filters
 from sklearn.metrics import pairwise_distances_argmin_min
-from sklearn.neighbors import NearestNeighbors
 
 from meanmap.exceptions import SettingWarning, warn
 
@@ -47,7 +47,7 @@ class NeighbourGraph:
     @classmethod
     def of(cls, X: np.ndarray, n_neighbors: int) -> NeighbourGraph:
         """Each point with its nearest others; parts that do not hang together are joined."""
-        near = NearestNeighbors(n_neighbors=n_neighbors).fit(X).kneighbors(return_distance=False)
+        near = KDTree(X).query(X, np.arange(2, n_neighbors + 2))[1]  # the first is the point itself
         start = np.repeat(np.arange(len(X)), n_neighbors)
         pairs = np.sort(np.stack([start, near.ravel()], axis=1), axis=1)
         edges, parts = _join_parts(X, np.unique(pairs, axis=0))
@@ -113,7 +113,7 @@ def reconstruction_weights(
     Weights are those that best reconstruct the point (Saul and Roweis 2003, section 4.1); a point
     that is a row gets all its weight there.
     """
-    distance, near = NearestNeighbors(n_neighbors=k).fit(rows).kneighbors(X)
+    near = KDTree(rows).query(X, np.arange(1, k + 1))[1]
     gaps = rows[near] - X[:, None]
     C = np.einsum("nid,njd->nij", gaps, gaps)
     trace = np.trace(C, axis1=1, axis2=2)

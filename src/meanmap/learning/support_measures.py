@@ -204,7 +204,7 @@ class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):
         """For every pair of classes, positive where the first of them wins (the second of two)."""
         check_is_fitted(self)
         exact = self.space_ is None
-        rows = pairwise(self.dual_coef_, self.n_support_) if exact else self.coef_
+        rows = pair_coefficients(self.dual_coef_, self.n_support_) if exact else self.coef_
         return self._values(X, rows) + self.intercept_
 
     def _votes(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -220,7 +220,7 @@ class SupportMeasureClassifier(ClassifierMixin, SupportMeasures):
         return votes, sums
 
 
-def pairwise(dual: np.ndarray, n_support: np.ndarray) -> np.ndarray:
+def pair_coefficients(dual: np.ndarray, n_support: np.ndarray) -> np.ndarray:
     """A row of coefficients of all support bags for every pair of classes.
 
     Support bags stand class by class; row j - 1 of the dual holds those of class i against j > i,

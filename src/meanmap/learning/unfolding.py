@@ -312,13 +312,13 @@ def _all_known(y: Any) -> None:
             _all_known(part)
         return
     array = y.to_numpy() if hasattr(y, "to_numpy") else y
-    if not isinstance(array, np.ndarray | list) or not np.shape(array)[:1] or not len(array):
+    if not isinstance(array, np.ndarray | list):
         return
     try:
         array = np.asarray(array)
     except ValueError:
         return  # rows of several lengths: the kernel's gate has its own words
-    if array.ndim not in (1, 2):
+    if array.ndim not in (1, 2) or not len(array):
         return
     missing = checks.missing_rows(array)
     if missing.any():

@@ -13,6 +13,7 @@ from meanmap.plots.canvas import (
     sheets,
     stacked_axes,
 )
+from meanmap.plots.causal import causal_curve, support_curve
 from meanmap.plots.functions import (
     against,
     axis_range,
@@ -24,7 +25,10 @@ from meanmap.plots.functions import (
     function,
     grid,
     image,
+    interval_chart,
+    label_axes,
     landscape,
+    matrix,
     null,
     witness_curve,
     witness_map,
@@ -35,6 +39,8 @@ from meanmap.plots.posteriors import (
     predictive,
 )
 from meanmap.plots.records import (
+    drift,
+    evidence_path,
     label_probabilities,
     maps,
     proportions,
@@ -51,6 +57,9 @@ from meanmap.plots.samples import (
 )
 
 __all__ = [
+    "interval_chart",
+    "label_axes",
+    "matrix",
     "BLUE",
     "COLOURS",
     "GREY",
@@ -62,10 +71,13 @@ __all__ = [
     "axis_range",
     "band",
     "bars",
+    "causal_curve",
     "contours",
     "corner",
     "coverage",
     "curve",
+    "drift",
+    "evidence_path",
     "dependence_map",
     "complex_plane",
     "function",
@@ -84,6 +96,7 @@ __all__ = [
     "residuals",
     "scale_and_location",
     "sheets",
+    "support_curve",
     "stacked_axes",
     "tracks",
     "tree",

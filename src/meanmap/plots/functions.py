@@ -9,6 +9,8 @@ import numpy as np
 
 from meanmap.plots.canvas import BLUE, GREY, MAP, ORANGE, axes
 
+SHOWN_NAMES = 40  # rows of a table up to which each has its name
+
 
 def axis_range(column: np.ndarray) -> tuple[float, float]:
     """An axis that shows a sample with a margin around it."""
@@ -163,6 +165,48 @@ def null(
     ax.axvline(statistic, color=ORANGE, linewidth=2, label=f"observed, p = {pvalue:.3g}")
     ax.set(xlabel="statistic", ylabel="density", yticks=[])
     ax.legend(loc="upper center")
+    return ax
+
+
+def label_axes(ax: Any, names: Any) -> Any:
+    """Names of columns at the axes, x and then y; those that are empty change nothing."""
+    for set_label, name in zip((ax.set_xlabel, ax.set_ylabel), names, strict=False):
+        if str(name):
+            set_label(str(name))
+    return ax
+
+
+def interval_chart(
+    names: list[str], values: np.ndarray, edges: np.ndarray, title: str, ax: Any = None
+) -> Any:
+    """Values with intervals, one per name, the first above."""
+    ax = axes(ax)
+    at = np.arange(len(values))[::-1]
+    ax.hlines(at, edges[:, 0], edges[:, 1], color=GREY, linewidth=2)
+    ax.plot(values, at, "o", color=BLUE)
+    ax.set_yticks(at, names)
+    ax.set(xlabel=title, xlim=(0, None))
+    return ax
+
+
+def matrix(
+    values: np.ndarray, names: list[str], title: str, marks: Any = None, ax: Any = None
+) -> Any:
+    """A square table with names on both sides, the first row above; `marks` are words in cells."""
+    ax = axes(ax)
+    n = len(values)
+    drawn = ax.imshow(values, cmap=MAP, interpolation="nearest", vmin=0)
+    ax.figure.colorbar(drawn, ax=ax, label=title)
+    if n <= SHOWN_NAMES:
+        ax.set_xticks(range(n), names, rotation=90)
+        ax.set_yticks(range(n), names)
+    else:
+        ax.set(xticks=[], yticks=[])
+    if marks is not None and n <= SHOWN_NAMES:
+        dark = values < 0.6 * np.nanmax(values) if n else values
+        for (i, j), word in np.ndenumerate(marks):
+            ax.text(j, i, word, ha="center", va="center", fontsize="small",
+                    color="white" if dark[i, j] else "black")  # fmt: skip
     return ax
 
 

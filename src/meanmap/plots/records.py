@@ -154,3 +154,36 @@ def scale_and_location(
     if 1 < len(labels) <= 12:
         places[-1].legend(title=names[1], frameon=False, fontsize="small")
     return np.array(places, dtype=object)
+
+
+def evidence_path(
+    times: np.ndarray, values: np.ndarray, limit: tuple[float, str], ax: Any = None
+) -> Any:
+    """Evidence over time as powers of ten, and the line above which it is enough."""
+    ax = axes(ax)
+    ax.plot(times, values, color=BLUE, linewidth=1.2)
+    ax.axhline(limit[0], color=ORANGE, linestyle="--", linewidth=1, label=limit[1])
+    ax.axhline(0, color=GREY, linewidth=0.8)
+    ax.set(xlabel="rows", ylabel="log₁₀ of the e-value")
+    ax.legend(loc="upper left", frameon=False)
+    return ax
+
+
+def drift(
+    times: np.ndarray,
+    scores: np.ndarray,
+    threshold: float,
+    marks: list[tuple[int, int]],
+    ax: Any = None,
+) -> Any:
+    """A score over time, the threshold of alarms, and from each change to its alarm a band."""
+    ax = axes(ax)
+    for i, (change, alarm) in enumerate(marks):
+        words = {"label": "from the change to the alarm"} if i == 0 else {}
+        ax.axvspan(change, alarm, color=ORANGE, alpha=0.25, linewidth=0, **words)
+    ax.plot(times, np.maximum(scores, 0), color=BLUE, linewidth=1, label="score")
+    ax.axhline(threshold, color=ORANGE, linestyle="--", linewidth=1, label="threshold")
+    ax.set(xlabel="row", ylabel="distance from the reference")
+    above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": 3, "frameon": False}
+    ax.legend(fontsize="small", **above)
+    return ax

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +11,9 @@ import numpy as np
 from meanmap.arrays import Points, concatenate, take
 from meanmap.comparison import conditional_two_sample_test, two_sample_test
 from meanmap.kernels import Gaussian, Kernel
-from meanmap.report.explanations import mean_at, squared_distance
 from meanmap.report.samples import ColumnPair, Samples, Targets, rank_columns, row_coordinates
 from meanmap.statistics.columns import column_moments, far_cells
+from meanmap.statistics.weighted import mean_at, relative_distance
 
 GRID = 200
 FEW = 10  # distinct numbers that are described one by one
@@ -77,24 +76,6 @@ class DependenceShift:
             return ""
         names, (before, after) = " and ".join(map(str, self.pair)), self.correlations
         return f", most in the rank correlation of {names}: {before:.2f} → {after:.2f}"
-
-
-def holm(pvalues: Sequence[float]) -> list[float]:
-    """P-values corrected for multiple testing (Holm 1979)."""
-    order = np.argsort(pvalues, kind="stable")
-    steps = np.array(pvalues, dtype=float)[order] * np.arange(len(pvalues), 0, -1)
-    adjusted = np.empty(len(pvalues))
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return [float(p) for p in adjusted]
-
-
-def relative_distance(kernel: Kernel, train: Points, test: Points) -> float:
-    """‖μ - ν‖ / √(‖μ‖² + ‖ν‖²), with the unbiased distance, cut off at 0."""
-    total = sum(float(mean_at(kernel, part, part).mean()) for part in (train, test))
-    if total <= 0:
-        return math.nan
-    left = squared_distance(kernel, train, test)
-    return math.sqrt(min(max(left, 0.0) / total, 1.0))
 
 
 def describe_column(column: ColumnPair, pvalue: float, adjusted: float) -> ColumnShift:
@@ -181,11 +162,7 @@ def share_changes(train: np.ndarray, test: np.ndarray, values: np.ndarray) -> st
 
 
 def conditional_pvalue(
-    samples: Samples,
-    targets: Targets,
-    draws: int,
-    rng: np.random.Generator,
-    reverse: bool = False,
+    samples: Samples, targets: Targets, draws: int, rng: np.random.Generator, reverse: bool = False
 ) -> float:
     """The p-value of a test that P(y|x) is the same in both samples; `reverse` for P(x|y)."""
     y = targets.field

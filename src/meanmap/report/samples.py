@@ -13,7 +13,7 @@ from meanmap.arrays import Points, concatenate, count, is_array, is_chunked, tak
 from meanmap.frames import is_frame, list_names
 from meanmap.kernels import Columns, Delta, Gaussian, Kernel
 from meanmap.kernels.defaults import as_kernel
-from meanmap.statistics.columns import column_moments, label_indicators
+from meanmap.statistics.columns import column_moments, label_indicators, random_ranks
 from meanmap.statistics.gates import looks_like_classes, require_points
 from meanmap.statistics.tiles import on_host
 from meanmap.streams.chunks import SAMPLE, Chunks
@@ -251,12 +251,7 @@ def rank_columns(
     out = []
     for field in fields:
         if field.is_number:
-            parts = []
-            for values in (field.train[:, 0], field.test[:, 0]):
-                order = np.lexsort((rng.random(len(values)), values))
-                ranks = np.empty(len(values))
-                ranks[order] = (np.arange(len(values)) + 0.5) / len(values)
-                parts.append(ranks[:, None])
+            parts = [random_ranks(part[:, 0], rng)[:, None] for part in (field.train, field.test)]
             field = ColumnPair(field.name, Gaussian(), parts[0], parts[1])
         out.append(field)
     return tuple(out)

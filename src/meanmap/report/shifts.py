@@ -12,6 +12,7 @@ import numpy as np
 
 from meanmap import checks
 from meanmap.comparison import two_sample_test
+from meanmap.comparison.corrections import holm
 from meanmap.comparison.results import TestResult, probability, show_pvalue
 from meanmap.frames import list_names
 from meanmap.progress import progress_bar
@@ -29,6 +30,7 @@ from meanmap.report.samples import (
     read_targets,
 )
 from meanmap.report.verdicts import Figures, verdict
+from meanmap.statistics.weighted import relative_distance
 
 SHOWN = 15  # columns in the text; the page has all of them
 LABELLED = 10  # labelled test rows needed to compare targets
@@ -336,7 +338,7 @@ def make_report(
         sizes=samples.whole,
         used=samples.used,
         rows=rows,
-        effect=findings.relative_distance(kernel, *pair),
+        effect=relative_distance(kernel, *pair),
         extremes=findings.extremes(kernel, *pair),
         notes=notes,
     )
@@ -370,7 +372,7 @@ def run_tests(
         labelled["rows with targets"] = two(*pair_rows(samples, targets)).pvalue
         labelled["P(y|x)"] = findings.conditional_pvalue(samples, targets, draws, rng)
         done(1)
-    adjusted = findings.holm([rows.pvalue, *alone, *labelled.values()])
+    adjusted = holm([rows.pvalue, *alone, *labelled.values()])
     cut = 1 + len(alone)
     trios = zip(labelled, labelled.values(), adjusted[cut:], strict=True)
     return rows, Figures(

@@ -53,9 +53,10 @@ class Figures:
 
     @property
     def tied(self) -> list[Explanation]:
-        """Explanations that are about equally good, the best first; none if the best fails."""
+        """Explanations that hold and are about equally good, the best first; none if it fails."""
         best = sorted((one for one in self.explanations if one.is_tied), key=lambda e: e.behind)
-        return best if best and best[0].holds(self.level) else []
+        holding = [one for one in best if one.holds(self.level)]
+        return holding if holding[:1] == best[:1] else []
 
     @property
     def differing(self) -> list[ColumnShift]:

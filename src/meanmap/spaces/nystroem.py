@@ -189,5 +189,6 @@ def centres(
     means = MiniBatchKMeans(
         m, random_state=int(rng.integers(2**31)), n_init=1, batch_size=max(1024, 2 * m)
     )
-    means.fit(X / units, sample_weight=abs(to_numpy(weights)))
-    return asarray(means.cluster_centers_ * units, points)
+    middle = np.median(X, axis=0)  # far from the origin squares would lose all digits
+    means.fit((X - middle) / units, sample_weight=abs(to_numpy(weights)))
+    return asarray(means.cluster_centers_ * units + middle, points)

@@ -25,7 +25,7 @@ from meanmap.arrays import (
 from meanmap.kernels import Kernel
 from meanmap.kernels.algebra import Around
 from meanmap.kernels.protocol import ALL, Comparison
-from meanmap.statistics.gates import movable, near_origin
+from meanmap.statistics.gates import middle_of, movable, near_origin
 from meanmap.statistics.tiles import ROUNDINGS, diagonal_of
 
 REFERENCES = 16  # points whose mean a kernel is centred at
@@ -87,7 +87,7 @@ class Centred(Around):
         """The points, seen from the references' mean where only differences count."""
         if not movable([self.kernel]):
             return points
-        return points - namespace(points).mean(self.references, axis=0)
+        return points - middle_of(self.references)
 
     def against(self, B: Points) -> Comparison:
         centre = self.centre(B)

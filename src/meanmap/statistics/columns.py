@@ -64,3 +64,11 @@ def column_moments(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return columns.mean(axis=0), columns.std(axis=0)
     kept = np.where(far, np.nan, columns)
     return np.nanmean(kept, axis=0), np.nanstd(kept, axis=0)
+
+
+def random_ranks(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Ranks between 0 and 1, with ties in random order."""
+    order = np.lexsort((rng.random(len(values)), values))
+    ranks = np.empty(len(values))
+    ranks[order] = (np.arange(len(values)) + 0.5) / len(values)
+    return ranks

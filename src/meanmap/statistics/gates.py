@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from meanmap import checks
 from meanmap.arrays import (
+    Array,
     Points,
     concatenate,
     count,
@@ -106,8 +107,14 @@ def near_origin(kernels: Sequence[Kernel], *samples: Points) -> list[Points]:
     if not movable(kernels):
         return list(samples)
     pooled = concatenate(list(samples)) if len(samples) > 1 else samples[0]
-    middle = namespace(pooled).mean(pooled, axis=0)
+    middle = middle_of(pooled)
     return [points - middle for points in samples]
+
+
+def middle_of(points: Array) -> Array:
+    """The mean of rows, without rounding where they are all equal."""
+    first = points[0]
+    return first + namespace(points).mean(points - first, axis=0)
 
 
 def movable(kernels: Sequence[Kernel]) -> bool:
@@ -170,3 +177,20 @@ def read_random_state(value: Any, name: str = "random_state") -> np.random.Rando
             f"{name} must be None, a whole number from 0 to 2**32 - 1 or a NumPy RandomState, got "
             f"{value!r:.60}."
         ) from error
+
+
+def row_labels(value: Any, n: int, name: str, of: str = "data") -> np.ndarray:
+    """One label for each of n rows, on the host."""
+    found = to_numpy(checks.labels(value, name))
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim != 1:
+        raise ValueError(
+            f"{name}: expected one label per row, shape ({n},), got shape {found.shape}."
+        )
+    if len(found) != n:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {of} has {n}, {name} "
+            f"has {len(found)}. Rows that belong together must stand at the same place."
+        )
+    return found
