@@ -98,8 +98,9 @@ def test_files_cut_short(kind: str, share: float, run: Caller) -> None:
         ("two-sample good.csv .", ". is a folder"),
         ("two-sample good.csv @befor", "no table @befor. Did you mean '@before'?"),
         ("two-sample good.csv @../cli/x", "no table @../cli/x"),
-        ("two-sample - -", "standard input can be one of the two files only"),
-        ("two-sample good.csv", "Missing argument"),
+        ("two-sample - -", "standard input can be one of the files only"),
+        ("two-sample good.csv", "name two tables or more, or one table and --groups"),
+        ("two-sample", "Missing argument"),
         ("two-sample good.csv good.csv --columns aa", "no column 'aa' (--columns). Did you mean"),
         ("two-sample good.csv good.csv --columns ,", "name at least one column"),
         ("two-sample good.csv good.csv --labels z", "no column 'z' (--labels)"),
@@ -197,7 +198,7 @@ def test_a_bug_is_called_one(run: Caller, monkeypatch: pytest.MonkeyPatch, here:
     def broken(*_: Any) -> None:
         raise TypeError("of ours")
 
-    monkeypatch.setattr(comparing, "columns_of_both", broken)
+    monkeypatch.setattr(comparing, "shared_columns", broken)
     done = run("two-sample", "good.csv", "good.csv")
     assert (done.code, done.out) == (1, "")
     assert done.err == (

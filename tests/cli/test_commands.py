@@ -23,8 +23,10 @@ pd = pytest.importorskip("pandas")
 COMMANDS = (
     "two-sample",
     "independence",
+    "dependence",
     "condition",
     "filter",
+    "monitor",
     "shift",
     "select",
     "bench",

@@ -1,7 +1,8 @@
 """The command line: `meanmap COMMAND`, or `python -m meanmap.cli COMMAND`.
 
 Exit status: 0; 1 for wrong usage, a file that cannot be read or written, or a missing optional
-package, with one line on standard error that says what to do; 3 if a test rejects and `--exit-code`
+package, with one line on standard error that says what to do; 3 if a test rejects (or a monitor
+raises an alarm) and `--exit-code`
 was given; 130 after Ctrl-C. MEANMAP_DEBUG=1 shows tracebacks.
 """
 

@@ -24,7 +24,7 @@ from meanmap.cli.outputs import (
 )
 from meanmap.report.answers import Answer
 
-HELP = f"""{meanmap.__doc__}
+HELP = f"""{str(meanmap.__doc__).partition(chr(10))[0]}
 
 Files are CSV, TSV, Parquet, Arrow, Feather or npz; use - for standard input and @NAME for a table
 that comes with meanmap.
@@ -35,13 +35,12 @@ For example:
 """
 EPILOG = (
     "Exit status: 0; 1 wrong usage, or data that cannot be read or written, with one line on "
-    "standard error; 3 the null hypothesis was rejected and --exit-code was given; 130 interrupted."
+    "standard error; 3 the null hypothesis was rejected or a monitor raised an alarm, and "
+    "--exit-code was given; 130 interrupted."
 )
 
 # --- options that commands share ------------------------------------------------------------------
 
-A = Annotated[str, typer.Argument(metavar="A", help="A table.")]
-B = Annotated[str, typer.Argument(metavar="B", help="Another table with the same columns.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="A table.")]
 Train = Annotated[str, typer.Argument(metavar="TRAIN", help="The table to learn from.")]
 Columns = Annotated[
@@ -63,6 +62,9 @@ ExitCode = Annotated[
     bool, typer.Option("--exit-code", help="Exit with status 3 if the null hypothesis is rejected.")
 ]
 Permutations = Annotated[int, typer.Option(min=1, help="Number of random permutations.")]
+FalseDiscoveries = Annotated[
+    bool, typer.Option("--fdr", help="Bound the false discovery rate, not the chance of any.")
+]
 InBatches = Annotated[
     bool | None,
     typer.Option("--stream/--no-stream", help="Read in batches. Default: if the file is large."),
@@ -142,21 +144,38 @@ class TableOptions:
 
 
 @dataclass(frozen=True)
-class TestOptions(TableOptions):
+class LevelOptions(TableOptions):
+    """The same with a significance level."""
+
+    alpha: Alpha = 0.05
+    exit_code: ExitCode = False
+
+    def __post_init__(self) -> None:
+        check_share(self.alpha, "--alpha", 0.05)
+
+
+@dataclass(frozen=True)
+class MatrixOptions(LevelOptions):
+    """What the test of all pairs of columns takes."""
+
+    permutations: Permutations = 1999
+    fdr: FalseDiscoveries = False
+
+
+@dataclass(frozen=True)
+class TestOptions(LevelOptions):
     """What the tests take."""
 
     __test__ = False  # not a test of pytest's
 
     scale: Scale = True
-    alpha: Alpha = 0.05
-    exit_code: ExitCode = False
     permutations: Permutations = 999
     block_length: Blocks = None
     groups: Groups = None
     stream: InBatches = None
 
     def __post_init__(self) -> None:
-        check_share(self.alpha, "--alpha", 0.05)
+        super().__post_init__()
         if self.block_length is not None and self.groups is not None:
             raise ValueError("--block-length and --groups cannot be combined. Use one of them.")
         if self.block_length not in (None, "auto") and not str(self.block_length).isdecimal():
@@ -287,13 +306,15 @@ def show_help(
 
 def build_application(arguments: Sequence[str] = ()) -> Any:
     """The typer application; `arguments` are what was typed."""
-    from meanmap.cli import comparing, conditioning, reporting, tracking, working
+    from meanmap.cli import comparing, conditioning, following, reporting, tracking, working
 
     commands: dict[str, Callable[..., Findings | int]] = {
         "two-sample": comparing.two_sample,
         "independence": comparing.independence,
+        "dependence": comparing.all_pairs,
         "condition": conditioning.condition,
         "filter": tracking.track,
+        "monitor": following.monitor,
         "shift": reporting.shift,
         "select": reporting.select,
         "bench": working.bench,

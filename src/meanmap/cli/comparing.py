@@ -11,16 +11,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from meanmap.cli.app import A, B, Columns, File, FileOptions, Findings, TestOptions
+from meanmap.cli.app import Columns, File, FileOptions, Findings, MatrixOptions, TestOptions
 from meanmap.cli.tables import (
     Coding,
     Table,
     TableRows,
-    columns_of_both,
+    answer_table,
     data_notes,
+    open_tables,
     print_notes,
     same_kinds,
-    two_tables,
+    shared_columns,
 )
 from meanmap.exceptions import record, warn
 from meanmap.progress import progress_bar
@@ -33,44 +34,103 @@ SAMPLE = 5_000  # rows that a space is fitted to, drawn from the whole file
 
 
 def two_sample(
-    a: A, b: B, *, columns: Columns = None, options: TestOptions, files: FileOptions
+    tables: Annotated[
+        list[str],
+        typer.Argument(metavar="A B", help="Tables with the same columns, or one with --groups."),
+    ],
+    *,
+    columns: Columns = None,
+    paired: Annotated[
+        bool, typer.Option("--paired", help="Row i of A belongs to row i of B.")
+    ] = False,
+    options: TestOptions,
+    files: FileOptions,
 ) -> Findings:
-    """Test whether two files come from the same distribution.
+    """Test whether tables, or groups of rows, differ.
+
+    Three tables or more: one test, then all pairs. One table and --groups: the same for its
+    groups. Two tables and --groups: groups are clusters, which are permuted whole.
 
     \b
     For example:
       meanmap two-sample @before @after
       meanmap two-sample @before @after --columns load --json
       meanmap two-sample @before @after --block-length auto
+      meanmap two-sample @flowers-train --groups species
     """
     from meanmap.comparison import two_sample_test
 
-    tables = two_tables(a, b, options.labels, options.header)
-    names, clusters = without_groups(columns_of_both(tables, columns), tables, options.groups)
-    rows, streamed = test_rows(tables, [*names, *clusters], 2, options, files.seed)
+    opened = open_tables(tables, options.labels, options.header)
+    if paired or len(opened) != 2:
+        options = read_whole([table.name for table in opened], paired, options)
+    names, clusters = without_groups(shared_columns(opened, columns), opened, options.groups)
+    rows, streamed = test_rows(opened, [*names, *clusters], 2, options, files.seed)
     same_kinds(*rows)
+    if paired and any(one.dropped for one in rows):
+        raise ValueError("--paired needs complete rows; some have missing values. Fill them in.")
     coding = Coding.of(rows, names, options.scale)
+    settings = test_settings(options, files.seed, [coding], streamed)
+    if len(opened) != 2:
+        return several_samples(rows, coding, clusters, settings, options, files)
     if streamed:
-        result = two_sample_in_batches(tables, rows, coding, files.progress)
+        result = two_sample_in_batches(opened, rows, coding, files.progress)
     else:
-        result = run_test(
-            two_sample_test,
-            [coding.named(one) for one in rows],
-            options,
-            files,
-            groups=tuple(groups_of(one, clusters) for one in rows),
-        )
-    first, second = (table.name for table in tables)
+        points = [coding.named(one) for one in rows]
+        groups = tuple(groups_of(one, clusters) for one in rows)
+        result = run_test(two_sample_test, points, options, files, groups, paired)
+    first, second = (table.name for table in opened)
     return test_findings(
         f"Do {first} and {second} come from the same distribution?",
         f"{first} and {second} come from different distributions",
-        f"{first} (X) and {second} (Y)",
-        result,
-        rows,
-        [coding],
-        test_settings(options, files.seed, [coding], streamed),
-        options,
-    )
+        f"{first} (X) and {second} (Y)", result, rows, [coding], settings, options,
+    )  # fmt: skip
+
+
+def read_whole(names: Sequence[str], paired: bool, options: TestOptions) -> TestOptions:
+    """Options of a test of pairs, or of other than two tables, which is not in batches."""
+    number = len(names)
+    if number == 1 and options.groups is None:
+        raise ValueError(
+            "name two tables or more, or one table and --groups with the column that says which "
+            "rows to compare."
+        )
+    if paired and number != 2:
+        raise ValueError(f"--paired is for two tables, got {number}.")
+    if number > 2 and len(set(names)) < number:
+        raise ValueError("two tables have the same name. Rename one of them.")
+    refused = "--stream" if options.stream else options.together
+    if refused and (number, refused) != (1, "--groups"):
+        words = "--paired" if paired else f"{number} table{'s' if number > 1 else ''}"
+        raise ValueError(f"{refused} cannot be combined with {words}. Leave it out.")
+    return replace(options, stream=False)
+
+
+def several_samples(
+    rows: Sequence[TableRows],
+    coding: Coding,
+    by: Sequence[str],
+    settings: dict[str, str],
+    options: TestOptions,
+    files: FileOptions,
+) -> Findings:
+    """Compare several tables, or the groups of one, and then all pairs."""
+    from meanmap.comparison import k_sample_test
+
+    groups = groups_of(rows[0], by)
+    what = f"the groups of {by[0]} in {rows[0].name}" if by else ", ".join(r.name for r in rows)
+    samples = coding.named(rows[0]) if by else {one.name: coding.named(one) for one in rows}
+    plain = replace(options, groups=None)
+    result = run_test(k_sample_test, [samples, groups], plain, files, None)
+    found = test_findings(
+        f"Do {what} come from the same distribution?",
+        f"{what} do not all come from the same distribution",
+        what, result, rows, [coding], settings, options,
+    )  # fmt: skip
+    pairs = result.pairs(rng=files.seed)
+    table = replace(answer_table(dict(pairs.items())), title="All pairs, corrected by Holm")
+    (answer,) = found.answers
+    values = {**answer.values, "pairs": pairs.to_dict("records")}
+    return replace(found, answers=[replace(answer, values=values, tables=(*answer.tables, table))])
 
 
 def independence(
@@ -112,18 +172,49 @@ def independence(
         points = [coding.named(rows) for coding in codings]
         test = independence_test if given is None else conditional_independence_test
         result = run_test(test, points, options, files, groups=groups_of(rows, clusters))
+    settings = test_settings(options, files.seed, codings, streamed)
     words = [", ".join(side) for side in sides]
     both = f"{words[0]} and {words[1]}"
     return test_findings(
         f"Do {both} depend on each other{f', given {words[2]}' if given else ''}?",
         f"{both} depend on each other{f' given {words[2]}' if given else ''}",
-        both,
-        result,
-        [rows],
-        codings,
-        test_settings(options, files.seed, codings, streamed),
-        options,
+        both, result, [rows], codings, settings, options,
+    )  # fmt: skip
+
+
+def all_pairs(
+    file: File, *, columns: Columns = None, options: MatrixOptions, files: FileOptions
+) -> Findings:
+    """Test which columns of a table depend on each other.
+
+    \b
+    For example:
+      meanmap dependence @summer
+      meanmap dependence @summer --fdr
+    """
+    from meanmap.comparison import dependence_matrix
+
+    table = Table.of(file, options.labels, options.header)
+    rows = table.sample(table.named(columns, "--columns"), SAMPLE, files.seed)
+    rows.enough(5)
+    types = {name: str if kind == "label" else float for name, kind in rows.kinds.items()}
+    correction, draws = "fdr" if options.fdr else "holm", options.permutations
+    found = dependence_matrix(rows.frame.astype(types), None, correction, draws, files.seed)
+    pairs, every = found.pairs(options.alpha), found.to_frame()
+    words = "Kernel distance correlation of all pairs; * significant after the correction."
+    used = f"{len(rows.frame):,} of {rows.total:,} rows, drawn at random, are used."
+    few = [used] if len(rows.frame) + rows.dropped < rows.total else []
+    answer = Answer(
+        f"Which columns of {table.name} depend on each other?",
+        found.sentence(options.alpha),
+        {**found.to_dict(), "rejected": bool(pairs), "alpha": options.alpha},
+        (answer_table(dict(every.items())),),
+        (Picture(lambda axes: found.plot(axes[0], options.alpha), words),),
+        (rows.source,),
+        {"seed": str(files.seed), "permutations": str(draws), "correction": correction},
+        tuple(data_notes([rows], list(rows.kinds), few)),
     )
+    return Findings([answer], exit_code=options.exit_code)
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -175,13 +266,20 @@ def groups_of(rows: TableRows, columns: Sequence[str]) -> Any:
 
 
 def run_test(
-    test: Any, points: Sequence[Any], options: TestOptions, files: FileOptions, groups: Any
+    test: Any,
+    points: Sequence[Any],
+    options: TestOptions,
+    files: FileOptions,
+    groups: Any,
+    paired: bool = False,
 ) -> Any:
     """Run a test of the library on all rows."""
-    from meanmap.comparison import Block, Groups, Permutation
+    from meanmap.comparison import Block, Groups, PairedRows, Permutation
 
     settings: dict[str, Any] = {"n_permutations": options.permutations, "rng": files.seed}
-    if options.groups is not None:
+    if paired:
+        settings["null"] = PairedRows()
+    elif options.groups is not None:
         settings["null"] = Groups(groups, progress=files.progress)
     elif options.block_length is not None:
         length = "auto" if options.block_length == "auto" else int(options.block_length)
@@ -278,27 +376,35 @@ def test_findings(
     seen = "There is evidence" if rejected else "There is no evidence"
     verdict = "significant" if rejected else "not significant"
     kernels = result.kernel if isinstance(result.kernel, tuple) else (result.kernel,)
+    kernels = tuple(kernel for kernel in kernels if kernel is not None)
     ordered = [words.replace(BLOCKS, OPTIONS) for words in result.notes if BLOCKS in words]
     notes = [words for words in result.notes if BLOCKS not in words]
     notes += print_notes(ordered) if rejected else ordered
     # of constant columns the test itself has notes, unless it is in batches
     columns = [column for coding in codings for column in coding.columns]
     notes += data_notes(rows, columns if "rows" in settings else ())
-    names = ("statistic", "pvalue", "method", "hypothesis", "sizes")
-    values = {name: getattr(result, name) for name in names}
-    values |= {"rejected": rejected, "alpha": options.alpha, "kernel": list(map(repr, kernels))}
+    values = {**result.to_dict(), "rejected": rejected, "alpha": options.alpha, "notes": notes}
+    shown = [result.effect] if "effect" in values else []
     cells = (
         ("statistic", f"{result.statistic:.4g}"),
         ("p-value", p),
+        *((effect.name, str(effect).partition(" = ")[2]) for effect in shown),
         ("rows used", ", ".join(f"{size:,}" for size in result.sizes.values())),
         ("method", result.method),
-        ("kernel" if len(kernels) == 1 else "kernels", ", ".join(map(repr, kernels))),
     )
+    if kernels:
+        cells += ((f"kernel{'s' * (len(kernels) > 1)}", ", ".join(map(repr, kernels))),)
+    by_column: Any = result.columns() if getattr(result.explanation, "columns", None) else {}
+    tables = [AnswerTable(("", ""), cells)]
+    if len(by_column) > len(codings):
+        values["columns"] = {str(name): one.to_dict() for name, one in by_column.items()}
+        frame = by_column.to_frame().reset_index()
+        tables.append(replace(answer_table(dict(frame.items())), title="Effect by column"))
     answer = Answer(
         title,
         f"{seen} that {claim}: p = {p}, {verdict} at the {options.alpha:g} level.",
         values,
-        (AnswerTable(("", ""), cells),),
+        tuple(tables),
         (test_picture(result, compared, witness_axes(codings, rows[0])),),
         tuple(one.source for one in rows),
         settings,

@@ -10,6 +10,7 @@ from meanmap.checks import LARGEST
 from meanmap.cli.formats import first_line
 
 DAY = 86_400
+DIGITS = r"[+-]?[0-9]+(?:\.[0-9]*)?"
 DATES = r"\d{4}-\d{2}-\d{2}(?:[T ].*)?"
 TEXT = 20  # distinct texts beyond which a column that rarely repeats is not taken for labels
 
@@ -35,7 +36,7 @@ def kind_of(name: str, values: Any, column: str) -> str:
             "numbers, text and dates are supported. Leave it out."
         )
     text = present.astype(str)
-    numbers = pd.to_numeric(text, errors="coerce").notna()
+    numbers = as_numbers(text).notna()
     if numbers.all():
         return "number"
     if numbers.mean() > 0.5:
@@ -75,8 +76,7 @@ def convert_column(name: str, values: Any, kind: str, column: str, start: int) -
         return out
     plain = values[present]
     if not pd.api.types.is_numeric_dtype(values):
-        # by way of text, where a number of any length is at worst infinite
-        plain = pd.to_numeric(plain.astype(str), errors="coerce")
+        plain = as_numbers(plain.astype(str))
     out[present] = plain.astype("float64")
     wrong = present & ~(out.abs() <= LARGEST)
     if not wrong.any():
@@ -93,6 +93,17 @@ def convert_column(name: str, values: Any, kind: str, column: str, start: int) -
     raise ValueError(
         f"{name}: column {column!r} holds {problem}. Fix it, or leave the field empty."
     )
+
+
+def as_numbers(text: Any) -> Any:
+    """Text as numbers, NaN where it is not a number; long numbers are at worst infinite."""
+    import pandas as pd
+
+    found = pd.to_numeric(text, errors="coerce").astype("float64")
+    # pandas before version 3 gives up on numbers that are too long
+    long = found.isna() & text.str.fullmatch(DIGITS)
+    found[long] = [float(value) for value in text[long]]
+    return found
 
 
 def as_label(value: Any) -> str:

@@ -7,25 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from meanmap.cli.app import (
-    Alpha,
-    Columns,
-    ExitCode,
-    File,
-    FileOptions,
-    Findings,
-    TableOptions,
-    Train,
-    check_share,
-)
-from meanmap.cli.tables import (
-    Table,
-    TableRows,
-    columns_of_both,
-    data_notes,
-    same_kinds,
-    two_tables,
-)
+from meanmap.cli.app import Columns, File, FileOptions, Findings, LevelOptions, TableOptions, Train
+from meanmap.cli.tables import Table, TableRows, data_notes, open_tables, same_kinds, shared_columns
 from meanmap.report.answers import Answer, AnswerTable, Picture
 
 MOST = 2000  # rows of each file that a report looks at
@@ -39,9 +22,7 @@ def shift(
     target: Annotated[
         str | None, typer.Option(metavar="Y", help="The column to be predicted.")
     ] = None,
-    options: TableOptions,
-    alpha: Alpha = 0.05,
-    exit_code: ExitCode = False,
+    options: LevelOptions,
     files: FileOptions,
 ) -> Findings:
     """Find the kind of shift between training and test rows.
@@ -52,8 +33,7 @@ def shift(
     """
     from meanmap.report import shift_report
 
-    check_share(alpha, "--alpha", 0.05)
-    tables = two_tables(train, test, options.labels, options.header)
+    tables = open_tables((train, test), options.labels, options.header)
     names = compared_columns(tables, columns, target)
     goal = [] if target is None else [target]
     known = [goal, goal if all(map(tables[1].has, goal)) else []]
@@ -71,7 +51,7 @@ def shift(
         rows[1].frame[names],
         y,
         y_test,
-        level=alpha,
+        level=options.alpha,
         rng=files.seed,
         max_samples=MOST,
         progress=files.progress,
@@ -83,18 +63,18 @@ def shift(
         settings={**answer.settings, "seed": str(files.seed)},
         notes=(*answer.notes, *data_notes(rows, ())),
     )
-    return Findings([answer], exit_code=exit_code)
+    return Findings([answer], exit_code=options.exit_code)
 
 
 def compared_columns(
-    tables: tuple[Table, Table], columns: list[str] | None, target: str | None
+    tables: list[Table], columns: list[str] | None, target: str | None
 ) -> list[str]:
     """The columns that both tables have, without the target."""
     if target is not None:
         tables[0].named([target], "--target")
         if columns is None:  # the test table may have others, and lack the target
             return tables[1].named([c for c in tables[0].named(None) if c != target])
-    names = columns_of_both(tables, columns)
+    names = shared_columns(tables, columns)
     if target in names:
         raise ValueError(
             f"--columns: {target!r} is the target, whose own shift is tested by itself. Name "

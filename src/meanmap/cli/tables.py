@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -273,22 +274,29 @@ class Table:
 
     def clean(self, frame: Any, kinds: Kinds, columns: Names, start: int, gaps: Names) -> TableRows:
         """The columns, each by its kind, without rows that have missing values."""
-        import pandas as pd
-
-        parts = {c: convert_column(self.name, frame[c], kinds[c], c, start) for c in columns}
-        out = pd.DataFrame(parts)
-        out.index = out.index + start
-        needed = [column for column in columns if column not in gaps]
-        kept = out.dropna(subset=needed) if needed else out
-        own = {column: kinds[column] for column in columns}
-        return TableRows(self.name, kept, own, len(frame), len(frame) - len(kept))
+        return clean_rows(self.name, frame, kinds, columns, start, gaps)
 
 
-def two_tables(a: str, b: str, labels: Names | None, header: bool | None) -> tuple[Table, Table]:
-    """Two files, at most one of them standard input."""
-    if a == b == "-":
-        raise ValueError("standard input can be one of the two files only. Name the other.")
-    return Table.of(a, labels, header), Table.of(b, labels, header)
+def clean_rows(
+    name: str, frame: Any, kinds: Kinds, columns: Names, start: int, gaps: Names = ()
+) -> TableRows:
+    """Rows of a table that begin at row `start`: columns by kind, none of them missing a value."""
+    import pandas as pd
+
+    parts = {c: convert_column(name, frame[c], kinds[c], c, start) for c in columns}
+    out = pd.DataFrame(parts)
+    out.index = out.index + start
+    needed = [column for column in columns if column not in gaps]
+    kept = out.dropna(subset=needed) if needed else out
+    own = {column: kinds[column] for column in columns}
+    return TableRows(name, kept, own, len(frame), len(frame) - len(kept))
+
+
+def open_tables(names: Names, labels: Names | None, header: bool | None) -> list[Table]:
+    """Several files, at most one of them standard input."""
+    if list(names).count("-") > 1:
+        raise ValueError("standard input can be one of the files only. Name the others.")
+    return [Table.of(name, labels, header) for name in names]
 
 
 def data_notes(parts: Sequence[TableRows], columns: Names, more: Names = ()) -> list[str]:
@@ -328,25 +336,23 @@ def split_names(words: str) -> list[str]:
     return [name.strip() for name in words.split(",") if name.strip()]
 
 
-def columns_of_both(tables: tuple[Table, Table], asked: Names | None) -> list[str]:
-    """The columns to compare: those asked for, else all, which must be the same in both tables."""
-    if asked is not None:
-        tables[1].named(asked, "--columns")
-        return tables[0].named(asked, "--columns")
-    one, other = (table.named(None) for table in tables)
-    words = missing_columns((one, other), [table.name for table in tables])
-    if words:
-        raise ValueError(f"the two files have different columns: {words}. Use --columns.")
-    return one
+def shared_columns(tables: Sequence[Table], asked: Names | None) -> list[str]:
+    """The columns to compare: those asked for, else all, which must be the same in all tables."""
+    first, *others = [(table.name, table.named(asked, "--columns")) for table in tables]
+    for name, columns in others:
+        words = missing_columns((first[1], columns), (first[0], name))
+        if words:
+            raise ValueError(f"the files have different columns: {words}. Use --columns.")
+    return first[1]
 
 
-def same_kinds(first: TableRows, second: TableRows) -> None:
-    """Refuse a column whose kind differs between two tables."""
-    for column, kind in first.kinds.items():
-        if second.kinds[column] != kind:
+def same_kinds(first: TableRows, *others: TableRows) -> None:
+    """Refuse a column whose kind differs between tables."""
+    for other, (column, kind) in product(others, first.kinds.items()):
+        if other.kinds[column] != kind:
             raise ValueError(
-                f"column {column!r} is a {kind} in {first.name} and a {second.kinds[column]} in "
-                f"{second.name}. Fix it, or name it in --labels."
+                f"column {column!r} is a {kind} in {first.name} and a {other.kinds[column]} in "
+                f"{other.name}. Fix it, or name it in --labels."
             )
 
 

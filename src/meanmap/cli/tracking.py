@@ -10,14 +10,7 @@ import numpy as np
 import typer
 
 from meanmap.cli.app import Findings, Header, OutputOptions, Scale, Train, check_share
-from meanmap.cli.tables import (
-    Coding,
-    TableRows,
-    answer_table,
-    data_notes,
-    show_cell,
-    two_tables,
-)
+from meanmap.cli.tables import Coding, TableRows, answer_table, data_notes, open_tables, show_cell
 from meanmap.report.answers import Answer, Picture
 
 SHOWN_PANELS = 6
@@ -107,7 +100,7 @@ def read_track(
 
     The new one includes its states if the file has all of them.
     """
-    tables = two_tables(train, new, None, header)
+    tables = open_tables((train, new), None, header)
     states, seen = tables[0].named(state, "--state"), tables[0].named(observe, "--observe")
     for column in states:
         if column in seen:
