@@ -17,12 +17,24 @@ SLOW_EXAMPLES = {
     "meanmap_experiments.measures.run",
 }
 
+#: Packages that examples need.
+NEEDED_BY_EXAMPLES = {
+    "causal_discovery.md": ("causallearn", "dowhy", "pgmpy", "tigramite"),
+    "meanmap.causal_discovery.pgmpy_test": ("pgmpy",),
+    "meanmap.causal_discovery.register_causal_learn": ("causallearn",),
+    "meanmap.causal_discovery.tigramite_test": ("tigramite",),
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow examples, so that `make test` leaves them out."""
+    """Mark the slow examples, so that `make test` leaves them out, and what others need."""
     for item in items:
-        if isinstance(item, pytest.DoctestItem) and item.name in SLOW_EXAMPLES:
+        if not isinstance(item, pytest.DoctestItem):
+            continue
+        if item.name in SLOW_EXAMPLES:
             item.add_marker(pytest.mark.slow)
+        for package in NEEDED_BY_EXAMPLES.get(item.name, ()):
+            item.add_marker(pytest.mark.needs(package))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -50,6 +50,7 @@ sphinx_gallery_conf = {
         "gallery/simulators",
         "gallery/learning",
         "gallery/adaptation",
+        "gallery/causal",
         "gallery/kernels",
         "gallery/scale",
     ],

@@ -16,8 +16,21 @@ from scipy import stats
 from sklearn.linear_model import Ridge
 
 import meanmap as mm
-from meanmap.comparison import ResidualSigns, RunningIndependenceTest, RunningTwoSampleTest
+from meanmap.comparison import (
+    ResidualSigns,
+    RunningIndependenceTest,
+    RunningTwoSampleTest,
+    dependence_matrix,
+    k_sample_test,
+    pairwise,
+)
 from meanmap.kernels import Delta, Gaussian
+from meanmap.monitoring import (
+    DriftMonitor,
+    SequentialConditionalTest,
+    SequentialIndependenceTest,
+    SequentialTwoSampleTest,
+)
 from meanmap.spaces import Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.streams import RunningEmbedding
 
@@ -150,6 +163,32 @@ def two_sample() -> Any:
     return mm.two_sample_test(X, X + 0.5, Gaussian(1.0), n_permutations=49, rng=0)
 
 
+@fitted(lambda e: {"value": e.value, "interval": e.interval}, "EffectSize")
+def effect_size() -> Any:
+    return mm.two_sample_test(X, X + 0.5, Gaussian(1.0), n_permutations=9, rng=0).effect
+
+
+@fitted(lambda e: {"values": [one.value for one in e.values()]}, "ColumnEffects")
+def column_effects() -> Any:
+    return mm.two_sample_test(X, X + [0.5, 0], Gaussian(1.0), n_permutations=9, rng=0).columns()
+
+
+@fitted(lambda r: told(r) | {"pairs": r.pairs(rng=0)["pvalue"].to_numpy()}, "KSampleResult")
+def several_samples() -> Any:
+    return k_sample_test([X, X + 0.5, X - 0.5], n_permutations=49, rng=0)
+
+
+@fitted(lambda m: {"effects": m.effects, "adjusted": m.adjusted}, "DependenceMatrix")
+def all_pairs() -> Any:
+    return dependence_matrix(np.column_stack([X, Y]), n_permutations=49, rng=0)
+
+
+@fitted(lambda d: {"distances": d.distances, "p": d.adjusted}, "GroupDistances")
+def group_distances() -> Any:
+    labels = np.arange(len(X)) % 3
+    return pairwise(X + labels[:, None], labels, 0, Gaussian(1.0), n_permutations=49, rng=0)
+
+
 @fitted(told)
 def independence() -> Any:
     return mm.independence_test(X, Y[:, None], n_permutations=49, rng=0)
@@ -163,6 +202,36 @@ def running_two_sample() -> Any:
 @fitted(lambda t: told(t.result()))
 def running_independence() -> Any:
     return RunningIndependenceTest().partial_fit(X, Y[:, None]).partial_fit(X, Y[:, None])
+
+
+@fitted(
+    lambda t: {"e": t.result().log_evalue, "at": t.result().witness(AT)}, "SequentialTwoSampleTest"
+)
+def sequential_two_sample() -> Any:
+    test = SequentialTwoSampleTest(Gaussian(1.0))
+    test.update(X, X + 0.5)
+    return test
+
+
+@fitted(lambda t: {"e": t.result().log_evalue}, "SequentialIndependenceTest")
+def sequential_independence() -> Any:
+    test = SequentialIndependenceTest()
+    test.update(X, Y[:, None])
+    return test
+
+
+@fitted(lambda t: {"e": t.result().log_evalue}, "SequentialConditionalTest")
+def sequential_conditional() -> Any:
+    test = SequentialConditionalTest(warm_up=20)
+    test.update(Y[:, None], X[:, :1], X[:, 1:])
+    return test
+
+
+@fitted(lambda m: {"repr": repr(m)}, "DriftMonitor")
+def drift_monitor() -> Any:
+    monitor = DriftMonitor(np.tile(X, (2, 1)), expected_run_length=50)
+    monitor.update(X + 0.1)
+    return monitor
 
 
 @fitted(
@@ -389,3 +458,44 @@ def reweighted() -> Any:
 @fitted(lambda r: {"effect": r.effect, "p": r.overall.pvalue}, "ShiftReport")
 def shift() -> Any:
     return mm.report.shift_report(X[:20], X[20:] + 1, rng=0, progress=False)
+
+
+# --- causal functions -----------------------------------------------------------------------------
+
+
+@fitted(lambda m: {"mean": m.effect(AT[:, 1]).mean, "error": m.effect(AT[:, 1]).standard_error},
+        "DoseResponse")  # fmt: skip
+def dose_response() -> Any:
+    return mm.causal.DoseResponse(1e-2, random_state=0).fit(X[:, 1], Y, X[:, 0])
+
+
+@fitted(lambda m: {"predict": m.predict(AT[:, 0])}, "InstrumentalRegression")
+def instrumental() -> Any:
+    model = mm.causal.InstrumentalRegression(1e-2, random_state=0)
+    return model.fit(X[:, 0], Y, X[:, 0] + 0.3 * X[:, 1])
+
+
+@fitted(lambda s: {"f": s.f_statistic, "partial": s.partial}, "InstrumentStrength")
+def instrument_strength() -> Any:
+    return instrumental().strength_
+
+
+@fitted(lambda m: {"mean": m.effect(AT[:, 1]).mean}, "ProxyEffect")
+def proxy_effect() -> Any:
+    model = mm.causal.ProxyEffect(1e-2, random_state=0)
+    return model.fit(X[:, 1], Y, X[:, 0] + 0.2 * X[:, 1], X[:, 0] - 0.2 * X[:, 1])
+
+
+@fitted(lambda m: {"mean": m.effect(AT[:, 1]).mean}, "Mediation")
+def mediation() -> Any:
+    return mm.causal.Mediation(1e-2, random_state=0).fit(X[:, 1], Y, X[:, 0] + 0.2 * X[:, 1])
+
+
+@fitted(lambda c: {"mean": c.mean, "low": c.interval()[0]}, "CausalCurve")
+def causal_curve() -> Any:
+    return dose_response().effect(AT[:, 1])
+
+
+@fitted(lambda o: {"support": o.support}, "Overlap")
+def causal_overlap() -> Any:
+    return dose_response().overlap(AT[:, 1])

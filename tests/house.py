@@ -48,7 +48,7 @@ CORE = [
 CORE_LINES = 7760
 #: What is for people, and how many code lines it may have.
 FOR_PEOPLE = ("cli/", "report/")
-FOR_PEOPLE_LINES = 4000
+FOR_PEOPLE_LINES = 4180
 NOT_CORE = ("kernels/domains/",)
 MODULE_LINES = 400
 FUNCTION_LINES = 50

@@ -18,6 +18,8 @@ EXTRAS = {
     "distributed": "'meanmap[dask]'",
     "cvxpy": "'meanmap[convex]'",
     "jax": "'jax[cpu]'",
+    "causallearn": "causal-learn",
+    "dowhy": "--no-deps dowhy",
     "cupy": "cupy-cuda13x",
     "particles": "numba joblib; pip install --no-deps particles",
 }

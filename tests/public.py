@@ -11,12 +11,14 @@ from meanmap.comparison import nulls
 #: Packages with more names than the top level shows. Kernels, bases and streams have their suites.
 PACKAGES = (
     "adaptation",
+    "causal",
     "comparison",
     "density",
     "dynamics",
     "graphical",
     "learning",
     "likelihood_free",
+    "monitoring",
     "report",
     "statistics",
 )
@@ -24,9 +26,13 @@ PACKAGES = (
 #: Names with other suites: settings of tests, results of one function, and tests of streams.
 ELSEWHERE = {
     *nulls.__all__,
+    "Alarm",
     "Bootstrap",
     "Collection",
+    "DriftResult",
+    "SequentialResult",
     "Subsample",
+    "Witness",
     "ConditionalTestResult",
     "FitQuality",
     "OperatorSpectrum",

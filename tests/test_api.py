@@ -19,6 +19,8 @@ FILE = Path(__file__).parent / "data" / "api.txt"
 MODULES = (
     "meanmap",
     "meanmap.adaptation",
+    "meanmap.causal",
+    "meanmap.causal_discovery",
     "meanmap.comparison",
     "meanmap.conditional",
     "meanmap.density",
@@ -28,6 +30,7 @@ MODULES = (
     "meanmap.kernels",
     "meanmap.learning",
     "meanmap.likelihood_free",
+    "meanmap.monitoring",
     "meanmap.report",
     "meanmap.spaces",
     "meanmap.statistics",

@@ -28,7 +28,7 @@ import meanmap as mm
 from array_libraries import INSTALLED, OTHERS, SUPPORTED, Library, host, library
 from comparison_tests import declared
 from meanmap.arrays import is_array, is_floating, namespace
-from meanmap.comparison import ResidualSigns
+from meanmap.comparison import ResidualSigns, dependence_matrix, k_sample_test, pairwise
 from meanmap.kernels import Delta, Gaussian
 from meanmap.spaces import Nystroem
 from optional_packages import require
@@ -112,7 +112,21 @@ def case(
 WITHOUT_ARRAYS = {
     "ApproximationWarning": "a warning",
     "DataWarning": "a warning",
+    "ConditionalIndependence": "reads a table on the host: see test_conditional_table.py",
     "SettingWarning": "a warning",
+    "ColumnEffects": "a mapping of numbers",
+    "EffectSize": "a record of numbers",
+    "DriftMonitor": "answers with numbers: see tests/monitoring/test_libraries.py",
+    "SequentialConditionalTest": "likewise",
+    "SequentialIndependenceTest": "likewise",
+    "SequentialTwoSampleTest": "likewise",
+    "DoseResponse": "takes arrays of every library, and returns NumPy's",
+    "InstrumentalRegression": "takes arrays of every library, and returns NumPy's",
+    "Mediation": "takes arrays of every library, and returns NumPy's",
+    "ProxyEffect": "takes arrays of every library, and returns NumPy's",
+    "CausalCurve": "a record of numbers",
+    "InstrumentStrength": "a record of numbers",
+    "Overlap": "a record of numbers",
     "SelectionPath": "a record of counts and dependences, drawn by HSICSelector",
     "ShiftReport": "a record of numbers and words",
     "TestResult": "a record of numbers; its witness is asked in the cases of the tests",
@@ -290,6 +304,25 @@ def conditional_statistics(given: Given) -> Answers:
         "hscic": mm.statistics.hscic(
             given(X[:, :1]), given.second(Y), given(X), at, kernel_z=Gaussian(1.0), **options
         ),
+    }
+
+
+@case(
+    "k_sample_test", "KSampleResult", "dependence_matrix", "DependenceMatrix",
+    "pairwise", "GroupDistances", slow=("jax",),
+)  # fmt: skip
+def many_tests(given: Given) -> Answers:
+    X, y = pairs()
+    labels = np.arange(60) % 3
+    several = k_sample_test([given(X), given(X + 0.5)], n_permutations=49, rng=0)
+    matrix = dependence_matrix(given(np.column_stack([X, y])), n_permutations=49, rng=0)
+    shifted = given(X + labels[:, None])
+    groups = pairwise(shifted, labels, 0, Gaussian(1.0), n_permutations=49, rng=0)
+    return {
+        "effect": several.effect.value,
+        # tables of results are NumPy's, as p-values are
+        "effects": float(matrix.effects[0, 2]),
+        "distances": float(groups.distances[0, 2]),
     }
 
 

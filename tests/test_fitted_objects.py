@@ -31,6 +31,7 @@ from fitted_objects import FITTED, Answers, X, Y, noisy
 from meanmap import arrays
 from public import public_names
 
+UNSAVED = {"ConditionalIndependence": "the whole table, to be made from it again"}
 GOLDEN = Path(__file__).parent / "data" / "golden"
 THREADS = 8
 
@@ -64,7 +65,7 @@ def test_every_public_class_is_here() -> None:
         for name, value in public_names().items()
         if inspect.isclass(value) and not issubclass(value, Warning)
     }
-    assert classes == {name for one in FITTED.values() for name in one.classes}
+    assert classes - set(UNSAVED) == {name for one in FITTED.values() for name in one.classes}
 
 
 def through_file(obj: Any, folder: Path) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,10 +21,12 @@ from fitted_objects import FITTED, SEEN, STATES, X, Y, noisy
 from interrupts import count_lines, interrupt_at, some_lines
 from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
 from meanmap.kernels import Delta, Gaussian
+from meanmap.monitoring import SequentialTwoSampleTest
 from meanmap.persistence import fingerprint
 from meanmap.spaces import RandomFourier, Space
 from meanmap.streams import RunningEmbedding
 from optional_packages import find, require
+from public import public_names
 
 G = Gaussian(1.0)
 SPACE = Space(G, RandomFourier(20, random_state=0)).fit(X)
@@ -109,6 +113,28 @@ CHANGES = {
         lambda: RunningEmbedding(basis=SPACE).partial_fit(X[:5]),
         lambda m: m.partial_fit(in_chunks(X)),
     ),
+    "sequential test, first batch": Change(
+        lambda: SequentialTwoSampleTest(G), lambda m: m.update(X[:20], X[20:])
+    ),
+    "sequential test, second batch": Change(
+        lambda: FITTED["sequential_two_sample"].make(), lambda m: m.update(X[:5], X[5:9])
+    ),
+    "sequential test, last look": Change(
+        lambda: FITTED["sequential_two_sample"].make(), lambda m: m.stop(rng=0)
+    ),
+    "sequential independence test": Change(
+        lambda: FITTED["sequential_independence"].make(), lambda m: m.update(X, COLUMN)
+    ),
+    "sequential conditional test": Change(
+        lambda: FITTED["sequential_conditional"].make(),
+        lambda m: m.update(COLUMN, X[:, :1], X[:, 1:]),
+    ),
+    "drift monitor": Change(
+        lambda: FITTED["drift_monitor"].make(), lambda m: m.update(X + 0.2)
+    ),
+    "drift monitor, restarted": Change(
+        lambda: FITTED["drift_monitor"].make(), lambda m: m.restart()
+    ),
     "two-sample test, first batch": Change(
         lambda: RunningTwoSampleTest(G), lambda m: m.partial_fit(X[:20], X[20:])
     ),
@@ -135,6 +161,9 @@ CHANGES = {
     ),
     "additive filter, second batch": Change(
         additive, lambda m: m.partial_fit(STATES[30:50], SEEN[30:50])
+    ),
+    "additive filter, merged": Change(
+        additive, lambda m: m.merge(additive().partial_fit(STATES[30:50], SEEN[30:50]))
     ),
     "additive filter, third batch": Change(
         lambda: additive().partial_fit(STATES[30:40], SEEN[30:40]),
@@ -214,3 +243,50 @@ def test_simulations_are_kept_and_a_second_call_completes_them(name: str) -> Non
         assert_array_equal(model.theta_, whole.theta_, err_msg=f"line {k} of {count}")
         assert_array_equal(model.weights_, whole.weights_)
         assert_array_equal(model.posterior(OBSERVED).mean(), whole.posterior(OBSERVED).mean())
+
+
+#: Calls that change an object, and where each is interrupted: above, or in another file.
+METHODS = ("fit", "partial_fit", "merge", "refine", "step")
+ELSEWHERE = {"Stream.step": "tests/dynamics/test_track.py"}
+
+
+def test_every_call_that_changes_an_object_is_interrupted() -> None:
+    """Estimators that have `fit` alone change in one call, which can be made again."""
+    streams = {RunningEmbedding, RunningTwoSampleTest, RunningIndependenceTest}
+    classes = {value for value in public_names().values() if isinstance(value, type)} | streams
+    found = {
+        f"{kind.__name__}.{method}"
+        for kind in classes
+        for method in METHODS
+        if hasattr(kind, method) and not (method == "fit" and ends_there(kind))
+    }
+    source = inspect.getsource(sys.modules[__name__])
+    made = {type(change.make()).__name__ for change in (*CHANGES.values(), *SIMULATIONS.values())}
+    interrupted = {
+        f"{kind.__name__}.{method}"
+        for kind in classes
+        for method in METHODS
+        if kind.__name__ in made and f"m.{method}(" in source
+    }
+    assert found <= interrupted | set(ELSEWHERE)
+
+
+def ends_there(kind: type) -> bool:
+    """Whether nothing but `fit` changes an object."""
+    return not any(hasattr(kind, method) for method in METHODS if method != "fit")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FITTED)
+def test_an_interrupted_question_can_be_asked_again(name: str) -> None:
+    """What objects keep of their answers is complete or is not there."""
+    fitted = FITTED[name]
+    expected = fitted.ask(fitted.make())
+    start = fitted.make()
+    fitted.ask(deepcopy(start))  # what is imported when first asked for
+    count = count_lines(lambda: fitted.ask(deepcopy(start)))
+    for k in some_lines(count, 3, 2):
+        asked = deepcopy(start)
+        interrupt_at(k, lambda asked=asked: fitted.ask(asked))
+        for label, answer in fitted.ask(asked).items():
+            assert_array_equal(answer, expected[label], err_msg=f"line {k} of {count}")

@@ -1,6 +1,7 @@
 """The public names and where they are defined. `__init__.py` imports them from here when asked."""
 
 from meanmap import adaptation as adaptation
+from meanmap import causal as causal
 from meanmap import comparison as comparison
 from meanmap import conditional as conditional
 from meanmap import density as density
@@ -10,6 +11,7 @@ from meanmap import graphical as graphical
 from meanmap import kernels as kernels
 from meanmap import learning as learning
 from meanmap import likelihood_free as likelihood_free
+from meanmap import monitoring as monitoring
 from meanmap import report as report
 from meanmap import spaces as spaces
 from meanmap import statistics as statistics

@@ -7,6 +7,7 @@ them. Problems are small and settings cheap. A new public name needs an entry, o
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from meanmap import kernels as k
 from meanmap.comparison import (
     Block,
     Bootstrap,
+    ConditionalIndependence,
     Groups,
     Permutation,
     ResidualSigns,
@@ -43,6 +45,12 @@ from meanmap.kernels import Delta, Gaussian
 from meanmap.kernels.algebra import Product, Scaled, Sum
 from meanmap.kernels.defaults import as_kernel, as_target
 from meanmap.kernels.domains.whitened import Whitened
+from meanmap.monitoring import (
+    DriftMonitor,
+    SequentialConditionalTest,
+    SequentialIndependenceTest,
+    SequentialTwoSampleTest,
+)
 from meanmap.spaces import Explicit, Nystroem, PivotedCholesky, RandomFourier, Space
 from meanmap.streams import RunningEmbedding, feed
 from public import public_names
@@ -86,6 +94,9 @@ EXCUSED = {
     "ApproximationWarning": "a warning",
     "DataWarning": "a warning",
     "SettingWarning": "a warning",
+    "CausalCurve": "a record that estimators of causal functions make",
+    "InstrumentStrength": "a record that estimators of causal functions make",
+    "Overlap": "a record that estimators of causal functions make",
     "SelectionPath": "a record that HSICSelector makes",
     "Validation": "a record that filters make",
     "ShiftReport": "a record that shift_report makes",
@@ -339,7 +350,7 @@ def asked_embedding(v: Any) -> Any:
     )  # fmt: skip
 
 
-@entry("embed", X=X)
+@entry("embed", without=("a tuple of rows",), X=X)  # which is a sample of several variables
 def default_embedding(v: Any) -> Any:
     e = mm.embed(v.X)
     return e.norm(), e.distance(e)
@@ -507,6 +518,15 @@ def conditional_independence(v: Any) -> Any:
     )
 
 
+@entry(
+    "ConditionalIndependence",
+    data=np.hstack([X, COLUMN]), x=0, y=2, given=[1], n_permutations=9,
+)  # fmt: skip
+def conditional_table(v: Any) -> Any:
+    options: dict[str, Any] = {"n_permutations": v.n_permutations, "random_state": 0}
+    return (*ConditionalIndependence(v.data, **options)(v.x, v.y, given=v.given),)
+
+
 @entry("conditional_two_sample_test", X1=X, Y1=COLUMN, X2=X + 0.1, Y2=COLUMN + 1, n_permutations=9)
 def conditional_two_sample(v: Any) -> Any:
     options: dict[str, Any] = {"n_permutations": v.n_permutations, "rng": 0}
@@ -545,6 +565,90 @@ def power(v: Any) -> Any:
     return found.powers, found.predict(10)
 
 
+def figures(result: Any, shares: bool = True) -> Any:
+    """What a result of a test says beside its p-value."""
+    assert len(result.to_frame()) == 1 and result.sentence() and repr(result)
+    told = json.loads(json.dumps(result.to_dict(), allow_nan=False))["effect"]
+    columns = result.columns() if shares else {}
+    each = [effect.value for effect in columns.values()]
+    # an interval of few rows may be missing
+    return *result, told["value"], told["low"], told["high"], each
+
+
+@entry("TestResult", "EffectSize", "ColumnEffects", rtol=1e-8, X=X, Y=X + 0.5, level=0.9)
+def effects(v: Any) -> Any:
+    options: dict[str, Any] = {"n_permutations": 19, "rng": 0}
+    found = mm.two_sample_test(v.X, v.Y, **options)
+    assert found.rejects(v.level) in (True, False)
+    return figures(found), figures(mm.independence_test(v.X, v.Y, **options))
+
+
+@entry("two_sample_test", "TestResult", rtol=1e-8, X=X, Y=X + 0.5)
+def paired_samples(v: Any) -> Any:
+    return figures(mm.two_sample_test(v.X, v.Y, null="paired", n_permutations=19, rng=0))
+
+
+@entry("independence_test", "TestResult", "ColumnEffects", X=X, Y=WORDS)
+def effects_of_labels(v: Any) -> Any:
+    return figures(mm.independence_test(v.X, v.Y, n_permutations=19, rng=0))
+
+
+@entry("dependence_matrix", "DependenceMatrix", rtol=1e-8, data=X, n_permutations=9, level=0.05)
+def matrix_of_columns(v: Any) -> Any:
+    found = mm.comparison.dependence_matrix(v.data, n_permutations=v.n_permutations, rng=0)
+    assert repr(found) and json.dumps(found.to_dict(), allow_nan=False) and found.sentence(v.level)
+    inside = ~np.eye(len(found.names), dtype=bool)
+    return found.effects, found.pvalues[inside], found.adjusted[inside], len(found.pairs(v.level))
+
+
+# named fields are refused in words
+@entry(
+    "dependence_matrix", "DependenceMatrix", rtol=1e-8, strict=False, data=TABLE, correction="holm"
+)
+def matrix_of_table(v: Any) -> Any:
+    import pandas as pd
+
+    table = v.data
+    if isinstance(table, dict):
+        try:
+            table = pd.DataFrame(table)
+        except (ValueError, TypeError):  # the words of pandas, of what is not a table
+            return None
+    found = mm.comparison.dependence_matrix(table, correction=v.correction, n_permutations=9, rng=0)
+    inside = ~np.eye(len(found.names), dtype=bool)
+    return found.effects, found.pvalues[inside], found.adjusted[inside]
+
+
+@entry("k_sample_test", "KSampleResult", rtol=1e-8, samples=[X, X[:9] + 0.5, X[:8] - 0.3])
+def several_samples(v: Any) -> Any:
+    found = mm.comparison.k_sample_test(v.samples, n_permutations=19, rng=0)
+    return *figures(found, False), found.pairs(rng=0)[["statistic", "effect", "pvalue"]].to_numpy()
+
+
+@entry("k_sample_test", "KSampleResult", rtol=1e-8, X=X, groups=CLASSES, n_permutations=19)
+def grouped_samples(v: Any) -> Any:
+    found = mm.comparison.k_sample_test(v.X, v.groups, n_permutations=v.n_permutations, rng=0)
+    return *found, found.effect.value, found.pairs("fdr", rng=0)["adjusted"].to_numpy()
+
+
+@entry("pairwise", "GroupDistances", rtol=1e-8, X=X, groups=CLASSES, n_permutations=9)
+def group_distances(v: Any) -> Any:
+    options: dict[str, Any] = {"n_permutations": v.n_permutations, "rng": 0}
+    plain = mm.comparison.pairwise(v.X, v.groups, kernel="energy", **options)
+    return plain.distances, mm.comparison.pairwise(v.X, v.groups, **options).distances
+
+
+@entry("pairwise", "GroupDistances", rtol=1e-8, X=X, groups=WORDS, control="sun", kernel="energy")
+def group_tests(v: Any) -> Any:
+    basis = RandomFourier(20, 0) if v.kernel is None else None
+    options: dict[str, Any] = {"n_permutations": 9, "rng": 0}
+    found = mm.comparison.pairwise(v.X, v.groups, v.control, v.kernel, basis, **options)
+    assert repr(found) and json.dumps(found.to_dict(), allow_nan=False)
+    if found.pvalues is None:
+        return found.distances
+    return found.distances, np.nan_to_num(found.pvalues), np.nan_to_num(found.adjusted)
+
+
 @entry("power_analysis", strict=False, X=X, Y=X + 0.8, smoothing=0.1)
 def smoothed_power(v: Any) -> Any:
     options: dict[str, Any] = {"n_permutations": 9, "kernel": G, "n_simulations": 20, "rng": 0}
@@ -572,6 +676,28 @@ def running_two_sample(v: Any) -> Any:
 def running_independence(v: Any) -> Any:
     found = RunningIndependenceTest().partial_fit(v.X, v.Y).partial_fit(v.X2, v.Y2)
     return *found.result(), found.hsic()
+
+
+@entry("SequentialTwoSampleTest", X=X, Y=X + 0.5, X2=X[:8], Y2=X[:8] + 1)
+def sequential_two_sample(v: Any) -> Any:
+    test = SequentialTwoSampleTest(G, warm_up=10)
+    return test.update(v.X, v.Y).log_evalue, test.update(v.X2, v.Y2).pvalue
+
+
+@entry("SequentialIndependenceTest", X=X, Y=COLUMN, X2=X[:8], Y2=COLUMN[:8])
+def sequential_independence(v: Any) -> Any:
+    test = SequentialIndependenceTest(warm_up=8)
+    return test.update(v.X, v.Y).log_evalue, test.update(v.X2, v.Y2).pvalue
+
+
+@entry("SequentialConditionalTest", X=np.tile(X, (2, 1)), Y=np.tile(COLUMN, (2, 1)))
+def sequential_conditional(v: Any) -> Any:
+    return SequentialConditionalTest(warm_up=20).update(v.X, v.Y, np.tile(AT[:1], (32, 1))).pvalue
+
+
+@entry("DriftMonitor", reference=np.tile(X, (4, 1)), X=X[:8])
+def drift_monitor(v: Any) -> Any:
+    return DriftMonitor(v.reference, expected_run_length=20).update(v.X).score
 
 
 # --- learning -------------------------------------------------------------------------------------
@@ -897,6 +1023,35 @@ def reweighted_classes(v: Any) -> Any:
         v.X, CLASSES, X_test=v.X_test
     )
     return model.predict_proba(ROWS[:4])
+
+
+# --- causal functions -----------------------------------------------------------------------------
+
+CAUSE, AFTER = X[:, 1], Y + X[:, 1]
+
+
+@entry("DoseResponse", rtol=1e-5, t=CAUSE, y=AFTER, x=X[:, :1], at=AT[:, 1], regularization=1e-2)
+def dose_response(v: Any) -> Any:
+    model = mm.causal.DoseResponse(v.regularization, debiased=False, random_state=0)
+    return model.fit(v.t, v.y, v.x).effect(v.at).mean
+
+
+@entry("InstrumentalRegression", rtol=1e-4, t=CAUSE, y=AFTER, z=X[:, 1] + 0.3 * X[:, 0])
+def instrumental(v: Any) -> Any:
+    model = mm.causal.InstrumentalRegression(1e-2, random_state=0)
+    return model.fit(v.t, v.y, v.z).predict(AT[:, 1])
+
+
+@entry("ProxyEffect", rtol=1e-4, y=AFTER, z=X[:, 1] + 0.3 * X[:, 0], w=X[:, 0])
+def proxies(v: Any) -> Any:
+    model = mm.causal.ProxyEffect(1e-2, random_state=0)
+    return model.fit(CAUSE, v.y, v.z, v.w).effect(AT[:, 1]).mean
+
+
+@entry("Mediation", rtol=1e-4, y=AFTER, m=X[:, 0], reference=0.1)
+def mediation(v: Any) -> Any:
+    model = mm.causal.Mediation(1e-2, random_state=0)
+    return model.fit(CAUSE, v.y, v.m).direct(AT[:, 1], v.reference).mean
 
 
 @entry(

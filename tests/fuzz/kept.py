@@ -130,6 +130,19 @@ KEPT: list[tuple[str, str, str, int]] = [
     ("power", "sizes", "drawn", 200102),
     ("location_scale", "X_test", "all small", 200026),
     ("report", "several", "several", 200109),
+    ("unfolding", "y", "ragged", 0),
+    ("tensor_product", "several", "several", 29053),
+    ("update", "several", "several", 40080),
+    ("several_samples", "samples", "item: tensor", 0),
+    ("several_samples", "samples", "item: repeated names", 219),
+    ("several_samples", "samples", "item: drawn", 0),
+    ("grouped_samples", "groups", "tensor", 0),
+    ("grouped_samples", "groups", "repeated names", 0),
+    ("grouped_samples", "groups", "beyond words", 0),
+    ("group_tests", "control", "option", 1659),
+    ("group_distances", "several", "several", 31001),
+    ("group_distances", "several", "several", 31013),
+    ("group_tests", "several", "several", 31062),
 ]
 
 #: Values that Hypothesis made up: an entry, an argument, and the value.

@@ -1,25 +1,17 @@
-"""Relations between answers: another unit, another origin or another order of rows changes nothing.
+"""Relations between answers: another unit, origin or order of rows changes nothing.
 
-Each question has answers that do not depend on the units of its rows, since its kernels are chosen
-on the data: numbers without a unit, or means of targets whose units stay. Data lie on a grid of
-2⁻²⁰, so that an offset of 2³⁰ and factors of 2^±200 change no digit of them.
+`questions.py` asks something of every public name. Its data lie on a grid of 2⁻²⁰, so that an
+offset of 2³⁰ and factors of 2^±200 change no digit of them. An answer that is in the units of the
+data, or has an entry per row, is brought back to those that it had; what is drawn at random
+depends on the order of rows, and is left out where that changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-import meanmap as mm
-from fitted_objects import GROUPS, KINDS, SEEN, STATES
-from fitted_objects import X as ALL_X
-from fitted_objects import Y as ALL_Y
-from meanmap.comparison import RunningIndependenceTest, RunningTwoSampleTest
-from meanmap.kernels import Gaussian
-from meanmap.streams import RunningEmbedding
 
 
 def on_grid(values: np.ndarray) -> np.ndarray:
@@ -27,147 +19,107 @@ def on_grid(values: np.ndarray) -> np.ndarray:
     return np.round(values * 2**20) / 2**20
 
 
-N = 24
-ROWS, TARGETS, OTHER = on_grid(ALL_X[:N]), ALL_Y[:N], on_grid(ALL_X[:N] * 0.9 + 0.4)
-FAR = on_grid(GROUPS[:N])
-OPTIONS: dict[str, Any] = {"n_permutations": 19, "rng": 0}
-
-
 @dataclass(frozen=True)
-class Question:
-    """Something to ask about rows X and Z of one variable, and targets y that belong to X's."""
+class Change:
+    """A relation: rows, or targets, in other units, or in another order."""
 
-    ask: Callable[[Any, Any, Any], Any]
-    rtol: float = 1e-6
-    rows: bool = True  # whether the order of X's rows (and y's) says nothing
-    shift: bool = True  # whether the origin says nothing
-    X: Any = None
-    y: Any = None
+    factor: float = 1.0
+    offset: float = 0.0
+    targets: bool = False
+    mixed: bool = False
 
-
-def conditional(X: Any, Z: Any, y: Any) -> Any:
-    model = mm.ConditionalEmbedding("median", "median", 1e-2).fit(X, y[:, None])
-    return model.predict(Z)
+    def put(self, values: Any) -> Any:
+        """Values in the other units."""
+        return values * self.factor + self.offset
 
 
-QUESTIONS: dict[str, Question] = {
-    "embed": Question(lambda X, Z, y: (mm.embed(X, Gaussian()).norm(), mm.embed(X)(Z))),
-    "RunningEmbedding": Question(
-        lambda X, Z, y: RunningEmbedding(Gaussian()).partial_fit(X).embedding_(Z)
-    ),
-    "mmd": Question(lambda X, Z, y: (mm.mmd(X, Z), mm.mmd(X, Z, estimator="V"))),
-    "hsic": Question(
-        lambda X, Z, y: (mm.hsic(X, y[:, None]), mm.hsic(X, Z, estimator="V")), rows=False
-    ),
-    "joint_hsic": Question(lambda X, Z, y: mm.statistics.joint_hsic(X, y[:, None])),
-    "two_sample_test": Question(
-        lambda X, Z, y: tested(mm.two_sample_test(X, Z, **OPTIONS)),
-        rows=False,
-    ),
-    "independence_test": Question(
-        lambda X, Z, y: tested(mm.independence_test(X, y[:, None], **OPTIONS)), rows=False
-    ),
-    "conditional_independence_test": Question(
-        lambda X, Z, y: tested(
-            mm.conditional_independence_test(y[:, None], X[:, :1], Z[:, 1:], **OPTIONS)
-        ),
-        rows=False,
-        rtol=1e-4,
-    ),
-    "RunningTwoSampleTest": Question(
-        lambda X, Z, y: tested(RunningTwoSampleTest().fit(X, Z).result())
-    ),
-    "RunningIndependenceTest": Question(
-        lambda X, Z, y: tested(RunningIndependenceTest().fit(X, y[:, None]).result())
-    ),
-    "ConditionalEmbedding": Question(conditional),
-    "KernelPCA": Question(
-        lambda X, Z, y: abs(mm.learning.KernelPCA(2, Gaussian()).fit(X).transform(Z))
-    ),
-    "KernelCCA": Question(
-        lambda X, Z, y: mm.learning.KernelCCA(1, regularization=1e-2).fit(X, y).correlations_
-    ),
-    "HSICSelector": Question(
-        lambda X, Z, y: mm.HSICSelector(1, random_state=0).fit(X, y).get_support()
-    ),
-    "HSICClustering": Question(
-        lambda X, Z, y: together(
-            mm.HSICClustering(3, Gaussian(), n_init=4, random_state=0).fit(X).predict(X[:8])
-        ),
-        rows=False,
-        X=FAR,
-    ),
-    "compress": Question(
-        lambda X, Z, y: mm.statistics.compress(X, 6, Gaussian(), method="herding").weights,
-        rows=False,
-    ),
-    "KernelMeanMatching": Question(
-        lambda X, Z, y: (
-            mm.KernelMeanMatching(Gaussian(), ridge=1e-2, bound=10.0, random_state=0)
-            .fit(X, X_test=Z)
-            .weights(Z)
-        ),
-        rtol=1e-4,
-    ),
-    "distributional_variance": Question(
-        lambda X, Z, y: mm.adaptation.distributional_variance([X, Z], kernel=Gaussian())
-    ),
-    "chow_liu_tree": Question(
-        lambda X, Z, y: sorted(
-            weight
-            for *_, weight in mm.graphical.chow_liu_tree(
-                {"a": X[:, 0], "b": X[:, 1], "c": y}
-            ).edges(data="weight")
-        )
-    ),
-    "KernelGraphicalModel": Question(
-        lambda X, Z, y: (
-            mm.KernelGraphicalModel(None, Gaussian(), 1e-2)
-            .fit({"a": X[:, 0], "b": X[:, 1], "c": y})
-            .marginal("c", {"a": Z[0, 0]})
-            .mean()
-        )
-    ),
-    "KernelBayesFilter": Question(
-        lambda X, Z, y: (
-            mm.KernelBayesFilter(
-                Gaussian(),
-                Gaussian(),
-                regularization=1e-2,
-                posterior_regularization=1e-2,
-                power=1.0,
-                validation=None,
-            )
-            .fit(STATES[:24], X)
-            .filter(X[:6])
-            .mean
-        ),
-        rows=False,
-        X=on_grid(SEEN[:24]),
-    ),
-    "InvariantComponents": Question(
-        lambda X, Z, y: abs(
-            mm.InvariantComponents(
-                2, Gaussian(), trade_off=1.0, regularization=1e-2, random_state=0
-            )
-            .fit(X, y, domains=np.arange(N) // 6)
-            .transform(X)
-        ),
-        rtol=1e-4,
-        rows=False,
-        X=FAR,
-        y=KINDS[:N],
-    ),
-    "shift_report": Question(
-        lambda X, Z, y: mm.report.shift_report(X, Z, rng=0, progress=False).overall.pvalue,
-        rows=False,
-    ),
+SCALED, MOVED, MIXED = "units of the rows", "origin of the rows", "order of the rows"
+TARGETS_SCALED, TARGETS_MOVED = "units of the targets", "origin of the targets"
+
+RELATIONS: dict[str, tuple[str, Change]] = {
+    "rows times 2^200": (SCALED, Change(2.0**200)),
+    "rows times 2^-200": (SCALED, Change(2.0**-200)),
+    "rows 2^30 away": (MOVED, Change(offset=2.0**30)),
+    "rows in another order": (MIXED, Change(mixed=True)),
+    "targets times 2^200": (TARGETS_SCALED, Change(2.0**200, targets=True)),
+    "targets times 2^-200": (TARGETS_SCALED, Change(2.0**-200, targets=True)),
+    "targets 2^30 away": (TARGETS_MOVED, Change(offset=2.0**30, targets=True)),
 }
 
 
-def tested(result: Any) -> Any:
-    """What a test says."""
-    return result.statistic, result.pvalue
+class Data:
+    """Rows X and Z of one variable, targets y of X's rows, and ways back from their units."""
+
+    def __init__(self, given: tuple[Any, Any, Any], change: Change, seed: int, applied: bool):
+        self._seed, self._mixes = seed, change.mixed
+        now = change if applied else Change()
+        self._rows = Change() if now.targets else now
+        self._targets = now if now.targets else Change()
+        X, Z, y = given
+        self.X, self.Z = self.row_units(self.mix(X)), self.row_units(Z)
+        self.y = self.target_units(self.mix(y))
+
+    @property
+    def Y(self) -> Any:
+        """The targets as a column."""
+        return self.y[:, None]
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """A table of both."""
+        return {"a": self.X[:, 0], "b": self.X[:, 1], "c": self.y}
+
+    # --- from the units of the grid ---------------------------------------------------------------
+
+    def row_units(self, values: Any) -> Any:
+        """Values in the units of the rows; a list of them likewise."""
+        if isinstance(values, list):
+            return [self._rows.put(part) for part in values]
+        return self._rows.put(values) if self._rows != Change(mixed=True) else values
+
+    def target_units(self, values: Any) -> Any:
+        """Values in the units of the targets."""
+        return self._targets.put(values) if self._targets != Change() else values
+
+    def mix(self, values: Any) -> Any:
+        """Rows, or a list of samples, in the order of X's rows."""
+        if not self._rows_are_mixed():
+            return values
+        order = self._order(len(values))
+        return [values[i] for i in order] if isinstance(values, list) else values[order]
+
+    def _rows_are_mixed(self) -> bool:
+        return self._rows.mixed if hasattr(self, "_rows") else False
+
+    def _order(self, n: int) -> np.ndarray:
+        return np.random.default_rng(self._seed).permutation(n)
+
+    # --- and back ---------------------------------------------------------------------------------
+
+    def points(self, found: Any) -> Any:
+        """Points among the rows: a mean, a quantile."""
+        return (np.asarray(found) - self._rows.offset) / self._rows.factor
+
+    def lengths(self, found: Any, power: int = 1) -> Any:
+        """Lengths between rows: a spread; with a power, areas, or densities for a negative one."""
+        return np.asarray(found) * self._rows.factor**-power
+
+    def target_points(self, found: Any) -> Any:
+        """Points among the targets."""
+        return (np.asarray(found) - self._targets.offset) / self._targets.factor
+
+    def target_lengths(self, found: Any, power: int = 1) -> Any:
+        """Lengths between targets."""
+        return np.asarray(found) * self._targets.factor**-power
+
+    def by_row(self, found: Any) -> Any:
+        """One entry per row of X (or sample), in the order of the grid."""
+        found = np.asarray(found)
+        return found[np.argsort(self._order(len(found)))] if self._rows.mixed else found
+
+    def drawn(self, *found: Any) -> Any:
+        """What is drawn row by row: nothing to compare where rows change places."""
+        return None if self._mixes else found
 
 
 def together(labels: np.ndarray) -> np.ndarray:
@@ -175,39 +127,6 @@ def together(labels: np.ndarray) -> np.ndarray:
     return labels[:, None] == labels[None]
 
 
-def scale_by(exponent: int) -> Callable[..., Any]:
-    return lambda X, Z, y, rng: (X * 2.0**exponent, Z * 2.0**exponent, y)
-
-
-def move(X: Any, Z: Any, y: Any, rng: np.random.Generator) -> Any:
-    return X + 2.0**30, Z + 2.0**30, y
-
-
-def mix(X: Any, Z: Any, y: Any, rng: np.random.Generator) -> Any:
-    order = rng.permutation(len(X))
-    return X[order], Z, y[order]
-
-
-RELATIONS: dict[str, Callable[..., Any]] = {
-    "2^200 times": scale_by(200),
-    "2^-200 times": scale_by(-200),
-    "2^30 away": move,
-    "rows in another order": mix,
-}
-
-
-def holds(name: str, relation: str) -> bool:
-    """Whether a relation is promised for a question."""
-    question = QUESTIONS[name]
-    return (question.rows or relation != "rows in another order") and (
-        question.shift or relation != "2^30 away"
-    )
-
-
-def both_answers(name: str, relation: str, seed: int) -> tuple[Any, Any]:
-    """The answer to a question, and the answer once the relation was applied."""
-    question = QUESTIONS[name]
-    X = ROWS if question.X is None else question.X
-    y = TARGETS if question.y is None else question.y
-    changed = RELATIONS[relation](X, OTHER, y, np.random.default_rng(seed))
-    return question.ask(X, OTHER, y), question.ask(*changed)
+def tested(result: Any, d: Data) -> Any:
+    """What a test says; its p-value comes from draws of rows."""
+    return result.statistic, d.drawn(result.pvalue)

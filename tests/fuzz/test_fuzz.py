@@ -23,7 +23,8 @@ from fuzz.entries import ENTRIES, EXCUSED
 from fuzz.hostile import FORMS, twists, values, wears
 from fuzz.kept import KEPT, KEPT_VALUES, KNOWN
 from fuzz.outcomes import Fault, flat, judge, judge_several, line, outcome, same
-from fuzz.relations import QUESTIONS, RELATIONS, both_answers, holds
+from fuzz.questions import QUESTIONS, UNASKED, every_name
+from fuzz.relations import RELATIONS
 from public import public_names
 
 CASES = int(os.environ.get("MEANMAP_FUZZ_CASES", "640"))
@@ -82,15 +83,26 @@ def test_several(name: str) -> None:
 
 
 RELATED = [
-    (name, relation) for name in QUESTIONS for relation in RELATIONS if holds(name, relation)
+    pytest.param(name, relation, marks=[pytest.mark.slow] if question.slow else [])
+    for name, question in QUESTIONS.items()
+    for relation in RELATIONS
+    if question.holds(relation)
 ]
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "relation"), RELATED, ids=lambda value: value)
 def test_related(name: str, relation: str) -> None:
-    plain, changed = both_answers(name, relation, SEED)
+    plain, changed = QUESTIONS[name].both_answers(relation, SEED)
     same(flat(changed), flat(plain), QUESTIONS[name].rtol)
+
+
+def test_every_public_name_is_asked_or_excused() -> None:
+    asked = {name for question in QUESTIONS.values() for name in question.names}
+    assert asked.isdisjoint(UNASKED)
+    assert asked | set(UNASKED) == every_name()
+    kinds = {kind for kind, _ in RELATIONS.values()}
+    assert all(set(question.without) <= kinds for question in QUESTIONS.values())
 
 
 @pytest.mark.parametrize("name", ENTRIES)

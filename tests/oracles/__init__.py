@@ -37,6 +37,7 @@ printed where it is wrong, kept so that tests can show that the correction matte
 
 # A test names the part it uses (`from oracles.kernels import gaussian`); here they are together.
 from oracles.adaptation import *  # noqa: F403
+from oracles.causal import *  # noqa: F403
 from oracles.comparison import *  # noqa: F403
 from oracles.conditional import *  # noqa: F403
 from oracles.density import *  # noqa: F403

@@ -36,6 +36,7 @@ PLAIN = {
     f"{PACKAGE}.conditional.operator.ConditionalOperator",
     f"{PACKAGE}.conditional.operator.Functional",
     f"{PACKAGE}.dynamics.stream.Stream",
+    f"{PACKAGE}.monitoring.drift.DriftMonitor",
 }
 #: Classes of other libraries: a module, and the base that they derive from. From scikit-learn only
 #: those that compute with NumPy: compiled code might do anything with numbers of a file's choice.
