@@ -428,7 +428,7 @@ _own: ContextVar[Callable[[], _Stay | None]] = ContextVar("own", default=lambda:
 #: All wishes: weak, so that one whose end an interrupt has cut off does not stay.
 _stays: WeakSet[_Stay] = WeakSet()
 
-#: How many threads each copy of the BLAS had before the first wish; empty if there is none.
+#: How many threads each copy of the BLAS had before the first wish; empty without any.
 _before: list[int] = []
 _limiting = Lock()
 
@@ -452,10 +452,9 @@ def _limit(stay: _Stay, enter: bool) -> None:
     """
     _limiting.acquire(timeout=1.0)  # an interrupt may have left it held: no one waits for ever
     found = _limits()
-    if enter and not _stays and (not _before or max(found, default=1) > 1):
-        _before[:] = found  # else the limit is what an interrupted call has left
+    _before[:] = _before or found  # what an interrupted call has left behind is not the original
     (_stays.add if enter else _stays.discard)(stay)
-    wanted = [1] * len(found) if _stays else _before or found
+    wanted = [1] * len(found) if _stays else _before
     if found != wanted:
         for lib, number in zip(_controller().lib_controllers, wanted, strict=True):
             lib.set_num_threads(number)
