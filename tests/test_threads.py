@@ -219,6 +219,23 @@ def test_interrupted_calls_leave_no_limit_behind() -> None:
         assert state() == before, f"line {k} of {count}"
 
 
+@pytest.mark.usefixtures("two_blas_threads")
+def test_a_limit_set_after_an_interrupted_call_is_kept() -> None:
+    """What the BLAS had when the call was interrupted is not put in its place."""
+    controller = arrays._controller()
+
+    def limit() -> None:
+        with arrays.one_blas_thread():
+            pass
+
+    before = state()
+    for k in range(1, count_lines(limit) + 1):
+        with controller.limit(limits=1, user_api="blas"):
+            interrupt_at(k, limit)  # with one thread there are fewer lines
+        limit()
+        assert state() == before, f"line {k}"
+
+
 # --- our own warnings -----------------------------------------------------------------------------
 
 

@@ -452,7 +452,9 @@ def _limit(stay: _Stay, enter: bool) -> None:
     """
     _limiting.acquire(timeout=1.0)  # an interrupt may have left it held: no one waits for ever
     found = _limits()
-    _before[:] = _before or found  # what an interrupted call has left behind is not the original
+    if not _stays:  # where an interrupted call has left one thread, there were more before
+        pairs = zip(_before or found, found, strict=True)
+        _before[:] = [old if now == 1 else now for old, now in pairs]
     (_stays.add if enter else _stays.discard)(stay)
     wanted = [1] * len(found) if _stays else _before
     if found != wanted:
