@@ -11,7 +11,7 @@ binomial interval around 5%.
     python benchmarks/independence_level.py --time                      # seconds
 
 FastKCI takes seconds a test, and runs where `--only` names it. Peers that are not installed are
-left out: `pip install causal-learn==0.1.4.8`.
+left out: `pip install causal-learn==0.1.4.8`. The whole table goes to `results/independence.md`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
-from harness import line
+from harness import RESULTS, line
 from independence_laws import ALTERNATIVES, NULLS, Sample
 from scipy import stats
 
@@ -110,7 +110,8 @@ def study(options: argparse.Namespace) -> None:
     chosen = options.only or [name for name in tests() if name != "FastKCI"]
     names = [name for name in tests() if name in chosen]
     head = ["law", "n", "columns of Z", *names, "ours, claimed as evidence"]
-    print(line(head), line(["---"] * len(head)), sep="\n", flush=True)
+    table = [line(head), line(["---"] * len(head))]
+    print("\n".join(table), flush=True)
     bar = stats.binom.ppf(0.995, options.runs, LEVEL) / options.runs
     with ProcessPoolExecutor(options.processes) as pool:
         for law in options.laws or [*NULLS, *ALTERNATIVES]:
@@ -125,7 +126,10 @@ def study(options: argparse.Namespace) -> None:
                         cells.append(f"**{text}**" if law in NULLS and share > bar else text)
                     claimed = [p <= LEVEL and learned for p, learned in (r["ours"] for r in runs)]
                     cells.append(f"{100 * float(np.mean(claimed)):.1f}" if "ours" in names else "")
-                    print(line([law, str(n), str(d), *cells]), flush=True)
+                    table.append(line([law, str(n), str(d), *cells]))
+                    print(table[-1], flush=True)
+    if not (options.laws or options.only):  # only the whole table is saved
+        (RESULTS / "independence.md").write_text("\n".join(table) + "\n", encoding="utf-8")
 
 
 # --- graphs ---------------------------------------------------------------------------------------

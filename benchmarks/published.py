@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cells whose names begin so")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     asked = parser.parse_args()
-    table = [line(["setting", "meanmap", "± SE", "others"]), line(["---"] * 4)]
+    table = [line(["setting", "runs", "meanmap", "± SE", "others"]), line(["---"] * 5)]
     print("\n".join(table))
     seeds = range(asked.first, asked.first + asked.runs)
     with ProcessPoolExecutor(asked.jobs) as pool:
@@ -246,7 +246,7 @@ def main() -> None:
                 f"{n} {power:.3f}" for n, power, one in zip(names, rest, there, strict=True) if one
             ]
             others = ", ".join([cell.others, *said] if cell.others else said)
-            table.append(line([name, f"{ours:.3f}", f"{error:.3f}", others]))
+            table.append(line([name, str(asked.runs), f"{ours:.3f}", f"{error:.3f}", others]))
             print(table[-1], flush=True)
     if not asked.only:  # only the whole table is saved
         (RESULTS / "published.md").write_text("\n".join(table) + "\n", encoding="utf-8")

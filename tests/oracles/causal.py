@@ -8,11 +8,16 @@ import numpy as np
 
 
 def factor_gram(factor: Any, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """1 + Σ w a b + h exp(-Σ v (a - b)²/2), pair by pair."""
+    """1 + Σ w a b + h p(√(Σ v (a - b)²)) pair by pair, p a Gaussian or Matérn's of order 5/2."""
     out = np.empty((len(A), len(B)))
     for i, a in enumerate(A):
         for j, b in enumerate(B):
-            bump = factor.height * np.exp(-(factor.sharpness * (a - b) ** 2).sum() / 2)
+            r = float(np.sqrt((factor.sharpness * (a - b) ** 2).sum()))
+            smooth, rough = (
+                np.exp(-(r**2) / 2),
+                (1 + 5**0.5 * r + 5 * r**2 / 3) * np.exp(-(5**0.5) * r),
+            )
+            bump = factor.height * (rough if factor.rough else smooth)
             out[i, j] = 1 + (factor.linear * a * b).sum() + bump
     return out
 

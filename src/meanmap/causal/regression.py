@@ -28,7 +28,7 @@ MANY = 2000  # rows, from which on there are fewer landmarks
 LOOKED = 4000  # rows that the first variable's sharpness is checked on
 LANDMARKS, FEWER = 1000, 400  # of few rows and of many, at most
 NOISES = np.logspace(-6, 7, 261)  # noise over variance, tried for all rows
-SHARPER = (1.0, 2.0, 4.0)  # of the first variable's sharpness, by more rows
+SHARPER = (0.5, 1.0, 2.0, 4.0)  # of the first variable's sharpness, by more rows
 ALONE = 1e-6  # 1 - hᵢ of a row that alone decides the answer at its own point
 
 

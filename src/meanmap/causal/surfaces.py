@@ -3,13 +3,14 @@
 A function of several variables (a treatment, covariates, …) is a Gaussian process whose kernel is a
 product with one factor per variable,
 
-    k_g(x, x') = 1 + Σ wⱼ xⱼ xⱼ' + b exp(-Σ vⱼ (xⱼ - xⱼ')²/2),
+    k_g(x, x') = 1 + Σ wⱼ xⱼ xⱼ' + b p(Σ vⱼ (xⱼ - xⱼ')²),    p(q) = exp(-q/2),
 
 so that constants, lines, smooth functions and all their interactions are in it. Weights w and v
 of every column, the heights b and the noise maximise the marginal likelihood of a few hundred rows,
 with a weak pull to a smooth start. A variable that is only known through an instrument enters by
 its conditional mean: its factor K becomes `H K Hᵀ`, with H the weights of the first regression, and
-the likelihood is that of the outcome given the instrument.
+the likelihood is that of the outcome given the instrument. The data then say little of how sharp the
+function is, and p is Matérn's of order 5/2, which does not rule sharp bends out as a Gaussian does.
 """
 
 from __future__ import annotations
@@ -39,24 +40,40 @@ class Factor:
     linear: np.ndarray  # w
     sharpness: np.ndarray  # v
     height: float  # b
+    rough: bool = False  # Matérn's profile of order 5/2 in place of a Gaussian
 
     @classmethod
-    def at(cls, logs: np.ndarray) -> Factor:
+    def at(cls, logs: np.ndarray, rough: bool = False) -> Factor:
         """From logarithms of w, v and b."""
         c = len(logs) // 2
         found = np.exp(logs)
-        return cls(found[:c], found[c:-1], float(found[-1]))
+        return cls(found[:c], found[c:-1], float(found[-1]), rough)
+
+    def squares(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        """`Σ vⱼ (aⱼ - bⱼ)²`."""
+        v = self.sharpness
+        found = (A * (-2 * v)) @ B.T
+        found += ((A * A) @ v)[:, None]
+        found += (B * B) @ v
+        return np.maximum(found, 0.0, out=found)
 
     def bumps(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        """`b exp(-Σ vⱼ (aⱼ - bⱼ)²/2)`."""
-        v = self.sharpness
-        exponent = (A * v) @ B.T
-        exponent -= 0.5 * ((A * A) @ v)[:, None]
-        exponent -= 0.5 * ((B * B) @ v)
-        np.minimum(exponent, 0.0, out=exponent)
-        np.exp(exponent, out=exponent)
-        exponent *= self.height
-        return exponent
+        """`b p(q)` of the squares q."""
+        q = self.squares(A, B)
+        if self.rough:
+            r = np.sqrt(5 * q)
+            return np.asarray(self.height * (1 + r + r * r / 3) * np.exp(-r))
+        q *= -0.5
+        np.exp(q, out=q)
+        q *= self.height
+        return q
+
+    def bends(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        """`b p'(q)`."""
+        if self.rough:
+            r = np.sqrt(5 * self.squares(A, B))
+            return np.asarray(-5 / 6 * self.height * (1 + r) * np.exp(-r))
+        return -0.5 * self.bumps(A, B)
 
     def gram(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
         found = (A * self.linear) @ B.T
@@ -69,7 +86,7 @@ class Factor:
 
     def slope(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
         """The derivative in the first argument, for variables of one column."""
-        return self.linear * B.T + self.bumps(A, B) * self.sharpness * (B.T - A)
+        return self.linear * B.T + 2 * self.bends(A, B) * self.sharpness * (A - B.T)
 
 
 class ResponseKernel(Kernel):
@@ -115,10 +132,14 @@ class VariableLikelihood:
         start = [LINEAR / c] * c + [SHARP / c] * c + [HEIGHT]
         self.start = np.log(start)
 
+    @property
+    def rough(self) -> bool:
+        return self.through is not None
+
     def forward(self, logs: np.ndarray) -> np.ndarray:
         """`H K Hᵀ`, or K."""
-        self.factor = Factor.at(logs)
         x, H = self.columns, self.through
+        self.factor = Factor.at(logs, self.rough)
         self.bumps = self.factor.bumps(x, x)
         K = 1 + (x * self.factor.linear) @ x.T + self.bumps
         return K if H is None else H @ K @ H.T
@@ -129,9 +150,10 @@ class VariableLikelihood:
         if H is not None:
             G = H.T @ G @ H
         dw = np.einsum("ij,ij->j", x, G @ x)
-        G = G * self.bumps
-        dv = np.einsum("ij,ij->j", x, G @ x) - G.sum(axis=1) @ (x * x)  # -½ ΣG (xᵢ - xⱼ)²
-        return np.concatenate([self.factor.linear * dw, self.factor.sharpness * dv, [G.sum()]])
+        db = float((G * self.bumps).sum())
+        G = G * self.factor.bends(x, x)
+        dv = 2 * (G.sum(axis=1) @ (x * x) - np.einsum("ij,ij->j", x, G @ x))  # Σ G (xᵢ - xⱼ)²
+        return np.concatenate([self.factor.linear * dw, self.factor.sharpness * dv, [db]])
 
 
 @dataclass
@@ -191,4 +213,5 @@ def learn_factors(
         bounds=[REACH] * len(loss.start),
         options={"maxiter": STEPS, "ftol": 1e-6},
     )
-    return tuple(map(Factor.at, np.split(found.x, loss.ends)[:-1]))
+    logs = np.split(found.x, loss.ends)[:-1]
+    return tuple(Factor.at(own, one.rough) for own, one in zip(logs, variables, strict=True))
