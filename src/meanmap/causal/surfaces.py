@@ -9,8 +9,8 @@ so that constants, lines, smooth functions and all their interactions are in it.
 of every column, the heights b and the noise maximise the marginal likelihood of a few hundred rows,
 with a weak pull to a smooth start. A variable that is only known through an instrument enters by
 its conditional mean: its factor K becomes `H K Hᵀ`, with H the weights of the first regression, and
-the likelihood is that of the outcome given the instrument. The data then say little of how sharp the
-function is, and p is Matérn's of order 5/2, which does not rule sharp bends out as a Gaussian does.
+the likelihood is that of the outcome given the instrument. The data then say little about how sharp
+the function is, and p is Matérn's of order 5/2, which does not rule sharp bends out as a Gaussian does.
 """
 
 from __future__ import annotations
