@@ -27,7 +27,9 @@ from threadpoolctl import ThreadpoolController
 
 from meanmap.exceptions import ApproximationWarning, SettingWarning, warn
 
-Array = Any  # an array of any supported library
+# An array of any supported library. NumPy's stands for all of them when types are checked: what it
+# shares with the others (shape, operators, indexing) is what the library uses.
+Array = np.ndarray[Any, Any]
 Points = Any  # an array of rows, or a tuple of them
 
 _NUMPY = array_api_compat.array_namespace(np.empty(0))

@@ -38,7 +38,7 @@ class Part:
     draw: Callable[[Any], None] | None = None  # takes matplotlib axes
 
 
-def row(label: str, *values: float | str) -> str:
+def row(label: str, *values: Any) -> str:
     """A line of a table: a label, then numbers or headings in columns."""
     cells = (f"{v:>9}" if isinstance(v, str) else f"{v:>9.2f}" for v in values)
     return f"{label:<36}" + "".join(cells)

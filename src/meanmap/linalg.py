@@ -147,11 +147,11 @@ class RidgeInverse(Inverse):
     @property
     def factor(self) -> Array:
         """L, lower triangular, with `C + λI = LLᵀ`."""
-        self._factor = evaluate(self._factor)
-        return self._factor
+        factor = self._factor = evaluate(self._factor)
+        return factor
 
     @cached_property
-    def matrix(self) -> Array:
+    def matrix(self) -> Array:  # type: ignore[override]  # computed when it is asked for
         L = self.factor
         if isinstance(L, np.ndarray) and self.size:
             (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (L,))
@@ -169,7 +169,7 @@ class RidgeInverse(Inverse):
         return namespace(rows).einsum("ij,ij->j", solved, solved)
 
 
-def evaluate(value: Any) -> Any:
+def evaluate(value: Array | partial[Array]) -> Array:
     """A value that may have waited to be asked for."""
     return value() if isinstance(value, partial) else value
 

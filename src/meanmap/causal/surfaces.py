@@ -10,7 +10,8 @@ of every column, the heights b and the noise maximise the marginal likelihood of
 with a weak pull to a smooth start. A variable that is only known through an instrument enters by
 its conditional mean: its factor K becomes `H K Hᵀ`, with H the weights of the first regression, and
 the likelihood is that of the outcome given the instrument. The data then say little about how sharp
-the function is, and p is Matérn's of order 5/2, which does not rule sharp bends out as a Gaussian does.
+the function is, and p is Matérn's of order 5/2, which does not rule out sharp bends as a Gaussian
+does.
 """
 
 from __future__ import annotations

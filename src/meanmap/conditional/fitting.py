@@ -333,7 +333,7 @@ class StreamedOperator(ConditionalOperator):
     @cached_property
     def _means(self) -> list[Functional]:
         parts = self.atoms if isinstance(self.atoms, tuple) else (self.atoms,)
-        middles = self._sums.middles or [None] * len(parts)
+        middles: Sequence[Array | None] = self._sums.middles or [None] * len(parts)
         return [
             Functional(self, numeric(part), sums @ self.inverse, middle)
             for part, sums, middle in zip(parts, self._sums.moments, middles, strict=True)

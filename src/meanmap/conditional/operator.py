@@ -280,7 +280,7 @@ class ConditionalOperator(ForUsers):
         """The weights on the atoms at each x, shape (m, n); (n,) at a single point."""
         return self.given(x).weights
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Points:
         """The conditional mean at each row of X, shaped like the atoms: that of `given`."""
         with one_blas_thread():
             features = self.features(self.source.kernel_.check(X, "X", self.source.example_))

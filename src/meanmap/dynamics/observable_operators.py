@@ -106,7 +106,7 @@ class WindowMoments:
     def tensor(self) -> Array:
         """`Σ ψ(o_t) ⊗ later ⊗ past / m`, (r, N²)."""
         xp, N, m = namespace(self.past), self.rank, len(self.middle)
-        total = 0.0
+        total: Any = 0.0
         for rows in spans(m, max(1, CHUNK // (N * N))):
             pairs = self.later[rows, :, None] * self.past[rows, None, :]
             seen = take(self.sample.psi, self.middle[rows])

@@ -369,7 +369,7 @@ class FactoredWeights:
     scale: Array
     rows: Any  # an array, or Deferred
     vector: Array  # (r,) or (b, r)
-    rest: Array = None
+    rest: Array | None = None
     missing: Array | None = None  # () or (b,)
 
     @property
@@ -430,7 +430,7 @@ def numeric(points: Array) -> Array:
     return asarray(points, float_like(points))
 
 
-def root(value: Array) -> Array:
+def root(value: Any) -> Any:
     """√ of a square that rounding may have made negative."""
     if not is_array(value):
         return np.sqrt(max(value, 0.0))

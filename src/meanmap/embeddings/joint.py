@@ -10,7 +10,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Array, Points, count, each_part, namespace, take, to_numpy
 from meanmap.decoding import draw
-from meanmap.embeddings.element import Element, root
+from meanmap.embeddings.element import Element, LazyCoordinates, root
 from meanmap.embeddings.single import Embedding
 from meanmap.kernels import Kernel, TensorProduct
 from meanmap.spaces import Space
@@ -43,7 +43,7 @@ class JointEmbedding(Embedding):
         kernel: Kernel,
         atoms: Points,
         weights: Any,
-        coordinates: Array | None = None,
+        coordinates: LazyCoordinates = None,
         spaces: tuple[Space, ...] | None = None,
         parts: tuple[Array, ...] | None = None,
     ) -> None:

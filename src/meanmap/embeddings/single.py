@@ -193,7 +193,7 @@ class Embedding(Element):
         """
         levels = quantiles.read_levels(q)
 
-        def of(distribution: quantiles.Distribution) -> Array:
+        def of(distribution: Any) -> Any:
             values = distribution.quantile(levels.ravel())
             batch = values.shape[1:] if self.is_batch else values.shape[2:]
             return namespace(values).reshape(values, (*levels.shape, *batch))[()]

@@ -140,10 +140,10 @@ class Repeated:
     def __init__(self, function: Callable[[State], State]) -> None:
         self._function, self._calls = function, 0
         self._graph: Any = None
-        self._given: State = []
-        self._found: State = []
+        self._given: list[Any] = []
+        self._found: list[Any] = []
 
-    def __call__(self, state: State) -> State:
+    def __call__(self, state: list[Any]) -> State:
         self._calls += 1
         recordable = array_api_compat.is_torch_array(state[0]) and state[0].device.type == "cuda"
         if self._calls <= self.PLAIN or not recordable:

@@ -29,6 +29,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
@@ -131,13 +133,13 @@ def weighted_moments(
         if not even:
             psi, there = psi * root[block], there * root[block]
         squared, crossed = psi.T @ psi, there.T @ psi
-        C, B = sums.get(thread, (0.0, 0.0))
-        squared += C
-        crossed += B
+        if thread in sums:
+            squared += sums[thread][0]
+            crossed += sums[thread][1]
         sums[thread] = squared, crossed
 
     for_each_block(points, work)
-    C, B = map(sum, zip(*sums.values(), strict=True))
+    C, B = (reduce(add, parts) for parts in zip(*sums.values(), strict=True))
     return (scale * C, scale * B) if even else (C, B)
 
 

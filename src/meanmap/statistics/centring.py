@@ -85,7 +85,7 @@ class Centred(Around):
 
     def _moved(self, points: Points) -> Points:
         """The points, seen from the references' mean where only differences count."""
-        if not movable([self.kernel]):
+        if self.references is None or not movable([self.kernel]):
             return points
         return points - middle_of(self.references)
 
