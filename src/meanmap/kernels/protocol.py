@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from inspect import signature
-from operator import add
 from typing import Any, Self
 
 import numpy as np
@@ -502,8 +500,8 @@ def _read_scores(scores: Any, points: Points, name: str) -> Array:
 
 def _in_tiles(compare: Comparison, A: Points, m: int, V: Array, height: int, width: int) -> Array:
     """The Gram matrix of A against m points times V, a tile at a time."""
-    parts = [
-        reduce(add, (compare(take(A, i), j, None) @ V[j] for j in spans(m, width)))
+    parts: list[Any] = [
+        sum(compare(take(A, i), j, None) @ V[j] for j in spans(m, width))
         for i in spans(count(A), height)
     ]
     return namespace(V).concat(parts) if len(parts) > 1 else parts[0]

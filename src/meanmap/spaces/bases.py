@@ -29,8 +29,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
@@ -139,7 +137,7 @@ def weighted_moments(
         sums[thread] = squared, crossed
 
     for_each_block(points, work)
-    C, B = (reduce(add, parts) for parts in zip(*sums.values(), strict=True))
+    C, B = (sum(parts[1:], parts[0]) for parts in zip(*sums.values(), strict=True))
     return (scale * C, scale * B) if even else (C, B)
 
 
