@@ -8,13 +8,13 @@ threads do so at once.
 from __future__ import annotations
 
 import ast
-import gc
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import networkx as nx
 import numpy as np
@@ -43,9 +43,14 @@ def state() -> tuple[Any, ...]:
 
 
 @pytest.fixture
-def two_blas_threads() -> Iterator[None]:
-    """Set by threads that have ended: a living one would keep others from setting a limit."""
-    gc.collect()  # calls that earlier tests have interrupted count until they are collected
+def two_blas_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set by threads that have ended: a living one would keep others from setting a limit.
+
+    Calls that earlier tests have interrupted, and whose frames a traceback still holds, do not
+    count here.
+    """
+    monkeypatch.setattr(arrays, "_stays", WeakSet())
+    monkeypatch.setattr(arrays, "_before", [])
     limiters: list[Any] = []
 
     def limit() -> None:
