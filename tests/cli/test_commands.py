@@ -148,8 +148,8 @@ def test_condition_prints_the_numbers_of_python(run: Caller, counts: np.ndarray)
 def test_the_picture_has_the_intervals_of_the_table(run: Caller, counts: np.ndarray) -> None:
     from matplotlib.figure import Figure
 
-    from meanmap.cli.app import OutputOptions, TableOptions
     from meanmap.cli.conditioning import condition
+    from meanmap.cli.options import OutputOptions, TableOptions
 
     for given, at in ((["x"], ["x=12", "x=28", "x=45"]), (["x", "side"], ["at.csv"])):
         options = {"options": TableOptions(), "files": OutputOptions()}

@@ -10,18 +10,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from meanmap.cli.app import (
-    File,
-    Findings,
-    InBatches,
-    OutputOptions,
-    Scale,
-    TableOptions,
-    check_share,
-)
+from meanmap.cli.app import Findings
 from meanmap.cli.comparing import SAMPLE
-from meanmap.cli.formats import is_number, open_input
-from meanmap.cli.kinds import days
+from meanmap.cli.formats import DATABASE, open_input
+from meanmap.cli.kinds import date_form, number_form, parse
+from meanmap.cli.options import File, InBatches, OutputOptions, Scale, TableOptions, check_share
 from meanmap.cli.streams import Answers, Levels, model_in_batches, probability_columns
 from meanmap.cli.tables import (
     Coding,
@@ -31,6 +24,7 @@ from meanmap.cli.tables import (
     data_notes,
     read_point,
     show_cell,
+    show_column,
 )
 from meanmap.report.answers import Answer, Picture
 
@@ -64,35 +58,38 @@ def condition(
       meanmap condition @flowers-train --given length,width --predict species --at @flowers-test
     """
     levels = read_quantiles(quantiles)
-    table = Table.of(file, options.labels, options.header)
+    table = Table.of(file, options)
     known, asked = table.named(given, "--given"), table.named(predict, "--predict")
     in_batches = table.large if stream is None else stream
     rows = training_rows(table, known, asked, in_batches, files.seed)
     coding = Coding.of([rows], known, scale)
-    query = queries(at, known, rows, options.header)
-    answered, notes = answerable(query, known, rows)
+    query = read_queries(at, known, rows, options)
+    marks, notes = mark_rows(query, known, rows)
+    answered = marks == ""
     notes = data_notes([rows], [*known, *asked], notes)
     if in_batches:
         model, answers = model_in_batches(table, rows, coding, asked, levels, files.progress)
     else:
         model, answers = model_at_once(rows, coding, asked, levels)
-    columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in known}
+    columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in query.frame}
     part = TableRows(query.name, query.frame[answered], query.kinds, query.total)
     columns |= {key: in_all_rows(one, answered) for key, one in answers(coding(part)).items()}
-    found = Conditional(columns, known, asked, rows.kinds[asked[0]] == "label", levels)
+    columns |= {} if answered.all() else {"note": marks}
+    shown = {c: show_column(part, rows.kinds.get(c, "")) for c, part in columns.items()}
+    found = Conditional(columns, shown, known, asked, rows.kinds[asked[0]] == "label", levels)
     kernels = [repr(model.kernel_x_), repr(model.kernel_y_)]
     settings = {"columns": str(coding), "rows": "in batches" if in_batches else "at once"}
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
         found.headline(answered),
         {**found.nested(), "regularization": model.regularization_, "kernel": kernels},
-        (answer_table(columns),),
+        (answer_table(shown),),
         (found.picture(rows, answers),),
         (rows.source,),
         {**model_settings(model), **settings},
         tuple(notes),
     )
-    return Findings([answer], columns=columns)
+    return Findings([answer], columns=shown)
 
 
 def model_settings(model: Any) -> dict[str, Any]:
@@ -128,23 +125,25 @@ def training_rows(
     return rows
 
 
-def queries(at: Sequence[str], known: list[str], rows: TableRows, header: bool | None) -> TableRows:
+def read_queries(
+    at: Sequence[str], known: list[str], rows: TableRows, options: TableOptions
+) -> TableRows:
     """Where to answer: points in words, or rows of files."""
     import pandas as pd
 
     labels = [column for column in known if rows.kinds[column] == "label"]
     parts = []
     for words in at:
-        there = words == "-" or os.path.isfile(words)
+        there = words == "-" or os.path.isfile(words) or DATABASE.fullmatch(words)
         if there and words.partition("=")[0].strip() in known and "=" in words:
             raise ValueError(
                 f"--at: {words!r} is a file and a point. Write ./{words} for the file."
             )
         if there or "=" not in words:
-            table = Table(open_input(words, header), labels)
+            table = Table(open_input(words, options), list(labels))
             found = table.rows(table.named(known, "--at"), rows.kinds, gaps=known)
             found.enough(1)
-            parts.append(found.frame)
+            parts.append(table.ids(known).join(found.frame))
             continue
         point = read_point(words, known)
         for column in labels:
@@ -157,28 +156,34 @@ def queries(at: Sequence[str], known: list[str], rows: TableRows, header: bool |
         values = {c: [query_value(point[c], rows.kinds[c], c)] for c in known}
         parts.append(pd.DataFrame(values))
     whole = pd.concat(parts, ignore_index=True)
+    whole = whole[[*whole.columns.difference(known, sort=False), *known]]
+    whole = whole.fillna({column: "" for column in whole if column not in known})
     return TableRows("--at", whole, {c: rows.kinds[c] for c in known}, len(whole))
 
 
-def answerable(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.ndarray, list[str]]:
-    """Which rows of --at can be answered, and notes on the others."""
+def mark_rows(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.ndarray, list[str]]:
+    """Why each row of --at cannot be answered, "" if it can, and notes on these rows."""
     frame = query.frame[known]
-    complete = frame.notna().all(axis=1).to_numpy()
-    blank = [(~complete, "have missing values")]
+    marks = np.full(len(frame), "", dtype=object)
+    for column in known:
+        gap = frame[column].isna().to_numpy()
+        marks[gap] = [f"{mark}, {column}".removeprefix(", ") for mark in marks[gap]]
+    marks[marks != ""] += " missing"
+    counts = {"have missing values": int((marks != "").sum())}
     for column in known:
         if rows.kinds[column] == "label":
-            new = complete & ~frame[column].isin(set(rows.frame[column])).to_numpy()
+            new = (marks == "") & ~frame[column].isin(set(rows.frame[column])).to_numpy()
             some = ", ".join(map(repr, dict.fromkeys(frame[column][new].tolist()[:5])))
-            blank.append((new, f"hold a {column} that {rows.name} never has ({some})"))
-            complete = complete & ~new
+            counts[f"hold a {column} that {rows.name} never has ({some})"] = int(new.sum())
+            marks[new] = f"unknown {column}"
     notes = [
-        f"{part.sum()} of {len(frame)} rows of --at {words}; their answers are left blank."
-        for part, words in blank
-        if part.any()
+        f"{size} of {len(frame)} rows of --at {words}; their answers are left blank."
+        for words, size in counts.items()
+        if size
     ]
-    if not complete.any():
+    if (marks != "").all():
         raise ValueError(" ".join(["--at has no row to answer.", *notes]))
-    return complete, notes
+    return marks, notes
 
 
 def in_all_rows(values: Any, rows: np.ndarray) -> np.ndarray:
@@ -192,19 +197,17 @@ def query_value(text: str, kind: str, name: str) -> float | str:
     """A value of --at by the kind of its column."""
     import pandas as pd
 
-    where = f"--at: {name}={text if len(text) <= 20 else text[:10] + '…'}"
-    if kind == "number":
-        if not is_number(text):
-            raise ValueError(f"{where} is not a number, and {name} holds numbers.")
-        if not np.isfinite(float(text)):
-            raise ValueError(f"{where} is not a finite number.")
-        return float(text)
-    if kind == "date":
-        found = days(pd.Series([text]))
-        if isinstance(found, str):
-            raise ValueError(f"{where} is not a date such as 2024-12-31.")
-        return float(found[0])
-    return text
+    if kind == "label":
+        return text
+    given, date = pd.Series([text]), kind.startswith("date")
+    form = (date_form if date else number_form)(given)
+    found = float(parse(given, form or kind)[0])
+    if np.isfinite(found):
+        return found
+    where = f"--at: {name}={text if len(text) <= 20 else text[:10] + '…'} is not a"
+    words = "number" if np.isnan(found) else "finite number"
+    remedy = "date such as 2024-12-31" if date else f"{words}, and {name} holds numbers"
+    raise ValueError(f"{where} {remedy}.")
 
 
 def model_at_once(
@@ -261,6 +264,7 @@ class Conditional:
     """Answers at points: one column per given column, and per figure of the predicted ones."""
 
     columns: dict[str, Any]
+    shown: dict[str, Any]
     known: list[str]
     asked: list[str]
     of_labels: bool
@@ -273,6 +277,9 @@ class Conditional:
     def nested(self) -> dict[str, Any]:
         """The table's columns as programs need them."""
         out: dict[str, Any] = {"given": {column: self.columns[column] for column in self.known}}
+        first = list(self.columns)[: list(self.columns).index(self.known[0])]
+        out |= {"ids": {column: self.columns[column] for column in first}} if first else {}
+        out |= {"row_notes": self.columns["note"]} if "note" in self.columns else {}
         if self.of_labels:
             shares = probabilities_of(self.columns, self.asked[0])
             return {**out, "mode": self.figure("mode"), "probability": shares}
@@ -289,7 +296,7 @@ class Conditional:
         """The first answer in words, and the number of answers."""
         asked, levels = self.asked, self.levels
         many, total = int(answered.sum()), len(answered)
-        columns = {key: part[answered] for key, part in self.columns.items()}
+        columns = {key: part[answered] for key, part in self.shown.items()}
         where = ", ".join(f"{column} = {show_cell(columns[column][0])}" for column in self.known)
         if not self.of_labels and np.isnan(columns[f"{asked[0]} mean"][0]):
             return f"Nothing is known about {', '.join(asked)} at {where}: no row is near."

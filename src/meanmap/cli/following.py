@@ -13,9 +13,10 @@ import numpy as np
 import typer
 
 from meanmap.cli import REJECTED, screen
-from meanmap.cli.app import Columns, PageOptions, TableOptions
-from meanmap.cli.formats import file, separator_of
+from meanmap.cli.formats import file
+from meanmap.cli.options import Columns, PageOptions, TableOptions
 from meanmap.cli.outputs import write_all
+from meanmap.cli.readers import separator_of
 from meanmap.cli.tables import Table, TableRows, clean_rows, print_notes
 from meanmap.report.answers import Answer, AnswerTable, Picture
 
@@ -55,8 +56,8 @@ def monitor(
     """
     from meanmap.monitoring import DriftMonitor
 
-    known = Table.of(reference, table.labels, table.header)
-    rows = known.rows(known.named(columns, "--columns"))
+    known = Table.of(reference, table)
+    rows = known.rows(known.chosen(columns, "--columns"))
     rows.enough(50)
     if not files.quiet:
         print_notes(rows.notes)
@@ -64,7 +65,7 @@ def monitor(
     if follow == "-" or wait:
         stream = follow_lines(follow, rows.kinds, batch, wait, table.header)
     else:
-        stream = read_batches(Table.of(follow, table.labels, table.header), rows.kinds, batch)
+        stream = read_batches(Table.of(follow, table), rows.kinds, batch)
     found, alarms, last = None, 0, -1
     for number, part in enumerate(stream):
         if not len(part.frame):

@@ -7,8 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from meanmap.cli.app import Columns, File, FileOptions, Findings, LevelOptions, TableOptions, Train
-from meanmap.cli.tables import Table, TableRows, data_notes, open_tables, same_kinds, shared_columns
+from meanmap.cli.app import Findings
+from meanmap.cli.options import Columns, File, FileOptions, LevelOptions, TableOptions, Train
+from meanmap.cli.tables import (
+    Table,
+    TableRows,
+    chosen_columns,
+    data_notes,
+    open_tables,
+    same_kinds,
+    shared_columns,
+)
 from meanmap.report.answers import Answer, AnswerTable, Picture
 
 MOST = 2000  # rows of each file that a report looks at
@@ -33,7 +42,7 @@ def shift(
     """
     from meanmap.report import shift_report
 
-    tables = open_tables((train, test), options.labels, options.header)
+    tables = open_tables((train, test), options)
     names = compared_columns(tables, columns, target)
     goal = [] if target is None else [target]
     known = [goal, goal if all(map(tables[1].has, goal)) else []]
@@ -73,7 +82,8 @@ def compared_columns(
     if target is not None:
         tables[0].named([target], "--target")
         if columns is None:  # the test table may have others, and lack the target
-            return tables[1].named([c for c in tables[0].named(None) if c != target])
+            names = chosen_columns(tables, None, "--columns", [target])[0]
+            return tables[1].named([column for column in names if column != target])
     names = shared_columns(tables, columns)
     if target in names:
         raise ValueError(
@@ -111,11 +121,11 @@ def select(
     """
     from meanmap import HSICSelector
 
-    table = Table.of(file, options.labels, options.header)
+    table = Table.of(file, options)
     goal, *others = table.named([target], "--target")
     if others:
         raise ValueError(f"--target: name one column, got {1 + len(others)}.")
-    names = table.named(features, "--features")
+    names = table.chosen(features, "--features", [goal])
     if features is not None and goal in names:
         raise ValueError(f"--features: {goal!r} is the target. Name it in --target only.")
     names = [column for column in names if column != goal]

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from meanmap.cli.formats import (
-    BATCH,
-    Input,
-    amount,
-    available_memory,
-    frames,
-    open_input,
-    suggest_name,
-)
-from meanmap.cli.kinds import convert_column, kind_of
+from meanmap.cli.formats import Input, amount, available_memory, open_input, suggest_name
+from meanmap.cli.kinds import ID, convert_column, kind_of, reason_to_leave_out, refuse_kind
+from meanmap.cli.options import TableOptions
+from meanmap.cli.readers import BATCH, frames
 from meanmap.exceptions import warn
 from meanmap.report.answers import AnswerTable, DataSource
 from meanmap.report.samples import missing_columns
 from meanmap.statistics.columns import column_moments, far_cells, label_indicators
 
+PLAIN = TableOptions()
+TEXTS = ("ID", "free text")
 VERY_FAR = 1e6  # times the median deviation of a column: such a number is questioned
 LARGE = 256_000_000  # bytes beyond which a file is read in batches
 
@@ -45,6 +41,7 @@ class TableRows:
         Rows of the table.
     dropped : int
         How many of them have missing values.
+    more : notes on the table
     """
 
     name: str
@@ -52,6 +49,7 @@ class TableRows:
     kinds: dict[str, str]
     total: int
     dropped: int = 0
+    more: tuple[str, ...] = ()
 
     @property
     def source(self) -> DataSource:
@@ -60,7 +58,7 @@ class TableRows:
     @property
     def notes(self) -> list[str]:
         """Rows that were left out, and numbers that are very far from all others."""
-        out = []
+        out = list(self.more)
         if self.dropped:
             out.append(
                 f"{self.name}: {self.dropped} of {self.total} rows have missing values and are "
@@ -175,16 +173,17 @@ class Coding:
 
 @dataclass(eq=False)
 class Table:
-    """A file whose columns are asked for by name."""
+    """A file whose columns are asked for by name; `labels` are labels whatever they hold."""
 
     input: Input
     labels: list[str] = field(default_factory=list)
+    more: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, labels: Names | None = None, header: bool | None = None) -> Table:
-        """Open a file; `labels` are names of columns to treat as labels, separated by commas."""
-        words = [one for part in labels or () for one in split_names(part)]
-        return cls(open_input(name, header), words)
+    def of(cls, name: str, options: TableOptions = PLAIN) -> Table:
+        """Open a file."""
+        words = [one for part in options.labels or () for one in split_names(part)]
+        return cls(open_input(name, options), words)
 
     @property
     def name(self) -> str:
@@ -200,7 +199,14 @@ class Table:
         """The first rows, the columns of each vector, and whether these are all rows."""
         pieces = frames(self.input, BATCH)
         frame, vectors = next(pieces)
-        return frame, vectors, next(pieces, None) is None
+        whole = next(pieces, None) is None
+        for name in (one for part in self.input.options.exclude or () for one in split_names(part)):
+            for column in vectors.pop(name, [name]):
+                if column not in frame:
+                    known = suggest_name(name, [*frame.columns])
+                    raise ValueError(f"{self.name} has no column {name!r} (--exclude).{known}")
+                frame = frame.drop(columns=column)
+        return frame, vectors, whole
 
     def pieces(self, batch: int | None = None) -> Iterator[Any]:
         """The table in one piece or in batches; a small one is read only once."""
@@ -209,10 +215,38 @@ class Table:
             raise ValueError(f"{self.name} has columns but no rows. Give a table with rows.")
         return iter([frame]) if whole else (one for one, _ in frames(self.input, batch))
 
-    def kinds_of(self, frame: Any, columns: Names) -> dict[str, str]:
+    def kinds_of(self, frame: Any, columns: Names, any_kind: bool = False) -> dict[str, str]:
         """The kind of each column; those in --labels are labels whatever they hold."""
         labels = self.named(self.labels, "--labels") if self.labels else []
-        return {c: "label" if c in labels else kind_of(self.name, frame[c], c) for c in columns}
+        find = {c: "label" if c in labels else kind_of(self.name, frame[c], c) for c in columns}
+        for column, kind in find.items():
+            if not any_kind:
+                refuse_kind(self.name, frame[column], column, kind)
+        return find
+
+    def left_out(self, columns: Names) -> dict[str, str]:
+        """Which columns are used only if they are named, and why: IDs, dates and free text."""
+        frame = self.head[0]
+        labels = self.named(self.labels, "--labels") if self.labels else []
+        kinds = self.kinds_of(frame, [c for c in columns if c not in labels], True)
+        found = {c: reason_to_leave_out(frame[c], c, kind) for c, kind in kinds.items()}
+        return {column: reason for column, reason in found.items() if reason}
+
+    def chosen(self, asked: Names | None, option: str, but: Names = ()) -> list[str]:
+        """The columns that were asked for, by default those that are of use in general."""
+        return chosen_columns([self], asked, option, but)[0]
+
+    def ids(self, known: Names) -> Any:
+        """What names the rows besides the columns in use: an index, IDs, a first column of text."""
+        import pandas as pd
+
+        frame = next(self.pieces())
+        out = {} if frame.index.name is None else {"row": frame.index.astype(str)}
+        for column in (one for one in frame if one not in known):
+            first = column == frame.columns[0] and not pd.api.types.is_float_dtype(frame[column])
+            if ID.fullmatch(column) or (first and frame[column].is_unique):
+                out[column] = frame[column].astype("string").to_numpy(dtype=object)
+        return pd.DataFrame(out, index=range(len(frame)))
 
     def has(self, column: str) -> bool:
         return column in self.head[0].columns
@@ -270,11 +304,11 @@ class Table:
                 order = np.sort(np.argpartition(keys, size)[:size])
                 frame, keys = frame.iloc[order], keys[order]
             kept = frame
-        return TableRows(self.name, kept, rows.kinds, total, dropped)
+        return TableRows(self.name, kept, rows.kinds, total, dropped, self.more)
 
     def clean(self, frame: Any, kinds: Kinds, columns: Names, start: int, gaps: Names) -> TableRows:
         """The columns, each by its kind, without rows that have missing values."""
-        return clean_rows(self.name, frame, kinds, columns, start, gaps)
+        return replace(clean_rows(self.name, frame, kinds, columns, start, gaps), more=self.more)
 
 
 def clean_rows(
@@ -292,11 +326,11 @@ def clean_rows(
     return TableRows(name, kept, own, len(frame), len(frame) - len(kept))
 
 
-def open_tables(names: Names, labels: Names | None, header: bool | None) -> list[Table]:
+def open_tables(names: Names, options: TableOptions) -> list[Table]:
     """Several files, at most one of them standard input."""
     if list(names).count("-") > 1:
         raise ValueError("standard input can be one of the files only. Name the others.")
-    return [Table.of(name, labels, header) for name in names]
+    return [Table.of(name, options) for name in names]
 
 
 def data_notes(parts: Sequence[TableRows], columns: Names, more: Names = ()) -> list[str]:
@@ -314,6 +348,17 @@ def answer_table(columns: Mapping[str, Any]) -> AnswerTable:
     """Columns of values as a table for people."""
     rows = zip(*columns.values(), strict=True)
     return AnswerTable(tuple(columns), tuple(tuple(map(show_cell, row)) for row in rows))
+
+
+def show_column(values: Any, kind: str) -> Any:
+    """Values as they are, dates as text."""
+    import pandas as pd
+
+    if not kind.startswith("date"):
+        return values
+    days = pd.Series(values, dtype=float)
+    dates = (pd.Timestamp(0) + pd.to_timedelta(days, unit="D")).dt.round("s")
+    return dates.astype(str).where(days.notna(), None).to_numpy(dtype=object)
 
 
 def show_cell(value: Any) -> str:
@@ -336,23 +381,47 @@ def split_names(words: str) -> list[str]:
     return [name.strip() for name in words.split(",") if name.strip()]
 
 
-def shared_columns(tables: Sequence[Table], asked: Names | None) -> list[str]:
+def chosen_columns(
+    tables: Sequence[Table], asked: Names | None, option: str, but: Names = ()
+) -> list[list[str]]:
+    """The columns of each table that were asked for, by default without those of no general use."""
+    found = [table.named(asked, option) for table in tables]
+    if asked is not None:
+        for table, own in zip(tables, found, strict=True):  # text that is named is to be used
+            kinds = table.kinds_of(table.head[0], own, True)
+            table.labels += [column for column, kind in kinds.items() if kind in TEXTS]
+        return found
+    pairs = [table.left_out(own) for table, own in zip(tables, found, strict=True)]
+    reasons = {c: why for own in pairs for c, why in own.items() if c not in but}
+    if not reasons:
+        return found
+    words = ", ".join(f"{column} ({why})" for column, why in reasons.items())
+    note = f"columns left out: {words}. Use {option} to name those to use."
+    tables[0].more = tuple(print_notes([note]))
+    left = [[column for column in columns if column not in reasons] for columns in found]
+    if not all(left):
+        raise ValueError(f"{tables[0].name} has no column to use; {note}")
+    return left
+
+
+def shared_columns(tables: Sequence[Table], asked: Names | None, but: Names = ()) -> list[str]:
     """The columns to compare: those asked for, else all, which must be the same in all tables."""
-    first, *others = [(table.name, table.named(asked, "--columns")) for table in tables]
-    for name, columns in others:
-        words = missing_columns((first[1], columns), (first[0], name))
+    columns = chosen_columns(tables, asked, "--columns", but)
+    for table, other in zip(tables[1:], columns[1:], strict=True):
+        words = missing_columns((columns[0], other), (tables[0].name, table.name))
         if words:
             raise ValueError(f"the files have different columns: {words}. Use --columns.")
-    return first[1]
+    return columns[0]
 
 
 def same_kinds(first: TableRows, *others: TableRows) -> None:
     """Refuse a column whose kind differs between tables."""
     for other, (column, kind) in product(others, first.kinds.items()):
-        if other.kinds[column] != kind:
+        kind, found = (one.partition(",")[0] for one in (kind, other.kinds[column]))
+        if found != kind:
             raise ValueError(
-                f"column {column!r} is a {kind} in {first.name} and a {other.kinds[column]} in "
-                f"{other.name}. Fix it, or name it in --labels."
+                f"column {column!r} is a {kind} in {first.name} and a {found} in {other.name}. Fix "
+                "it, or name it in --labels."
             )
 
 

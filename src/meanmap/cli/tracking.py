@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from meanmap.cli.app import Findings, Header, OutputOptions, Scale, Train, check_share
+from meanmap.cli.app import Findings
+from meanmap.cli.options import OutputOptions, Scale, TableOptions, Train, check_share
 from meanmap.cli.tables import Coding, TableRows, answer_table, data_notes, open_tables, show_cell
 from meanmap.report.answers import Answer, Picture
 
@@ -24,8 +25,8 @@ def track(
     *,
     level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.9,
     smooth: Annotated[bool, typer.Option("--smooth", help="Use later observations too.")] = False,
-    header: Header = None,
     scale: Scale = True,
+    options: TableOptions,
     files: OutputOptions,
 ) -> Findings:
     """Estimate hidden states step by step from observations.
@@ -40,7 +41,7 @@ def track(
     from meanmap import KernelBayesFilter
 
     check_share(level, "--level", 0.9)
-    states, seen, known, fresh = read_track(train, new, state, observe, header)
+    states, seen, known, fresh = read_track(train, new, state, observe, options)
     codings = [Coding.of([known], part, scale) for part in (states, seen)]
     by = [divisors(coding) for coding in codings]
     hidden, views = known.numbers(states) / by[0], known.numbers(seen) / by[1]
@@ -94,13 +95,13 @@ def divisors(coding: Coding) -> np.ndarray:
 
 
 def read_track(
-    train: str, new: str, state: Sequence[str], observe: Sequence[str], header: bool | None
+    train: str, new: str, state: Sequence[str], observe: Sequence[str], options: TableOptions
 ) -> tuple[list[str], list[str], TableRows, TableRows]:
     """Names of states and observations, the sequence to learn from, and the new one.
 
     The new one includes its states if the file has all of them.
     """
-    tables = open_tables((train, new), None, header)
+    tables = open_tables((train, new), options)
     states, seen = tables[0].named(state, "--state"), tables[0].named(observe, "--observe")
     for column in states:
         if column in seen:
