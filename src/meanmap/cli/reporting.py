@@ -21,6 +21,12 @@ from meanmap.cli.tables import (
 from meanmap.report.answers import Answer, AnswerTable, Picture
 
 MOST = 2000  # rows of each file that a report looks at
+SCORES = {
+    "auto": "by how much the error on rows left out grows without the column",
+    "backward": "the dependence (HSIC) that was lost with the column when it was dropped",
+    "forward": "the dependence (HSIC) that was gained with the column when it was added",
+    "lasso": "the coefficient of the column",
+}
 
 
 def shift(
@@ -143,9 +149,9 @@ def select(
         selection_answer(selector, names, goal),
         sources=(rows.source,),
         settings={"method": method, "count": count, "seed": str(files.seed)},
-        notes=tuple(data_notes([rows], [*names, goal])),
     )
-    return Findings([answer])
+    notes = (*answer.notes, *data_notes([rows], [*names, goal]))
+    return Findings([replace(answer, notes=notes)])
 
 
 def selection_answer(selector: Any, names: list[str], goal: str) -> Answer:
@@ -163,11 +169,14 @@ def selection_answer(selector: Any, names: list[str], goal: str) -> Answer:
         (str(ranking[i]), names[i], f"{scores[i]:.3g}", "selected" if support[i] else "")
         for i in order
     )
+    words = f"A score is {SCORES[selector.method]}"
+    below = "; below zero, the column does no good" if (scores < 0).any() else ""
     most = f"{', '.join(chosen[:10])}{', …' if len(chosen) > 10 else ''}"
     return Answer(
         f"Columns that {goal} depends on",
         f"{goal} depends most on {most} ({len(chosen)} of {len(names)} columns).",
         values,
-        (AnswerTable(("rank", "column", "score", ""), cells),),
+        (AnswerTable(("rank", "column", "score", "choice"), cells, "Columns by rank"),),
         (Picture(lambda axes: selector.plot(axes[0]), f"Dependence of {goal} along the search."),),
+        notes=(f"{words}{below}.",),
     )

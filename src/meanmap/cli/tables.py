@@ -42,6 +42,7 @@ class TableRows:
     dropped : int
         How many of them have missing values.
     more : notes on the table
+    dates : columns of dates that say when each row was, as text
     """
 
     name: str
@@ -50,6 +51,7 @@ class TableRows:
     total: int
     dropped: int = 0
     more: tuple[str, ...] = ()
+    dates: dict[str, Any] = field(default_factory=dict)
 
     @property
     def source(self) -> DataSource:
@@ -247,6 +249,16 @@ class Table:
             if ID.fullmatch(column) or (first and frame[column].is_unique):
                 out[column] = frame[column].astype("string").to_numpy(dtype=object)
         return pd.DataFrame(out, index=range(len(frame)))
+
+    def dates(self, known: Names) -> dict[str, Any]:
+        """The columns of dates, besides those in use, as text."""
+        frame, out = next(self.pieces()), {}
+        for column in (one for one in self.named(None) if one not in known):
+            kind = kind_of(self.name, frame[column], column)
+            if kind.startswith("date"):
+                days = convert_column(self.name, frame[column], kind, column, 0)
+                out[column] = show_column(days, kind)
+        return out
 
     def has(self, column: str) -> bool:
         return column in self.head[0].columns
