@@ -409,7 +409,7 @@ def test_a_page_loads_only_what_it_shows_and_opens_files_once(here: Path) -> Non
         env={**os.environ, "PYTHONPATH": paths},
     )
     *_, modules, opened = done.stdout.splitlines()
-    assert "meanmap.report.charts" in modules.split()
+    assert "meanmap.plots.series" in modules.split()
     for package in ("adaptation", "dynamics", "graphical", "learning", "likelihood_free"):
         assert f"meanmap.{package}" not in modules.split()
     assert "meanmap_experiments" not in modules

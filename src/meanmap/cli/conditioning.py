@@ -3,7 +3,7 @@
 # Without `from __future__ import annotations`: typer reads annotations.
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,7 +15,6 @@ from meanmap.cli.comparing import SAMPLE
 from meanmap.cli.formats import DATABASE, open_input
 from meanmap.cli.kinds import date_form, number_form, parse
 from meanmap.cli.options import File, InBatches, OutputOptions, Scale, TableOptions, check_share
-from meanmap.cli.streams import Answers, Levels, model_in_batches, probability_columns
 from meanmap.cli.tables import (
     Coding,
     Table,
@@ -28,6 +27,10 @@ from meanmap.cli.tables import (
 )
 from meanmap.report.answers import Answer, Picture
 
+Levels = tuple[float, ...]
+Answers = Callable[[Any], dict[str, Any]]
+
+RANK = 300  # coordinates of the columns that are given, in batches
 AT_ONCE = 20_000_000  # weights of answers in memory at a time
 
 
@@ -57,6 +60,8 @@ def condition(
       meanmap condition @summer --given temperature --predict ice_cream --at temperature=25
       meanmap condition @flowers-train --given length,width --predict species --at @flowers-test
     """
+    import pandas as pd
+
     levels = read_quantiles(quantiles)
     table = Table.of(file, options)
     known, asked = table.named(given, "--given"), table.named(predict, "--predict")
@@ -67,35 +72,33 @@ def condition(
     marks, notes = mark_rows(query, known, rows)
     answered = marks == ""
     notes = data_notes([rows], [*known, *asked], notes)
-    if in_batches:
-        model, answers = model_in_batches(table, rows, coding, asked, levels, files.progress)
-    else:
-        model, answers = model_at_once(rows, coding, asked, levels)
+    model = learn(table, rows, coding, asked, in_batches, files)
+    answers = answers_of(model, rows, asked, levels)
     columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in query.frame}
     part = TableRows(query.name, query.frame[answered], query.kinds, query.total)
-    columns |= {key: in_all_rows(one, answered) for key, one in answers(coding(part)).items()}
+    found = pd.DataFrame(answers(coding(part)), np.flatnonzero(answered))
+    columns |= {key: one.to_numpy() for key, one in found.reindex(range(len(marks))).items()}
     columns |= {} if answered.all() else {"note": marks}
     shown = {c: show_column(part, rows.kinds.get(c, "")) for c, part in columns.items()}
-    found = Conditional(columns, shown, known, asked, rows.kinds[asked[0]] == "label", levels)
+    answer_of = Conditional(columns, shown, known, asked, rows.kinds[asked[0]] == "label", levels)
     kernels = [repr(model.kernel_x_), repr(model.kernel_y_)]
-    settings = {"columns": str(coding), "rows": "in batches" if in_batches else "at once"}
+    settings = {
+        "regularization": f"{model.regularization_:.3g}",
+        "kernels": " and ".join(kernels),
+        "columns": str(coding),
+        "rows": "in batches" if in_batches else "at once",
+    }
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
-        found.headline(answered),
-        {**found.nested(), "regularization": model.regularization_, "kernel": kernels},
+        answer_of.headline(answered),
+        {**answer_of.nested(), "regularization": model.regularization_, "kernel": kernels},
         (answer_table(shown),),
-        (found.picture(rows, answers),),
+        (answer_of.picture(rows, answers),),
         (rows.source,),
-        {**model_settings(model), **settings},
+        settings,
         tuple(notes),
     )
     return Findings([answer], columns=shown)
-
-
-def model_settings(model: Any) -> dict[str, Any]:
-    """What was chosen for a model, in words."""
-    kernels = f"{model.kernel_x_!r} and {model.kernel_y_!r}"
-    return {"regularization": f"{model.regularization_:.3g}", "kernels": kernels}
 
 
 def read_quantiles(words: str) -> Levels:
@@ -156,8 +159,8 @@ def read_queries(
         values = {c: [query_value(point[c], rows.kinds[c], c)] for c in known}
         parts.append(pd.DataFrame(values))
     whole = pd.concat(parts, ignore_index=True)
-    whole = whole[[*whole.columns.difference(known, sort=False), *known]]
-    whole = whole.fillna({column: "" for column in whole if column not in known})
+    ids = whole.drop(columns=known)
+    whole = ids.where(ids.notna(), "").join(whole[known])
     return TableRows("--at", whole, {c: rows.kinds[c] for c in known}, len(whole))
 
 
@@ -186,13 +189,6 @@ def mark_rows(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.n
     return marks, notes
 
 
-def in_all_rows(values: Any, rows: np.ndarray) -> np.ndarray:
-    """Answers for some rows, in the order of all rows and blank elsewhere."""
-    import pandas as pd
-
-    return pd.Series(values, np.flatnonzero(rows)).reindex(range(len(rows))).to_numpy()
-
-
 def query_value(text: str, kind: str, name: str) -> float | str:
     """A value of --at by the kind of its column."""
     import pandas as pd
@@ -210,20 +206,33 @@ def query_value(text: str, kind: str, name: str) -> float | str:
     raise ValueError(f"{where} {remedy}.")
 
 
-def model_at_once(
-    rows: TableRows, coding: Coding, asked: list[str], levels: Levels
-) -> tuple[Any, Answers]:
-    """A model of all rows, and a function that gives its answers at points."""
+def learn(
+    table: Table, rows: TableRows, coding: Coding, asked: list[str], in_batches: bool, files: Any
+) -> Any:
+    """A model of all rows; in batches, with the kernels, coordinates and λ of a sample of them."""
     from meanmap import ConditionalEmbedding
+    from meanmap.spaces import PivotedCholesky
+    from meanmap.streams import feed
 
     target = Coding.of([rows], asked, False)
-    model = ConditionalEmbedding().fit(coding(rows), target(rows))
-    if rows.kinds[asked[0]] == "label":
-        labels = np.unique(target(rows))
-        return model, lambda points: probability_columns(
-            asked[0], labels, model.given(points)(labels)
-        )
-    return model, lambda points: number_answers(model, points, asked, levels)
+    basis = (PivotedCholesky(1e-6, max_rank=RANK), None) if in_batches else None
+    model = ConditionalEmbedding(basis=basis).fit(coding(rows), target(rows))
+    if not in_batches:
+        return model
+    spaces = model.space_x_, model.space_y_
+    model = ConditionalEmbedding(model.kernel_x_, model.kernel_y_, model.regularization_, spaces)
+    batches = table.batches([*coding.columns, *asked], rows.kinds)
+    pairs = ((coding(part), target(part)) for part in batches if len(part.frame))
+    feed(model, pairs, progress=files.progress)
+    return model
+
+
+def answers_of(model: Any, rows: TableRows, asked: list[str], levels: Levels) -> Answers:
+    """A function that gives the answers of a model at points."""
+    if rows.kinds[asked[0]] != "label":
+        return lambda points: number_answers(model, points, asked, levels)
+    labels = np.unique(rows.frame[asked[0]].to_numpy(dtype=str))
+    return lambda points: probability_columns(asked[0], labels, model.given(points)(labels))
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -319,10 +328,12 @@ class Conditional:
 
     def picture(self, rows: TableRows, answers: Answers) -> Picture:
         """A curve if one number is given, otherwise one interval per answer."""
+        from meanmap import plots
+
         target, known, levels = self.asked[0], self.known, self.levels
         if self.of_labels:
             return Picture(
-                lambda axes: draw_probabilities(axes[0], self.columns, target),
+                lambda axes: plots.shares(probabilities_of(self.columns, target), target, axes[0]),
                 f"The probability of each {target} at each query point.",
             )
         words = f"The mean of {target} and the interval from its quantile "
@@ -361,23 +372,16 @@ class Conditional:
         ax.plot(at, self.columns[f"{target} mean"], "o", color="#d55e00", label="query")
 
 
+def probability_columns(asked: str, labels: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+    """The probability of each label, and the most likely one."""
+    found = np.maximum(np.nan_to_num(np.asarray(values)), 0.0)
+    total = found.sum(axis=1, keepdims=True)
+    found = np.where(total > 0, found / np.where(total > 0, total, 1), 1 / len(labels))
+    out: dict[str, Any] = {f"{asked} mode": labels[found.argmax(axis=1)]}
+    return out | {f"P({asked}={label})": found[:, i] for i, label in enumerate(labels)}
+
+
 def probabilities_of(columns: dict[str, Any], target: str) -> dict[str, Any]:
     """The columns of probabilities, by label."""
     head = f"P({target}="
     return {key[len(head) : -1]: part for key, part in columns.items() if key.startswith(head)}
-
-
-def draw_probabilities(ax: Any, columns: dict[str, Any], target: str) -> None:
-    """Stacked bars, one per point."""
-    from meanmap.plots import COLOURS
-
-    shares = probabilities_of(columns, target)
-    at = np.arange(1, len(next(iter(shares.values()))) + 1)
-    bottom = np.zeros(len(at))
-    for i, (label, share) in enumerate(shares.items()):
-        ax.bar(at, share, 0.9, bottom, color=COLOURS[i % len(COLOURS)], label=label)
-        bottom = bottom + share
-    ax.set(xlabel="query point", ylabel="probability", ylim=(0, 1))
-    if len(at) <= 12:
-        ax.set_xticks(at)
-    ax.legend(title=target, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))

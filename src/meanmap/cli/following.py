@@ -17,7 +17,7 @@ from meanmap.cli.formats import file
 from meanmap.cli.options import Columns, PageOptions, TableOptions
 from meanmap.cli.outputs import write_all
 from meanmap.cli.readers import separator_of
-from meanmap.cli.tables import Table, TableRows, clean_rows, print_notes
+from meanmap.cli.tables import Table, TableRows, clean_rows, match, print_notes
 from meanmap.report.answers import Answer, AnswerTable, Picture
 
 PAUSE = 0.2  # seconds between looks at a file that has not grown
@@ -152,7 +152,8 @@ def follow_lines(
             separator = separator_of(shown, block[0])
         cells = list(csv.reader(block, delimiter=separator, skipinitialspace=True))
         if names is None:
-            names, cells = require_columns(shown, cells[0], kinds), cells[1:]
+            names, cells = cells[0], cells[1:]
+            match(shown, list(kinds), "the columns of the reference", names, {})
         for i, row in enumerate(cells):
             if len(row) != len(names):
                 raise ValueError(
@@ -164,17 +165,6 @@ def follow_lines(
         frame = pd.DataFrame(cells, columns=names).replace("", np.nan)
         yield clean_rows(shown, frame, kinds, list(kinds), start)
         start += len(cells)
-
-
-def require_columns(name: str, found: list[str], kinds: dict[str, str]) -> list[str]:
-    """The names in a first line, if the columns of the reference are among them."""
-    missing = [column for column in kinds if column not in found]
-    if missing:
-        raise ValueError(
-            f"{name} has no column {missing[0]!r}. The first line must name the columns of the "
-            "reference; with --no-header it holds data, in the reference's order."
-        )
-    return found
 
 
 def arriving_lines(name: str, most: int, wait: float) -> Iterator[list[str]]:

@@ -191,9 +191,10 @@ def reading(source: Input) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        words = first_line(error)
-        more = "" if "install" in words else "; reading tables needs pip install 'meanmap[cli]'"
-        raise ImportError(f"{source.name}: {words}{more}") from error
+        other = re.search(r"duckdb|xlrd|odfpy", str(error))
+        package = other[0] if other else "'meanmap[cli]'"
+        words = f"{source.name}: {first_line(error)}; reading it needs pip install {package}"
+        raise ImportError(words) from error
     except KnownProblem:
         raise
     except MemoryError:

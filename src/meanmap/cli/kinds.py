@@ -12,6 +12,7 @@ from meanmap.exceptions import warn
 
 DAY = 86_400
 DIGITS = r"[+-]?[0-9]+(?:\.[0-9]*)?"
+TEXTS = ("ID", "free text")
 TEXT = 20  # distinct texts beyond which a column that rarely repeats is not taken for labels
 COUNTER = 25  # rows from which whole numbers that rise by one are taken for row numbers
 ID = re.compile(r"(?i:(?:.*[_\W])?(?:id|uuid|guid)|index|rownames?|row|nr|no|#)|.*[a-z]I[dD]")
@@ -82,18 +83,15 @@ def kind_of(name: str, values: Any, column: str) -> str:
 
 def refuse_kind(name: str, values: Any, column: str, kind: str) -> None:
     """Refuse a column that was asked for and is neither a number, a date nor a label."""
-    if kind in ("ID", "free text"):
-        row = values.reset_index(drop=True).first_valid_index()
+    if kind in TEXTS:
+        row = values.first_valid_index()
         raise ValueError(
             f"{name}: column {column!r} looks like an ID or free text, such as "
-            f"{str(values.iloc[row])!r:.60} in row {row + 1}; numbers or labels are needed. Name "
-            "the columns to use, or this one in --labels."
+            f"{str(values[row])!r:.60} in row {row + 1}; numbers or labels are needed. Name the "
+            "columns to use, or this one in --labels."
         )
-    if kind.endswith(("numbers", "values")):
-        raise ValueError(
-            f"{name}: column {column!r} holds {kind}; numbers, text and dates are supported. Leave "
-            "it out."
-        )
+    supported = "numbers, text and dates are supported. Leave it out."
+    raise ValueError(f"{name}: column {column!r} holds {kind}; {supported}")
 
 
 def reason_to_leave_out(values: Any, column: str, kind: str) -> str:
@@ -118,6 +116,8 @@ def convert_column(name: str, values: Any, kind: str, column: str, start: int) -
     values = values.reset_index(drop=True)
     present = values.notna()
     plain = kind.partition(",")[0]
+    if plain not in ("number", "date", "label"):
+        refuse_kind(name, values, column, kind)
     if plain == "label":
         out = pd.Series(np.full(len(values), None, dtype=object))
         out[present] = [as_label(value) for value in values[present]]
@@ -214,10 +214,10 @@ def number_form(text: Any) -> str:
 
 def date_form(text: Any) -> str:
     """The form of dates that all texts have, "" if there is none."""
-    if text.str.fullmatch(ISO).all() and parse(text, "date").notna().all():
+    if len(text) and text.str.fullmatch(ISO).all() and parse(text, "date").notna().all():
         return "date"
     few = text.drop_duplicates()[:50]
-    if not few.str.contains(r"\d").all():
+    if few.empty or not few.str.contains(r"\d").all():
         return ""
     for form in (f"date, {form}" for form in FORMS):
         if parse(few, form).notna().all() and parse(text, form).notna().all():

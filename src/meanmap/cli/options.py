@@ -7,68 +7,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A table.")]
-Train = Annotated[str, typer.Argument(metavar="TRAIN", help="The table to learn from.")]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(metavar="A,B", help="Columns to use. Default: all but IDs, dates and text."),
-]
-Labels = Annotated[
-    list[str] | None,
-    typer.Option(metavar="A,B", help="Columns to treat as labels, even numeric ones."),
-]
-Exclude = Annotated[list[str] | None, typer.Option(metavar="A,B", help="Columns to leave out.")]
-Header = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="Whether the first line names the columns."),
-]
-Missing = Annotated[
-    list[str] | None, typer.Option(metavar="X", help="What else stands for missing: -, ?, -999.")
-]
-Encoding = Annotated[
-    str | None, typer.Option(help="Of text files. Default: UTF-8, UTF-16 or Western European.")
-]
-Sheet = Annotated[str | None, typer.Option(help="Of an Excel file. Default: the first one.")]
-Scale = Annotated[
-    bool, typer.Option("--scale/--no-scale", help="Divide columns by their standard deviations.")
-]
-Alpha = Annotated[float, typer.Option(help="Significance level.")]
-ExitCode = Annotated[
-    bool, typer.Option("--exit-code", help="Exit with status 3 if the null hypothesis is rejected.")
-]
-Permutations = Annotated[int, typer.Option(min=1, help="Number of random permutations.")]
+Names = list[str] | None
+AB = "A,B"
+
+File = Annotated[str, Argument(metavar="FILE", help="A table.")]
+Train = Annotated[str, Argument(metavar="TRAIN", help="The table to learn from.")]
+Columns = Annotated[Names, Option(metavar=AB, help="Columns to use. Default: no IDs, dates, text.")]
+Labels = Annotated[Names, Option(metavar=AB, help="Columns that are labels, even if numeric.")]
+Exclude = Annotated[Names, Option(metavar=AB, help="Columns to leave out.")]
+HEADER, SCALE, STREAM = "--header/--no-header", "--scale/--no-scale", "--stream/--no-stream"
+Header = Annotated[bool | None, Option(HEADER, help="Whether the first line names the columns.")]
+Missing = Annotated[Names, Option(metavar="X,Y", help="What else means missing, such as -,?,-999.")]
+Encoding = Annotated[str | None, Option(help="Of text. Default: UTF-8, UTF-16, Western European.")]
+Sheet = Annotated[str | None, Option(help="Of an Excel file. Default: the first one.")]
+Scale = Annotated[bool, Option(SCALE, help="Divide columns by their standard deviations.")]
+Alpha = Annotated[float, Option(help="Significance level.")]
+ExitCode = Annotated[bool, Option("--exit-code", help="Exit with status 3 if the test rejects.")]
+Permutations = Annotated[int, Option(min=1, help="Number of random permutations.")]
 OrMoments = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of random permutations. Default: 999, or none if in batches."),
+    int | None, Option(min=1, help="Permutations. Default: 999; none in batches.")
 ]
-FalseDiscoveries = Annotated[
-    bool, typer.Option("--fdr", help="Bound the false discovery rate, not the chance of any.")
-]
-InBatches = Annotated[
-    bool | None,
-    typer.Option("--stream/--no-stream", help="Read in batches. Default: if the file is large."),
-]
+FalseDiscoveries = Annotated[bool, Option("--fdr", help="Bound the false discovery rate instead.")]
+InBatches = Annotated[bool | None, Option(STREAM, help="Read in batches. Default: large files.")]
 Blocks = Annotated[
-    str | None,
-    typer.Option(metavar="N|auto", help="For time series: permute blocks of N consecutive rows."),
+    str | None, Option(metavar="N|auto", help="For time series: permute blocks of N rows.")
 ]
-Groups = Annotated[
-    str | None, typer.Option(metavar="E", help="Column of clusters, which are permuted whole.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-Report = Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Write an HTML page.")]
-Plot = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a picture: png, svg or pdf.")
-]
+Groups = Annotated[str | None, Option(metavar="E", help="Column of clusters, permuted whole.")]
+Json = Annotated[bool, Option("--json", help="Print JSON only.")]
+Report = Annotated[Path | None, Option(metavar="PAGE.html", help="Write an HTML page.")]
+Plot = Annotated[Path | None, Option(metavar="FILE", help="Write a picture: png, svg or pdf.")]
 Output = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write the table: csv, tsv, parquet, feather, arrow, npz."),
+    Path | None, Option(metavar="FILE", help="Write csv, tsv, parquet, feather, arrow or npz.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no notes and no progress bars.")]
+Force = Annotated[bool, Option("--force", help="Overwrite existing files.")]
+Seed = Annotated[int, Option(min=0, help="Seed of the random numbers.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no notes and no progress bars.")]
 
 
 # --- groups of options ----------------------------------------------------------------------------

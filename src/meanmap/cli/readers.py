@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -100,21 +101,16 @@ def sheet_cells(source: Input, batch: int | None) -> Iterator[Any]:
             known = suggest_name(asked, there)
             raise KnownProblem(f"{source.name} has no sheet {asked!r} (--sheet).{known}")
         if asked is None and len(there) > 1:
-            some = ", ".join(there[:10])
-            warn(
-                f"{source.name}: the first of the sheets {some} is read; see --sheet.", UserWarning
-            )
+            words = f"the first of the sheets {', '.join(there[:10])} is read; see --sheet."
+            warn(f"{source.name}: {words}", UserWarning)
         cells = book.parse(asked or 0, header=None).dropna(how="all").dropna(how="all", axis=1)
     if not len(cells):
         raise KnownProblem(f"{source.name} is empty. Give a table with a header and rows.")
     names = ["" if name != name else str(name) for name in cells.iloc[0]]
     named = has_header(source, names, names)
-    names = (
-        [name or "Unnamed: 0" for name in names] if named else [f"x{i}" for i in range(len(names))]
-    )
+    names = [name or "Unnamed: 0" if named else f"x{i}" for i, name in enumerate(names)]
     once(source.name, names)
-    frame = cells.set_axis(names, axis=1)[int(named) :].infer_objects()
-    yield from slices(frame, batch)
+    yield from slices(cells.set_axis(names, axis=1)[int(named) :].infer_objects(), batch)
 
 
 def records(source: Input, batch: int | None) -> Iterator[Any]:
@@ -137,16 +133,13 @@ def queries(source: Input, batch: int | None) -> Iterator[Any]:
     url = DATABASE.fullmatch(source.name)
     path, what, asked = url.groups() if url else (source.name, None, None)
     if source.kind == "SQLite":
-        base = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
-        listed = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+        base: Any = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
     else:
-        try:
-            import duckdb
-        except ImportError:
-            raise ImportError("a DuckDB file needs pip install duckdb") from None
+        import duckdb
+
         base = duckdb.connect(path, read_only=True)
-        listed = "SELECT table_name FROM information_schema.tables ORDER BY 1"
-    try:
+    listed = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+    with closing(base):
         there = [name for (name,) in base.execute(listed).fetchall()]
         if what != "query":
             asked = asked or (there[0] if len(there) == 1 else "")
@@ -159,12 +152,9 @@ def queries(source: Input, batch: int | None) -> Iterator[Any]:
         found = base.execute(asked)
         names = [column[0] for column in found.description]
         once(source.name, names)
-        rows = found.fetchmany(batch) if batch else found.fetchall()
-        while rows is not None:
+        yield pd.DataFrame(found.fetchmany(batch) if batch else found.fetchall(), columns=names)
+        while batch and (rows := found.fetchmany(batch)):
             yield pd.DataFrame(rows, columns=names)
-            rows = (found.fetchmany(batch) if batch else None) or None
-    finally:
-        base.close()
 
 
 def slices(frame: Any, batch: int | None) -> Iterator[Any]:
@@ -243,9 +233,7 @@ def arrows(source: Input, batch: int | None) -> Iterator[Any]:
     if batch is None:
         pieces = [pyarrow.Table.from_batches(list(pieces), schema)]
     for piece in pieces:
-        rows = batch or max(piece.num_rows, 1)
-        for start in range(0, max(piece.num_rows, 1), rows):
-            yield piece.slice(start, rows).to_pandas(ignore_metadata=True)
+        yield from slices(piece.to_pandas(ignore_metadata=True), batch)
 
 
 def archives(source: Input, batch: int | None) -> Iterator[Any]:
@@ -276,18 +264,15 @@ def split_vectors(source: Input, frame: Any) -> tuple[Any, dict[str, list[str]]]
     import pandas as pd
 
     frame.columns = [str(column) for column in frame.columns]
-    if len(frame.columns) > 1 and row_numbers(frame.columns[0]):
+    if len(frame.columns) > 1 and re.match(r"Unnamed: 0$|__index_level_", frame.columns[0]):
         frame = frame.set_index(frame.columns[0])
     vectors: dict[str, list[str]] = {}
     parts = []
     for column in frame.columns:
         values = frame[column]
         first = next(iter(values.dropna()), None) if values.dtype == object else None
-        if not isinstance(first, np.ndarray | list):
-            parts.append(values)
-            continue
-        size = len(first)
-        if any(not isinstance(v, np.ndarray | list) or len(v) != size for v in values):
+        size = len(first) if isinstance(first, np.ndarray | list) else 0
+        if not size or any(np.ndim(v) == 0 or len(v) != size for v in values):
             parts.append(values)
             continue
         vectors[column] = [f"{column}_{i}" for i in range(size)]
@@ -297,8 +282,3 @@ def split_vectors(source: Input, frame: Any) -> tuple[Any, dict[str, list[str]]]
         frame = pd.concat(parts, axis=1)
         once(source.name, list(frame.columns))
     return frame, vectors
-
-
-def row_numbers(column: str) -> bool:
-    """Whether a first column is the index that pandas writes."""
-    return column == "Unnamed: 0" or column.startswith("__index_level_")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from meanmap.cli.formats import Input, amount, available_memory, open_input, suggest_name
-from meanmap.cli.kinds import ID, convert_column, kind_of, reason_to_leave_out, refuse_kind
+from meanmap.cli.kinds import ID, TEXTS, convert_column, date_form, kind_of, reason_to_leave_out
 from meanmap.cli.options import TableOptions
 from meanmap.cli.readers import BATCH, frames
 from meanmap.exceptions import warn
@@ -20,7 +20,6 @@ from meanmap.report.samples import missing_columns
 from meanmap.statistics.columns import column_moments, far_cells, label_indicators
 
 PLAIN = TableOptions()
-TEXTS = ("ID", "free text")
 VERY_FAR = 1e6  # times the median deviation of a column: such a number is questioned
 LARGE = 256_000_000  # bytes beyond which a file is read in batches
 
@@ -42,7 +41,6 @@ class TableRows:
     dropped : int
         How many of them have missing values.
     more : notes on the table
-    dates : columns of dates that say when each row was, as text
     """
 
     name: str
@@ -51,7 +49,6 @@ class TableRows:
     total: int
     dropped: int = 0
     more: tuple[str, ...] = ()
-    dates: dict[str, Any] = field(default_factory=dict)
 
     @property
     def source(self) -> DataSource:
@@ -202,12 +199,10 @@ class Table:
         pieces = frames(self.input, BATCH)
         frame, vectors = next(pieces)
         whole = next(pieces, None) is None
-        for name in (one for part in self.input.options.exclude or () for one in split_names(part)):
-            for column in vectors.pop(name, [name]):
-                if column not in frame:
-                    known = suggest_name(name, [*frame.columns])
-                    raise ValueError(f"{self.name} has no column {name!r} (--exclude).{known}")
-                frame = frame.drop(columns=column)
+        excluded = self.input.options.exclude
+        if excluded:
+            there = list(frame.columns)
+            frame = frame.drop(columns=match(self.name, excluded, "--exclude", there, vectors))
         return frame, vectors, whole
 
     def pieces(self, batch: int | None = None) -> Iterator[Any]:
@@ -217,20 +212,15 @@ class Table:
             raise ValueError(f"{self.name} has columns but no rows. Give a table with rows.")
         return iter([frame]) if whole else (one for one, _ in frames(self.input, batch))
 
-    def kinds_of(self, frame: Any, columns: Names, any_kind: bool = False) -> dict[str, str]:
+    def kinds_of(self, frame: Any, columns: Names) -> dict[str, str]:
         """The kind of each column; those in --labels are labels whatever they hold."""
         labels = self.named(self.labels, "--labels") if self.labels else []
-        find = {c: "label" if c in labels else kind_of(self.name, frame[c], c) for c in columns}
-        for column, kind in find.items():
-            if not any_kind:
-                refuse_kind(self.name, frame[column], column, kind)
-        return find
+        return {c: "label" if c in labels else kind_of(self.name, frame[c], c) for c in columns}
 
     def left_out(self, columns: Names) -> dict[str, str]:
         """Which columns are used only if they are named, and why: IDs, dates and free text."""
-        frame = self.head[0]
-        labels = self.named(self.labels, "--labels") if self.labels else []
-        kinds = self.kinds_of(frame, [c for c in columns if c not in labels], True)
+        labels, frame = self.named(self.labels, "--labels") if self.labels else [], self.head[0]
+        kinds = self.kinds_of(frame, [c for c in columns if c not in labels])
         found = {c: reason_to_leave_out(frame[c], c, kind) for c, kind in kinds.items()}
         return {column: reason for column, reason in found.items() if reason}
 
@@ -239,26 +229,19 @@ class Table:
         return chosen_columns([self], asked, option, but)[0]
 
     def ids(self, known: Names) -> Any:
-        """What names the rows besides the columns in use: an index, IDs, a first column of text."""
+        """What tells rows apart beside the columns in use: an index, IDs, dates, a first column."""
         import pandas as pd
 
         frame = next(self.pieces())
         out = {} if frame.index.name is None else {"row": frame.index.astype(str)}
-        for column in (one for one in frame if one not in known):
-            first = column == frame.columns[0] and not pd.api.types.is_float_dtype(frame[column])
-            if ID.fullmatch(column) or (first and frame[column].is_unique):
-                out[column] = frame[column].astype("string").to_numpy(dtype=object)
-        return pd.DataFrame(out, index=range(len(frame)))
-
-    def dates(self, known: Names) -> dict[str, Any]:
-        """The columns of dates, besides those in use, as text."""
-        frame, out = next(self.pieces()), {}
         for column in (one for one in self.named(None) if one not in known):
-            kind = kind_of(self.name, frame[column], column)
-            if kind.startswith("date"):
-                days = convert_column(self.name, frame[column], kind, column, 0)
-                out[column] = show_column(days, kind)
-        return out
+            values, text = frame[column], frame[column].dropna().astype(str)
+            form = "" if pd.api.types.is_numeric_dtype(values) else date_form(text)
+            if form:
+                out[column] = show_column(convert_column(self.name, values, form, column, 0), form)
+            elif ID.fullmatch(column) or (column == frame.columns[0] and text.is_unique):
+                out[column] = values.astype("string").to_numpy(dtype=object)
+        return pd.DataFrame(out, index=range(len(frame)))
 
     def has(self, column: str) -> bool:
         return column in self.head[0].columns
@@ -268,17 +251,7 @@ class Table:
         there, vectors = list(self.head[0].columns), self.head[1]
         if asked is None:
             return there
-        found: list[str] = []
-        for word in asked:
-            for name in [word] if word in there or word in vectors else split_names(word):
-                if name not in there and name not in vectors:
-                    known = suggest_name(name, [*there, *vectors])
-                    where = f" ({option})" if option else ""
-                    raise ValueError(f"{self.name} has no column {name!r}{where}.{known}")
-                found += vectors.get(name, [name])
-        if not found:
-            raise ValueError(f"{option or 'columns'}: name at least one column of {self.name}.")
-        return list(dict.fromkeys(found))
+        return match(self.name, asked, option, there, vectors)
 
     def rows(self, columns: Names, kinds: Kinds | None = None, gaps: Names = ()) -> TableRows:
         """All rows; columns in `gaps` may have missing values."""
@@ -290,14 +263,14 @@ class Table:
             )
         frame = next(self.pieces())
         kinds = kinds or self.kinds_of(frame, columns)
-        return self.clean(frame, kinds, columns, 0, gaps)
+        return clean_rows(self.name, frame, kinds, columns, 0, gaps, self.more)
 
     def batches(self, columns: Names, kinds: Kinds | None = None) -> Iterator[TableRows]:
         """Rows in batches; the kinds of the columns are those in the first batch."""
         start = 0
         for frame in self.pieces(BATCH):
             kinds = kinds or self.kinds_of(frame, columns)
-            yield self.clean(frame, kinds, columns, start, ())
+            yield clean_rows(self.name, frame, kinds, columns, start, (), self.more)
             start += len(frame)
 
     def sample(self, columns: Sequence[str], size: int, seed: int) -> TableRows:
@@ -318,13 +291,15 @@ class Table:
             kept = frame
         return TableRows(self.name, kept, rows.kinds, total, dropped, self.more)
 
-    def clean(self, frame: Any, kinds: Kinds, columns: Names, start: int, gaps: Names) -> TableRows:
-        """The columns, each by its kind, without rows that have missing values."""
-        return replace(clean_rows(self.name, frame, kinds, columns, start, gaps), more=self.more)
-
 
 def clean_rows(
-    name: str, frame: Any, kinds: Kinds, columns: Names, start: int, gaps: Names = ()
+    name: str,
+    frame: Any,
+    kinds: Kinds,
+    columns: Names,
+    start: int,
+    gaps: Names = (),
+    more: Names = (),
 ) -> TableRows:
     """Rows of a table that begin at row `start`: columns by kind, none of them missing a value."""
     import pandas as pd
@@ -335,7 +310,24 @@ def clean_rows(
     needed = [column for column in columns if column not in gaps]
     kept = out.dropna(subset=needed) if needed else out
     own = {column: kinds[column] for column in columns}
-    return TableRows(name, kept, own, len(frame), len(frame) - len(kept))
+    return TableRows(name, kept, own, len(frame), len(frame) - len(kept), tuple(more))
+
+
+def match(
+    name: str, asked: Names, option: str, there: Names, vectors: Mapping[str, list[str]]
+) -> list[str]:
+    """The columns of a table that were asked for; an error if one is missing."""
+    found: list[str] = []
+    for word in asked:
+        for one in [word] if word in there or word in vectors else split_names(word):
+            if one not in there and one not in vectors:
+                known = suggest_name(one, [*there, *vectors])
+                where = f" ({option})" if option else ""
+                raise ValueError(f"{name} has no column {one!r}{where}.{known}")
+            found += vectors.get(one, [one])
+    if not found:
+        raise ValueError(f"{option or 'columns'}: name at least one column of {name}.")
+    return list(dict.fromkeys(found))
 
 
 def open_tables(names: Names, options: TableOptions) -> list[Table]:
@@ -400,7 +392,7 @@ def chosen_columns(
     found = [table.named(asked, option) for table in tables]
     if asked is not None:
         for table, own in zip(tables, found, strict=True):  # text that is named is to be used
-            kinds = table.kinds_of(table.head[0], own, True)
+            kinds = table.kinds_of(table.head[0], own)
             table.labels += [column for column, kind in kinds.items() if kind in TEXTS]
         return found
     pairs = [table.left_out(own) for table, own in zip(tables, found, strict=True)]

@@ -4,16 +4,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from meanmap.cli.app import Findings
-from meanmap.cli.conditioning import draw_probabilities, probabilities_of
+from meanmap.cli.conditioning import probabilities_of, probability_columns
 from meanmap.cli.options import OutputOptions, Scale, TableOptions, Train, check_share
-from meanmap.cli.streams import probability_columns
 from meanmap.cli.tables import Coding, TableRows, answer_table, data_notes, open_tables, show_cell
 from meanmap.report.answers import Answer, Picture
 
@@ -44,7 +42,7 @@ def track(
     from meanmap import KernelBayesFilter
 
     check_share(level, "--level", 0.9)
-    states, seen, known, fresh = read_track(train, new, state, observe, options)
+    states, seen, known, fresh, ids = read_track(train, new, state, observe, options)
     codings = [Coding.of([known], part, scale) for part in (states, seen)]
     of_labels = known.kinds[states[0]] == "label"
     # a step counts as unobserved if any of its columns is missing
@@ -54,7 +52,7 @@ def track(
     steps[missing] = None
     model = KernelBayesFilter(progress=files.progress).fit(*(one(known) for one in codings))
     found = model.smooth(steps) if smooth else model.filter(steps)
-    columns: dict[str, Any] = {"step": np.arange(1, len(steps) + 1), **fresh.dates}
+    columns: dict[str, Any] = {"step": np.arange(1, len(steps) + 1), **ids}
     if of_labels:
         shown, values, picture, last = label_track(found, known, states[0], fresh)
     else:
@@ -65,7 +63,7 @@ def track(
     answer = Answer(
         f"{', '.join(states)} from {', '.join(seen)}, step by step",
         f"{len(steps)} steps {found.kind}; after the last one {last}",
-        {**values, "level": level, **track_values(model, found), "dates": fresh.dates},
+        {**values, "level": level, **track_values(model, found), "ids": ids},
         (answer_table(columns),),
         (picture,),
         (known.source, fresh.source),
@@ -84,23 +82,23 @@ Parts = tuple[dict[str, Any], dict[str, Any], Picture, str]
 
 def label_track(found: Any, known: TableRows, state: str, fresh: TableRows) -> Parts:
     """The probabilities of labels: columns, values, a picture and the last step in words."""
+    from meanmap import plots
+
     labels = np.unique(known.frame[state].to_numpy(dtype=str))
     shown = probability_columns(state, labels, np.asarray(found.beliefs(labels)))
     mode = shown[f"{state} mode"]
     share = probabilities_of(shown, state)
-    values = {"mode": {state: mode}, "probability": share, "error": None}
+    values: dict[str, Any] = {"mode": {state: mode}, "probability": share, "error": None}
     words = f"{state} is {mode[-1]} with probability {share[mode[-1]][-1]:.2f}."
     if state in fresh.kinds:
         truth = fresh.frame[state]
         values["error"] = float((truth != mode)[truth.notna()].mean())
         words += f" {values['error']:.1%} of the steps are wrong."
-    draw = f"The probability of each {state} at each step."
-    return (
-        shown,
-        values,
-        Picture(lambda axes: draw_probabilities(axes[0], shown, state), draw),
-        words,
+    picture = Picture(
+        lambda axes: plots.shares(share, state, axes[0], "step"),
+        f"The probability of each {state} at each step.",
     )
+    return shown, values, picture, words
 
 
 def number_track(found: Any, coding: Coding, level: float, fresh: TableRows) -> Parts:
@@ -134,7 +132,7 @@ def track_values(model: Any, found: Any) -> dict[str, Any]:
 
 def read_track(
     train: str, new: str, state: Sequence[str], observe: Sequence[str], options: TableOptions
-) -> tuple[list[str], list[str], TableRows, TableRows]:
+) -> tuple[list[str], list[str], TableRows, TableRows, dict[str, Any]]:
     """Names of states and observations, the sequence to learn from, and the new one.
 
     The new one includes its states if the file has all of them.
@@ -159,7 +157,7 @@ def read_track(
     columns = [*seen, *truth]
     fresh = tables[1].rows(columns, {c: known.kinds[c] for c in columns}, gaps=columns)
     fresh.enough(1)
-    return states, seen, known, replace(fresh, dates=tables[1].dates(columns))
+    return states, seen, known, fresh, dict(tables[1].ids(columns).items())
 
 
 def rms(mean: np.ndarray, truth: np.ndarray | None) -> float | None:
