@@ -36,6 +36,7 @@ SHEETS = {"[Content_Types].xml", "mimetype"}  # of which a spreadsheet has one
 PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"(\xb5/\xfd": "zstd", b"\xfd7zXZ": "xz"}
 JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*["}]|\[\s*[][{"\d.tfn-])')
 LINES = re.compile(rb"\}\s*\n\s*\{")  # between objects of JSON lines, and nowhere in JSON
+WIDE = (b"\xff\xfe", b"\xfe\xff")  # the first bytes of UTF-16
 HEAD = 1 << 16  # bytes that show the format of text
 DATABASE = re.compile(r"(?:sqlite|duckdb):///([^?]+)(?:\?(table|query)=(.+))?", re.S)
 #: Bytes in memory per byte of the file while pandas reads it, measured and rounded up
@@ -78,9 +79,9 @@ class Input:
     def encoding(self) -> str:
         """The encoding of a text file: UTF-8, or what else can be read; that is reported."""
         with self.open() as stream:
-            wide = stream.read(2) in (b"\xff\xfe", b"\xfe\xff")
+            wide = "utf-16" if stream.read(2) in WIDE else ""
         if self.options.encoding or wide:
-            return self.options.encoding or "utf-16"
+            return self.options.encoding or wide
         for encoding in ("utf-8-sig", "cp1252", "latin-1"):
             with io.TextIOWrapper(self.open(), encoding=encoding) as text:
                 try:

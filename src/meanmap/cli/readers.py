@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.cli.formats import DATABASE, HEAD, Input, KnownProblem, reading, suggest_name
+from meanmap.cli.formats import DATABASE, HEAD, WIDE, Input, KnownProblem, reading, suggest_name
 from meanmap.exceptions import warn
 
 BATCH = 20_000  # rows in memory at a time when a file is read in batches
@@ -43,12 +43,12 @@ def texts(source: Input, batch: int | None) -> Iterator[Any]:
 
     with source.open() as stream:
         head = stream.read(HEAD)
-    encoding = source.encoding
-    if b"\0" in head and not source.options.encoding and encoding != "utf-16":
+    if b"\0" in head and not (source.options.encoding or head.startswith(WIDE)):
         raise KnownProblem(
             f"{source.name} is a binary file, but not Parquet, Arrow or npz, nor Excel or a "
             "database. Save it as one of these, or as CSV."
         )
+    encoding = source.encoding
     with io.TextIOWrapper(source.open(), encoding=encoding, newline="") as lines:
         first = next((line for line in lines if line.strip()), None)
         if first is None:

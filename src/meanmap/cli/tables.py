@@ -198,6 +198,8 @@ class Table:
         """The first rows, the columns of each vector, and whether these are all rows."""
         pieces = frames(self.input, BATCH)
         frame, vectors = next(pieces)
+        if not len(frame):
+            raise ValueError(f"{self.name} has columns but no rows. Give a table with rows.")
         whole = next(pieces, None) is None
         excluded = self.input.options.exclude
         if excluded:
@@ -208,8 +210,6 @@ class Table:
     def pieces(self, batch: int | None = None) -> Iterator[Any]:
         """The table in one piece or in batches; a small one is read only once."""
         frame, _, whole = self.head
-        if not len(frame):
-            raise ValueError(f"{self.name} has columns but no rows. Give a table with rows.")
         return iter([frame]) if whole else (one for one, _ in frames(self.input, batch))
 
     def kinds_of(self, frame: Any, columns: Names) -> dict[str, str]:
