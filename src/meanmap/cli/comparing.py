@@ -65,10 +65,8 @@ def two_sample(
     opened = open_tables(tables, options)
     if paired or len(opened) != 2:
         options = read_whole([table.name for table in opened], paired, options)
-    groups = [options.groups or ""]
-    names, clusters = without_groups(
-        shared_columns(opened, columns, groups), opened, options.groups
-    )
+    names = shared_columns(opened, columns, [options.groups or ""])
+    names, clusters = without_groups(names, opened, options.groups)
     rows, streamed = test_rows(opened, [*names, *clusters], 2, options, files.seed)
     same_kinds(*rows)
     if paired and any(one.dropped for one in rows):
@@ -200,21 +198,28 @@ def all_pairs(
     from meanmap.comparison import dependence_matrix
 
     table = Table.of(file, options)
-    rows = table.sample(table.chosen(columns, "--columns"), SAMPLE, files.seed)
+    names = table.chosen(columns, "--columns")
+    if len(names) < 2:
+        raise ValueError(f"{table.name} has one column to use, {names[0]!r}; two are needed.")
+    rows = table.sample(names, SAMPLE, files.seed)
     rows.enough(5)
     types = {name: str if kind == "label" else float for name, kind in rows.kinds.items()}
     correction, draws = "fdr" if options.fdr else "holm", options.permutations
     found = dependence_matrix(rows.frame.astype(types), None, correction, draws, files.seed)
     pairs, every = found.pairs(options.alpha), found.to_frame()
-    words = "Kernel distance correlation of all pairs; * significant after the correction."
+    caption = "Kernel distance correlation of all pairs; * significant after the correction."
     used = f"{len(rows.frame):,} of {rows.total:,} rows, drawn at random, are used."
     few = [used] if len(rows.frame) + rows.dropped < rows.total else []
+    need = int(len(every) / options.alpha) + 1
+    if draws < need and not options.fdr:
+        words = f"{draws:,} permutations cannot reach the {options.alpha:g} level after Holm's "
+        few.append(f"{words}correction of {len(every)} pairs: use --permutations {need} or --fdr.")
     answer = Answer(
         f"Which columns of {table.name} depend on each other?",
         found.sentence(options.alpha),
         {**found.to_dict(), "rejected": bool(pairs), "alpha": options.alpha},
         (answer_table(dict(every.items())),),
-        (Picture(lambda axes: found.plot(axes[0], options.alpha), words),),
+        (Picture(lambda axes: found.plot(axes[0], options.alpha), caption),),
         (rows.source,),
         {"seed": str(files.seed), "permutations": str(draws), "correction": correction},
         tuple(data_notes([rows], list(rows.kinds), few)),

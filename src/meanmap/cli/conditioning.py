@@ -60,8 +60,6 @@ def condition(
       meanmap condition @summer --given temperature --predict ice_cream --at temperature=25
       meanmap condition @flowers-train --given length,width --predict species --at @flowers-test
     """
-    import pandas as pd
-
     levels = read_quantiles(quantiles)
     table = Table.of(file, options)
     known, asked = table.named(given, "--given"), table.named(predict, "--predict")
@@ -74,20 +72,12 @@ def condition(
     notes = data_notes([rows], [*known, *asked], notes)
     model = learn(table, rows, coding, asked, in_batches, files)
     answers = answers_of(model, rows, asked, levels)
-    columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in query.frame}
-    part = TableRows(query.name, query.frame[answered], query.kinds, query.total)
-    found = pd.DataFrame(answers(coding(part)), np.flatnonzero(answered))
-    columns |= {key: one.to_numpy() for key, one in found.reindex(range(len(marks))).items()}
-    columns |= {} if answered.all() else {"note": marks}
+    columns = answer_columns(query, marks, lambda part: answers(coding(part)))
     shown = {c: show_column(part, rows.kinds.get(c, "")) for c, part in columns.items()}
     answer_of = Conditional(columns, shown, known, asked, rows.kinds[asked[0]] == "label", levels)
     kernels = [repr(model.kernel_x_), repr(model.kernel_y_)]
-    settings = {
-        "regularization": f"{model.regularization_:.3g}",
-        "kernels": " and ".join(kernels),
-        "columns": str(coding),
-        "rows": "in batches" if in_batches else "at once",
-    }
+    settings = {"regularization": f"{model.regularization_:.3g}", "kernels": " and ".join(kernels)}
+    settings |= {"columns": str(coding), "rows": "in batches" if in_batches else "at once"}
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
         answer_of.headline(answered),
@@ -187,6 +177,17 @@ def mark_rows(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.n
     if (marks != "").all():
         raise ValueError(" ".join(["--at has no row to answer.", *notes]))
     return marks, notes
+
+
+def answer_columns(query: TableRows, marks: np.ndarray, answers: Answers) -> dict[str, Any]:
+    """The columns of --at, its answers, and a note on rows without one if there are such."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in query.frame}
+    part = TableRows(query.name, query.frame[marks == ""], query.kinds, query.total)
+    found = pd.DataFrame(answers(part), np.flatnonzero(marks == ""))
+    columns |= {key: one.to_numpy() for key, one in found.reindex(range(len(marks))).items()}
+    return columns if (marks == "").all() else {**columns, "note": marks}
 
 
 def query_value(text: str, kind: str, name: str) -> float | str:
@@ -322,7 +323,8 @@ class Conditional:
                 low, high = min(levels), max(levels)
                 ends = [show_cell(columns[f"{asked[0]} {q:g}"][0]) for q in (low, high)]
                 words[0] += f", between {ends[0]} and {ends[1]} with probability {high - low:g}"
-        more = f" There are {many} answers{f' for {total} rows' * (many < total)}."
+        there = "is 1 answer" if many == 1 else f"are {many} answers"
+        more = f" There {there}{f' for {total} rows' * (many < total)}."
         more = more if total > 1 else ""
         return f"Given {where}: {'; '.join(words)}.{more}"
 

@@ -16,7 +16,7 @@ from meanmap.cli import REJECTED, screen
 from meanmap.cli.formats import file
 from meanmap.cli.options import Columns, PageOptions, TableOptions
 from meanmap.cli.outputs import write_all
-from meanmap.cli.readers import separator_of
+from meanmap.cli.readers import decimal_of, separator_of
 from meanmap.cli.tables import Table, TableRows, clean_rows, match, print_notes
 from meanmap.report.answers import Answer, AnswerTable, Picture
 
@@ -63,7 +63,7 @@ def monitor(
         print_notes(rows.notes)
     watch = DriftMonitor(rows.frame.reset_index(drop=True), run_length)
     if follow == "-" or wait:
-        stream = follow_lines(follow, rows.kinds, batch, wait, table.header)
+        stream = follow_lines(follow, rows.kinds, batch, wait, table)
     else:
         stream = read_batches(Table.of(follow, table), rows.kinds, batch)
     found, alarms, last = None, 0, -1
@@ -138,18 +138,17 @@ def read_batches(table: Table, kinds: dict[str, str], batch: int) -> Iterator[Ta
 
 
 def follow_lines(
-    name: str, kinds: dict[str, str], batch: int, wait: float, header: bool | None
+    name: str, kinds: dict[str, str], batch: int, wait: float, options: TableOptions
 ) -> Iterator[TableRows]:
     """Lines of a CSV file or of standard input as they come, whole ones only."""
     import pandas as pd
 
     shown = "standard input" if name == "-" else name
-    lines = arriving_lines(name, batch, wait)
-    names: list[str] | None = list(kinds) if header is False else None
+    lines = arriving_lines(name, batch, wait, options.encoding or "utf-8-sig")
+    names: list[str] | None = list(kinds) if options.header is False else None
     separator, start = "", 0
     for block in lines:
-        if not separator:
-            separator = separator_of(shown, block[0])
+        separator = separator or separator_of(shown, block[0])
         cells = list(csv.reader(block, delimiter=separator, skipinitialspace=True))
         if names is None:
             names, cells = cells[0], cells[1:]
@@ -162,12 +161,14 @@ def follow_lines(
                 )
         if not cells:
             continue
-        frame = pd.DataFrame(cells, columns=names).replace("", np.nan)
+        frame = pd.DataFrame(cells, columns=names).replace(["", *options.missing], np.nan)
+        if decimal_of("\n".join(block), separator) == ",":
+            kinds = {c: f"{k}, decimal commas" if k == "number" else k for c, k in kinds.items()}
         yield clean_rows(shown, frame, kinds, list(kinds), start)
         start += len(cells)
 
 
-def arriving_lines(name: str, most: int, wait: float) -> Iterator[list[str]]:
+def arriving_lines(name: str, most: int, wait: float, encoding: str) -> Iterator[list[str]]:
     """Complete lines, up to so many at a time, until none has come for `wait` seconds."""
     stream: Any = sys.stdin.buffer if name == "-" else file(name)
     rest, held, quiet_since = b"", [], time.monotonic()
@@ -176,7 +177,7 @@ def arriving_lines(name: str, most: int, wait: float) -> Iterator[list[str]]:
         line = stream.readline()
         rest += line
         if rest.endswith(b"\n"):
-            held.append(rest.decode("utf-8-sig").rstrip("\r\n"))
+            held.append(rest.decode(encoding, "backslashreplace").rstrip("\r\n"))
             rest, quiet_since = b"", time.monotonic()
             if len(held) < size:
                 continue
@@ -188,6 +189,6 @@ def arriving_lines(name: str, most: int, wait: float) -> Iterator[list[str]]:
             continue
         if name == "-" or time.monotonic() - quiet_since >= wait:
             if rest:
-                yield [rest.decode("utf-8-sig")]
+                yield [rest.decode(encoding, "backslashreplace")]
             return
         time.sleep(PAUSE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import lzma
 import os
 import re
 import shutil
@@ -128,12 +129,15 @@ def recognize(name: str, stream: BinaryIO, packed: str = "") -> tuple[BinaryIO, 
     unpacks = kind in PACKED.values() or (
         kind == "npz" and [Path(n).suffix for n in names] == [".csv"]
     )
-    if unpacks and not packed:
+    if unpacks:
         try:
+            if packed:
+                raise OSError(f"{packed} in {kind}")
             if kind == "npz":
                 return recognize(name, spool(zipfile.ZipFile(stream).open(names[0])), "zip")
-            return recognize(name, spool(pyarrow.CompressedInputStream(stream, kind)), kind)
-        except (OSError, pyarrow.ArrowException, zipfile.BadZipFile) as error:
+            unpack = {"xz": lzma.LZMAFile}.get(kind, pyarrow.CompressedInputStream)
+            return recognize(name, spool(unpack(stream, *[kind] * (kind != "xz"))), kind)
+        except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
             raise ValueError(
                 f"{name} is compressed with {kind} and cannot be read: {first_line(error)}. "
                 "Decompress it."

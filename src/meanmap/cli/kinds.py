@@ -213,7 +213,7 @@ def number_form(text: Any) -> str:
 
 
 def date_form(text: Any) -> str:
-    """The form of dates that all texts have, "" if there is none."""
+    """The kind of dates that all texts have the form of, or ""."""
     if len(text) and text.str.fullmatch(ISO).all() and parse(text, "date").notna().all():
         return "date"
     few = text.drop_duplicates()[:50]

@@ -31,16 +31,12 @@ OrMoments = Annotated[
 ]
 FalseDiscoveries = Annotated[bool, Option("--fdr", help="Bound the false discovery rate instead.")]
 InBatches = Annotated[bool | None, Option(STREAM, help="Read in batches. Default: large files.")]
-Blocks = Annotated[
-    str | None, Option(metavar="N|auto", help="For time series: permute blocks of N rows.")
-]
+Blocks = Annotated[str | None, Option(metavar="N|auto", help="Time series: permute N rows each.")]
 Groups = Annotated[str | None, Option(metavar="E", help="Column of clusters, permuted whole.")]
 Json = Annotated[bool, Option("--json", help="Print JSON only.")]
 Report = Annotated[Path | None, Option(metavar="PAGE.html", help="Write an HTML page.")]
 Plot = Annotated[Path | None, Option(metavar="FILE", help="Write a picture: png, svg or pdf.")]
-Output = Annotated[
-    Path | None, Option(metavar="FILE", help="Write csv, tsv, parquet, feather, arrow or npz.")
-]
+Output = Annotated[Path | None, Option(metavar="FILE", help="Write csv, tsv, parquet, npz …")]
 Force = Annotated[bool, Option("--force", help="Overwrite existing files.")]
 Seed = Annotated[int, Option(min=0, help="Seed of the random numbers.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no notes and no progress bars.")]

@@ -61,16 +61,10 @@ def texts(source: Input, batch: int | None) -> Iterator[Any]:
     named = has_header(source, [name.replace(decimal, ".") for name in names], names)
     if named:
         once(source.name, names)
-    options: dict[str, Any] = {
-        "sep": separator,
-        "encoding": encoding,
-        "skipinitialspace": True,
-        "decimal": decimal,
-        "low_memory": False,
-        "header": 0 if named else None,
-        "names": None if named else [f"x{i}" for i in range(len(names))],
-        "na_values": source.options.missing,
-    }
+    options: dict[str, Any] = {"sep": separator, "encoding": encoding, "decimal": decimal}
+    options |= {"skipinitialspace": True, "low_memory": False, "na_values": source.options.missing}
+    names = names if named else [f"x{i}" for i in range(len(names))]
+    options |= {"header": 0} if named else {"header": None, "names": names}
     pieces = pd.read_csv(source.open(), chunksize=batch, **options)
     for frame in [pieces] if batch is None else pieces:
         if not isinstance(frame.index, pd.RangeIndex):
@@ -118,8 +112,8 @@ def records(source: Input, batch: int | None) -> Iterator[Any]:
     import pandas as pd
 
     lines = source.kind == "JSON lines"
-    options: Any = {"dtype": False, "convert_dates": False, "encoding": source.encoding}
-    found = pd.read_json(source.open(), lines=lines, chunksize=batch if lines else None, **options)
+    options: Any = {"dtype": False, "encoding": source.encoding, "lines": lines}
+    found = pd.read_json(source.open(), chunksize=batch if lines else None, **options)
     names = None
     for frame in found if lines and batch else slices(found, batch):
         names = frame.columns if names is None else names

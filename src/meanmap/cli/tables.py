@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -263,14 +263,14 @@ class Table:
             )
         frame = next(self.pieces())
         kinds = kinds or self.kinds_of(frame, columns)
-        return clean_rows(self.name, frame, kinds, columns, 0, gaps, self.more)
+        return replace(clean_rows(self.name, frame, kinds, columns, 0, gaps), more=self.more)
 
     def batches(self, columns: Names, kinds: Kinds | None = None) -> Iterator[TableRows]:
         """Rows in batches; the kinds of the columns are those in the first batch."""
         start = 0
         for frame in self.pieces(BATCH):
             kinds = kinds or self.kinds_of(frame, columns)
-            yield clean_rows(self.name, frame, kinds, columns, start, (), self.more)
+            yield clean_rows(self.name, frame, kinds, columns, start)
             start += len(frame)
 
     def sample(self, columns: Sequence[str], size: int, seed: int) -> TableRows:
@@ -293,13 +293,7 @@ class Table:
 
 
 def clean_rows(
-    name: str,
-    frame: Any,
-    kinds: Kinds,
-    columns: Names,
-    start: int,
-    gaps: Names = (),
-    more: Names = (),
+    name: str, frame: Any, kinds: Kinds, columns: Names, start: int, gaps: Names = ()
 ) -> TableRows:
     """Rows of a table that begin at row `start`: columns by kind, none of them missing a value."""
     import pandas as pd
@@ -310,7 +304,7 @@ def clean_rows(
     needed = [column for column in columns if column not in gaps]
     kept = out.dropna(subset=needed) if needed else out
     own = {column: kinds[column] for column in columns}
-    return TableRows(name, kept, own, len(frame), len(frame) - len(kept), tuple(more))
+    return TableRows(name, kept, own, len(frame), len(frame) - len(kept))
 
 
 def match(
