@@ -97,7 +97,8 @@ def sheet_cells(source: Input, batch: int | None) -> Iterator[Any]:
         if asked is None and len(there) > 1:
             words = f"the first of the sheets {', '.join(there[:10])} is read; see --sheet."
             warn(f"{source.name}: {words}", UserWarning)
-        cells = book.parse(asked or 0, header=None).dropna(how="all").dropna(how="all", axis=1)
+        cells = pd.read_excel(book, sheet_name=asked or 0, header=None)
+    cells = cells.dropna(how="all").dropna(how="all", axis=1)
     if not len(cells):
         raise KnownProblem(f"{source.name} is empty. Give a table with a header and rows.")
     names = ["" if name != name else str(name) for name in cells.iloc[0]]
