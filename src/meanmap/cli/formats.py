@@ -126,14 +126,13 @@ def recognize(name: str, stream: BinaryIO, packed: str = "") -> tuple[BinaryIO, 
     stream.seek(0)
     if kind == "npz" and (SHEETS & set(names) or name.lower().endswith((".xlsx", ".ods"))):
         kind = "Excel"
-    unpacks = kind in PACKED.values() or (
-        kind == "npz" and [Path(n).suffix for n in names] == [".csv"]
-    )
-    if unpacks:
+    elif kind == "npz" and [Path(one).suffix for one in names] == [".csv"]:
+        kind = "zip"
+    if kind in ("zip", *PACKED.values()):
         try:
             if packed:
                 raise OSError(f"{packed} in {kind}")
-            if kind == "npz":
+            if kind == "zip":
                 return recognize(name, spool(zipfile.ZipFile(stream).open(names[0])), "zip")
             unpack = {"xz": lzma.LZMAFile}.get(kind, pyarrow.CompressedInputStream)
             return recognize(name, spool(unpack(stream, *[kind] * (kind != "xz"))), kind)

@@ -19,22 +19,10 @@ ID = re.compile(r"(?i:(?:.*[_\W])?(?:id|uuid|guid)|index|rownames?|row|nr|no|#)|
 CURRENCY = r"(?:[A-Z]{0,2}[$€£¥₹]|USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|kr|%)"
 #: ISO dates, then the usual forms; the first that all values have counts.
 ISO = r"\d{4}-\d{2}(?:-\d{2}(?:[T ].*)?)?"
-FORMS = [
-    day + time
-    for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-    for day in [
-        "%Y/%m/%d",
-        "%d.%m.%Y",
-        "%m/%d/%Y",
-        "%d/%m/%Y",
-        "%d-%m-%Y",
-        "%d-%b-%Y",
-        "%d.%m.%y",
-        "%m/%d/%y",
-        "%d/%m/%y",
-    ]
-    + ["%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d. %B %Y"]
-]
+DAYS = ["%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%d.%m.%y", "%m/%d/%y"]
+DAYS += ["%d/%m/%y", "%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d. %B %Y"]
+TIMES = ["", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"]
+FORMS = [day + time for time in TIMES for day in DAYS]
 
 
 def kind_of(name: str, values: Any, column: str) -> str:

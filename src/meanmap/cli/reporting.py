@@ -5,6 +5,7 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from meanmap.cli.app import Findings
@@ -156,8 +157,10 @@ def select(
 
 def selection_answer(selector: Any, names: list[str], goal: str) -> Answer:
     """A selection in words and numbers."""
-    support, ranking, scores = selector.support_, selector.ranking_, selector.scores_
-    order = sorted(range(len(names)), key=lambda i: ranking[i])
+    support, scores = selector.support_, selector.scores_
+    # what is selected comes first; ranks follow the scores, not the order of the search
+    order = np.lexsort((selector.ranking_, -scores, ~support))
+    ranking = np.argsort(order) + 1
     chosen = [names[i] for i in order if support[i]]
     columns = {"support": support, "ranking": ranking, "scores": scores}
     values: dict[str, Any] = {

@@ -122,10 +122,10 @@ def number_track(found: Any, coding: Coding, level: float, fresh: TableRows) -> 
 
 def track_values(model: Any, found: Any) -> dict[str, Any]:
     """The figures of a whole sequence, for programs."""
-    filtered = found.kind == "filtered"
+    evidence = found.log_evidence if found.kind == "filtered" else np.nan
     return {
         "kind": found.kind,
-        "log_evidence": float(np.sum(np.asarray(found.log_evidence))) if filtered else None,
+        "log_evidence": float(np.sum(np.asarray(evidence))),
         "kernel": [repr(model.kernel_state_), repr(model.kernel_observation_)],
     }
 

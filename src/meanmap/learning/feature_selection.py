@@ -103,8 +103,7 @@ class HSICSelector(SelectorMixin, BaseEstimator):
     Attributes
     ----------
     support_ : mask of the selected features
-    ranking_ : the features' ranks, 1 the best; those selected come first, for "auto" by their
-        scores, for other methods in the order of the search
+    ranking_ : the features' ranks, 1 the best; those selected come first
     scores_ : what each feature adds when it is judged for the last time: to the error of rows left
         out ("auto", 0 for those not judged by it), to HSIC without it ("backward") or with it
         ("forward"); for the lasso its coefficient
@@ -188,8 +187,6 @@ class HSICSelector(SelectorMixin, BaseEstimator):
             order, scores, path = self._by_dependence(search, self.method, k, step, rng)
         if k is None:
             k = self._number(errors, order, path)
-        if self.method == "auto":
-            order = order[np.lexsort((-scores[order], np.arange(len(order)) >= k))]
         ranked = np.concatenate([order, np.flatnonzero(~varies)]).astype(int)
 
         # nothing is set before everything has worked
