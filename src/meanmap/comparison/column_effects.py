@@ -33,9 +33,9 @@ class InWords:
         effect = find["effect"]
         words = [f"{type(self).__name__}: {effect()}." if effect else f"{type(self).__name__}."]
         if find["columns"]:
-            shares = [(name, share) for name, share in find["columns"]().shares.items() if share]
-            most = ", ".join(f"{name} ({share:.0%})" for name, share in shares[:3])
-            words.append(f"By column: {most}." if len(shares) > 1 else "")
+            shares = find["columns"]().shares
+            most = [f"{name} ({share:.0%})" for name, share in shares.items() if share][:3]
+            words.append(f"By column: {', '.join(most)}." if most and len(shares) > 1 else "")
         uses = ["call it at points"] if callable(self) else []
         uses += [f".{name}()" for name, method in find.items() if method is not None]
         return " ".join(filter(None, [*words, f"For more: {', '.join(uses)}."]))
