@@ -14,7 +14,8 @@ import typer
 import meanmap_experiments as experiments
 from meanmap import cli
 from meanmap.cli import screen
-from meanmap.cli.app import FileOptions, as_command, plain_typer
+from meanmap.cli.app import as_command, plain_typer
+from meanmap.cli.options import FileOptions
 from meanmap.cli.outputs import figure_bytes, write_all
 from meanmap.exceptions import warn
 from meanmap_experiments.pages import experiments_page

@@ -148,8 +148,8 @@ def test_condition_prints_the_numbers_of_python(run: Caller, counts: np.ndarray)
 def test_the_picture_has_the_intervals_of_the_table(run: Caller, counts: np.ndarray) -> None:
     from matplotlib.figure import Figure
 
-    from meanmap.cli.app import OutputOptions, TableOptions
     from meanmap.cli.conditioning import condition
+    from meanmap.cli.options import OutputOptions, TableOptions
 
     for given, at in ((["x"], ["x=12", "x=28", "x=45"]), (["x", "side"], ["at.csv"])):
         options = {"options": TableOptions(), "files": OutputOptions()}
@@ -314,7 +314,10 @@ def test_select(run: Caller) -> None:
     expected = meanmap.HSICSelector(2, random_state=0, progress=False).fit(X.to_numpy(), y)
     found = run("select", "@machine", "--target", "failed", "--count", 2, "--json").json
     assert sorted(found["selected"]) == ["heat", "vibration"]
-    assert list(found["ranking"].values()) == expected.ranking_.tolist()
+    order = sorted(found["ranking"], key=found["ranking"].get)
+    kept = expected.get_support().tolist()
+    scores = dict(zip(X, zip(kept, expected.scores_.tolist(), strict=True), strict=True))
+    assert [scores[name] for name in order] == sorted(scores.values(), reverse=True)
     assert list(found["scores"].values()) == pytest.approx(expected.scores_.tolist())
     few = run("select", "@machine", "--target", "failed", "--features", "heat,gauge1", "--count", 1)
     assert "(1 of 2 columns)" in few.out
@@ -409,7 +412,7 @@ def test_a_page_loads_only_what_it_shows_and_opens_files_once(here: Path) -> Non
         env={**os.environ, "PYTHONPATH": paths},
     )
     *_, modules, opened = done.stdout.splitlines()
-    assert "meanmap.report.charts" in modules.split()
+    assert "meanmap.plots.series" in modules.split()
     for package in ("adaptation", "dynamics", "graphical", "learning", "likelihood_free"):
         assert f"meanmap.{package}" not in modules.split()
     assert "meanmap_experiments" not in modules

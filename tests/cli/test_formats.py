@@ -99,7 +99,8 @@ def test_standard_input_is_known_by_its_bytes(
 def test_kinds_are_inferred_and_shown(run: Callable[..., Any], here: Path) -> None:
     lines = [f"2024-01-{i % 28 + 1:02d},{i},{'xy'[i % 2]},{bool(i % 3)},{i % 4}" for i in range(40)]
     Path("t.csv").write_text("day,n,kind,flag,code\n" + "\n".join(lines) + "\n")
-    found = run("two-sample", "t.csv", "t.csv", "--labels", "code")
+    every = ("--columns", "day,n,kind,flag,code")
+    found = run("two-sample", "t.csv", "t.csv", "--labels", "code", *every)
     assert found.code == 0, found.err
     shown = "t.csv: 40 rows; day (date), n (number), kind (label), flag (label), code (label)"
     assert shown in found.out
@@ -180,9 +181,9 @@ def test_numbers_without_a_header_and_row_numbers(run: Callable[..., Any], here:
 def test_long_and_large_files_go_in_batches(
     run: Callable[..., Any], here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from meanmap.cli import comparing, formats, tables
+    from meanmap.cli import comparing, readers, tables
 
-    monkeypatch.setattr(formats, "BATCH", 100)
+    monkeypatch.setattr(readers, "BATCH", 100)
     monkeypatch.setattr(tables, "BATCH", 100)
     rng = np.random.default_rng(2)
     x = np.sort(rng.uniform(-3, 3, 1000))  # sorted: the first batch is like no other

@@ -328,3 +328,23 @@ def test_memory_in_words() -> None:
     for bad in (0, -1, "much", "MB", "1.2.3GB", np.nan, np.inf, True, [1]):
         with pytest.raises(ValueError, match="max_memory must be a number of bytes or a text"):
             memory_limit(bad)
+
+
+@pytest.mark.parametrize("name", list(results()))
+def test_explanations_are_words(name: str) -> None:
+    explanation = results()[name].explanation
+    if explanation is None:
+        return
+    words = repr(explanation)
+    assert words.startswith(type(explanation).__name__) and "array(" not in words
+    assert len(words) < 400 and "\n" not in words
+    assert words.endswith(".") and "For more: " in words
+
+
+def test_an_explanation_says_how_large_and_where() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["age", "height"])
+    found = two_sample_test(X, X.assign(age=X["age"] + 2), rng=0, n_permutations=39)
+    words = repr(found.explanation)
+    assert str(found.effect) in words and "By column: age (" in words
+    assert ".effect(), .columns()" in words

@@ -184,3 +184,11 @@ def test_a_vector_in_a_dict_is_refused() -> None:
     prior = prior_of({"a": stats.norm(), "both": stats.multivariate_normal([0, 0])})
     with pytest.raises(ValueError, match=r"prior\['both'\]"):
         prior.sample(10, np.random.default_rng(0))
+
+
+def test_a_list_of_priors_is_answered_with_a_dict() -> None:
+    with pytest.raises(TypeError, match=r"a dict of distributions by name, got a list of 2\. Name"):
+        prior_of([stats.norm(), stats.uniform()])
+    with pytest.raises(TypeError, match=r'prior=\{"theta1": …\}'):
+        prior_of((lambda n, rng: rng.normal(size=n),))
+    assert prior_of([[0.0], [1.0]]) is not None  # draws

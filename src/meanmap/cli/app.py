@@ -14,6 +14,7 @@ import typer
 
 import meanmap
 from meanmap.cli import REJECTED, screen
+from meanmap.cli.options import PageOptions
 from meanmap.cli.outputs import (
     as_json,
     check_outputs,
@@ -26,8 +27,9 @@ from meanmap.report.answers import Answer
 
 HELP = f"""{str(meanmap.__doc__).partition(chr(10))[0]}
 
-Files are CSV, TSV, Parquet, Arrow, Feather or npz; use - for standard input and @NAME for a table
-that comes with meanmap.
+Files are CSV, TSV, Excel, JSON, JSON lines, Parquet, Arrow, Feather or npz, also compressed, or
+tables of databases (sqlite:///FILE?table=NAME); use - for standard input and @NAME for a table that
+comes with meanmap.
 
 \b
 For example:
@@ -38,170 +40,6 @@ EPILOG = (
     "standard error; 3 the null hypothesis was rejected or a monitor raised an alarm, and "
     "--exit-code was given; 130 interrupted."
 )
-
-# --- options that commands share ------------------------------------------------------------------
-
-File = Annotated[str, typer.Argument(metavar="FILE", help="A table.")]
-Train = Annotated[str, typer.Argument(metavar="TRAIN", help="The table to learn from.")]
-Columns = Annotated[
-    list[str] | None, typer.Option(metavar="A,B", help="Columns to use. Default: all of them.")
-]
-Labels = Annotated[
-    list[str] | None,
-    typer.Option(metavar="A,B", help="Columns to treat as labels, even numeric ones."),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="Whether the first line names the columns."),
-]
-Scale = Annotated[
-    bool, typer.Option("--scale/--no-scale", help="Divide columns by their standard deviations.")
-]
-Alpha = Annotated[float, typer.Option(help="Significance level.")]
-ExitCode = Annotated[
-    bool, typer.Option("--exit-code", help="Exit with status 3 if the null hypothesis is rejected.")
-]
-Permutations = Annotated[int, typer.Option(min=1, help="Number of random permutations.")]
-FalseDiscoveries = Annotated[
-    bool, typer.Option("--fdr", help="Bound the false discovery rate, not the chance of any.")
-]
-InBatches = Annotated[
-    bool | None,
-    typer.Option("--stream/--no-stream", help="Read in batches. Default: if the file is large."),
-]
-Blocks = Annotated[
-    str | None,
-    typer.Option(metavar="N|auto", help="For time series: permute blocks of N consecutive rows."),
-]
-Groups = Annotated[
-    str | None, typer.Option(metavar="E", help="Column of clusters, which are permuted whole.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-Report = Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Write an HTML page.")]
-Plot = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a picture: png, svg or pdf.")
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write the table: csv, tsv, parquet, feather, arrow, npz."),
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no notes and no progress bars.")]
-
-
-# --- groups of options ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PageOptions:
-    """Where the answer goes, and how much is printed."""
-
-    json: Json = False
-    report: Report = None
-    force: Force = False
-    quiet: Quiet = False
-
-    @property
-    def progress(self) -> bool | None:
-        """Whether to show progress bars; None shows them on a terminal."""
-        return False if self.quiet else None
-
-    @property
-    def paths(self) -> dict[str, Path]:
-        """The files to write, by option."""
-        found = {f"--{name}": getattr(self, name, None) for name in ("report", "plot", "output")}
-        return {option: path for option, path in found.items() if path is not None}
-
-
-@dataclass(frozen=True)
-class PictureOptions(PageOptions):
-    """The same with a picture."""
-
-    plot: Plot = None
-
-
-@dataclass(frozen=True)
-class FileOptions(PictureOptions):
-    """The same with random numbers: what most commands take."""
-
-    seed: Seed = 0
-
-
-@dataclass(frozen=True)
-class OutputOptions(FileOptions):
-    """The same with a table of answers."""
-
-    output: Output = None
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """How tables are read."""
-
-    labels: Labels = None
-    header: Header = None
-
-
-@dataclass(frozen=True)
-class LevelOptions(TableOptions):
-    """The same with a significance level."""
-
-    alpha: Alpha = 0.05
-    exit_code: ExitCode = False
-
-    def __post_init__(self) -> None:
-        check_share(self.alpha, "--alpha", 0.05)
-
-
-@dataclass(frozen=True)
-class MatrixOptions(LevelOptions):
-    """What the test of all pairs of columns takes."""
-
-    permutations: Permutations = 1999
-    fdr: FalseDiscoveries = False
-
-
-@dataclass(frozen=True)
-class TestOptions(LevelOptions):
-    """What the tests take."""
-
-    __test__ = False  # not a test of pytest's
-
-    scale: Scale = True
-    permutations: Permutations = 999
-    block_length: Blocks = None
-    groups: Groups = None
-    stream: InBatches = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.block_length is not None and self.groups is not None:
-            raise ValueError("--block-length and --groups cannot be combined. Use one of them.")
-        if self.block_length not in (None, "auto") and not str(self.block_length).isdecimal():
-            raise ValueError(
-                f"--block-length must be a whole number or auto, got {self.block_length!r}."
-            )
-        if self.stream and self.together:
-            raise ValueError(f"--stream cannot be combined with {self.together}. Use one of them.")
-
-    @property
-    def together(self) -> str:
-        """The option that says which rows stay together, if there is one."""
-        given = {"--block-length": self.block_length, "--groups": self.groups}
-        return next((name for name, value in given.items() if value is not None), "")
-
-    @property
-    def may_stream(self) -> bool:
-        """Whether a large table may be tested by sums over batches of its rows."""
-        return self.stream is None and not self.together
-
-
-def check_share(value: float, option: str, example: float) -> None:
-    """Refuse an option that is not strictly between 0 and 1."""
-    if not 0 < value < 1:
-        raise ValueError(f"{option} must lie between 0 and 1, got {value:g}. Try {example:g}.")
-
 
 # --- commands -------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from meanmap.cli.app import Columns, File, FileOptions, Findings, MatrixOptions, TestOptions
+from meanmap.cli.app import Findings
+from meanmap.cli.options import Columns, File, FileOptions, MatrixOptions, TestOptions
 from meanmap.cli.tables import (
     Coding,
     Table,
@@ -27,6 +28,7 @@ from meanmap.exceptions import record, warn
 from meanmap.progress import progress_bar
 from meanmap.report.answers import Answer, AnswerTable, Picture
 
+DRAWS = 999  # permutations by default
 MANY = 20_000  # rows beyond which sums over batches are tested: other tests take time of order n²
 RANK = 500  # coordinates at most
 OPTIONS = "use --block-length auto or --groups, and take out a trend first"
@@ -60,10 +62,11 @@ def two_sample(
     """
     from meanmap.comparison import two_sample_test
 
-    opened = open_tables(tables, options.labels, options.header)
+    opened = open_tables(tables, options)
     if paired or len(opened) != 2:
         options = read_whole([table.name for table in opened], paired, options)
-    names, clusters = without_groups(shared_columns(opened, columns), opened, options.groups)
+    names = shared_columns(opened, columns, [options.groups or ""])
+    names, clusters = without_groups(names, opened, options.groups)
     rows, streamed = test_rows(opened, [*names, *clusters], 2, options, files.seed)
     same_kinds(*rows)
     if paired and any(one.dropped for one in rows):
@@ -76,8 +79,8 @@ def two_sample(
         result = two_sample_in_batches(opened, rows, coding, files.progress)
     else:
         points = [coding.named(one) for one in rows]
-        groups = tuple(groups_of(one, clusters) for one in rows)
-        result = run_test(two_sample_test, points, options, files, groups, paired)
+        both = tuple(groups_of(one, clusters) for one in rows)
+        result = run_test(two_sample_test, points, options, files, both, paired)
     first, second = (table.name for table in opened)
     return test_findings(
         f"Do {first} and {second} come from the same distribution?",
@@ -153,7 +156,7 @@ def independence(
     """
     from meanmap.comparison import conditional_independence_test, independence_test
 
-    table = Table.of(file, options.labels, options.header)
+    table = Table.of(file, options)
     sides = disjoint_sides(table, {"--x": x, "--y": y, "--given": given})
     names = [column for side in sides for column in side]
     if given is not None:
@@ -194,22 +197,29 @@ def all_pairs(
     """
     from meanmap.comparison import dependence_matrix
 
-    table = Table.of(file, options.labels, options.header)
-    rows = table.sample(table.named(columns, "--columns"), SAMPLE, files.seed)
+    table = Table.of(file, options)
+    names = table.chosen(columns, "--columns")
+    if len(names) < 2:
+        raise ValueError(f"{table.name} has one column to use, {names[0]!r}; two are needed.")
+    rows = table.sample(names, SAMPLE, files.seed)
     rows.enough(5)
     types = {name: str if kind == "label" else float for name, kind in rows.kinds.items()}
     correction, draws = "fdr" if options.fdr else "holm", options.permutations
     found = dependence_matrix(rows.frame.astype(types), None, correction, draws, files.seed)
     pairs, every = found.pairs(options.alpha), found.to_frame()
-    words = "Kernel distance correlation of all pairs; * significant after the correction."
+    caption = "Kernel distance correlation of all pairs; * significant after the correction."
     used = f"{len(rows.frame):,} of {rows.total:,} rows, drawn at random, are used."
     few = [used] if len(rows.frame) + rows.dropped < rows.total else []
+    need = int(len(every) / options.alpha) + 1
+    if draws < need and not options.fdr:
+        words = f"{draws:,} permutations cannot reach the {options.alpha:g} level after Holm's "
+        few.append(f"{words}correction of {len(every)} pairs: use --permutations {need} or --fdr.")
     answer = Answer(
         f"Which columns of {table.name} depend on each other?",
         found.sentence(options.alpha),
         {**found.to_dict(), "rejected": bool(pairs), "alpha": options.alpha},
         (answer_table(dict(every.items())),),
-        (Picture(lambda axes: found.plot(axes[0], options.alpha), words),),
+        (Picture(lambda axes: found.plot(axes[0], options.alpha), caption),),
         (rows.source,),
         {"seed": str(files.seed), "permutations": str(draws), "correction": correction},
         tuple(data_notes([rows], list(rows.kinds), few)),
@@ -251,6 +261,7 @@ def without_groups(
         return names, []
     for table in tables:
         found = table.named([groups], "--groups")
+        table.labels += found
     left = [name for name in names if name not in found]
     if not left:
         raise ValueError("--groups names the only column to test. Name other columns.")
@@ -276,7 +287,7 @@ def run_test(
     """Run a test of the library on all rows."""
     from meanmap.comparison import Block, Groups, PairedRows, Permutation
 
-    settings: dict[str, Any] = {"n_permutations": options.permutations, "rng": files.seed}
+    settings: dict[str, Any] = {"n_permutations": options.permutations or DRAWS, "rng": files.seed}
     if paired:
         settings["null"] = PairedRows()
     elif options.groups is not None:
@@ -349,7 +360,7 @@ def test_settings(
     shown = {
         "level": f"{options.alpha:g}",
         "seed": str(seed),
-        "permutations": "replaced by moments" if streamed else str(options.permutations),
+        "permutations": "replaced by moments" if streamed else str(options.permutations or DRAWS),
         "columns": " | ".join(dict.fromkeys(map(str, codings))),
         "rows": "in batches" if streamed else "",
         "block length": options.block_length or "",

@@ -3,26 +3,18 @@
 # Without `from __future__ import annotations`: typer reads annotations.
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from meanmap.cli.app import (
-    File,
-    Findings,
-    InBatches,
-    OutputOptions,
-    Scale,
-    TableOptions,
-    check_share,
-)
+from meanmap.cli.app import Findings
 from meanmap.cli.comparing import SAMPLE
-from meanmap.cli.formats import is_number, open_input
-from meanmap.cli.kinds import days
-from meanmap.cli.streams import Answers, Levels, model_in_batches, probability_columns
+from meanmap.cli.formats import DATABASE, open_input
+from meanmap.cli.kinds import date_form, number_form, parse
+from meanmap.cli.options import File, InBatches, OutputOptions, Scale, TableOptions, check_share
 from meanmap.cli.tables import (
     Coding,
     Table,
@@ -31,9 +23,14 @@ from meanmap.cli.tables import (
     data_notes,
     read_point,
     show_cell,
+    show_column,
 )
 from meanmap.report.answers import Answer, Picture
 
+Levels = tuple[float, ...]
+Answers = Callable[[Any], dict[str, Any]]
+
+RANK = 300  # coordinates of the columns that are given, in batches
 AT_ONCE = 20_000_000  # weights of answers in memory at a time
 
 
@@ -64,41 +61,34 @@ def condition(
       meanmap condition @flowers-train --given length,width --predict species --at @flowers-test
     """
     levels = read_quantiles(quantiles)
-    table = Table.of(file, options.labels, options.header)
+    table = Table.of(file, options)
     known, asked = table.named(given, "--given"), table.named(predict, "--predict")
     in_batches = table.large if stream is None else stream
     rows = training_rows(table, known, asked, in_batches, files.seed)
     coding = Coding.of([rows], known, scale)
-    query = queries(at, known, rows, options.header)
-    answered, notes = answerable(query, known, rows)
+    query = read_queries(at, known, rows, options)
+    marks, notes = mark_rows(query, known, rows)
+    answered = marks == ""
     notes = data_notes([rows], [*known, *asked], notes)
-    if in_batches:
-        model, answers = model_in_batches(table, rows, coding, asked, levels, files.progress)
-    else:
-        model, answers = model_at_once(rows, coding, asked, levels)
-    columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in known}
-    part = TableRows(query.name, query.frame[answered], query.kinds, query.total)
-    columns |= {key: in_all_rows(one, answered) for key, one in answers(coding(part)).items()}
-    found = Conditional(columns, known, asked, rows.kinds[asked[0]] == "label", levels)
+    model = learn(table, rows, coding, asked, in_batches, files)
+    answers = answers_of(model, rows, asked, levels)
+    columns = answer_columns(query, marks, lambda part: answers(coding(part)))
+    shown = {c: show_column(part, rows.kinds.get(c, "")) for c, part in columns.items()}
+    answer_of = Conditional(columns, shown, known, asked, rows.kinds[asked[0]] == "label", levels)
     kernels = [repr(model.kernel_x_), repr(model.kernel_y_)]
-    settings = {"columns": str(coding), "rows": "in batches" if in_batches else "at once"}
+    settings = {"regularization": f"{model.regularization_:.3g}", "kernels": " and ".join(kernels)}
+    settings |= {"columns": str(coding), "rows": "in batches" if in_batches else "at once"}
     answer = Answer(
         f"{', '.join(asked)} given {', '.join(known)}",
-        found.headline(answered),
-        {**found.nested(), "regularization": model.regularization_, "kernel": kernels},
-        (answer_table(columns),),
-        (found.picture(rows, answers),),
+        answer_of.headline(answered),
+        {**answer_of.nested(), "regularization": model.regularization_, "kernel": kernels},
+        (answer_table(shown),),
+        (answer_of.picture(rows, answers),),
         (rows.source,),
-        {**model_settings(model), **settings},
+        settings,
         tuple(notes),
     )
-    return Findings([answer], columns=columns)
-
-
-def model_settings(model: Any) -> dict[str, Any]:
-    """What was chosen for a model, in words."""
-    kernels = f"{model.kernel_x_!r} and {model.kernel_y_!r}"
-    return {"regularization": f"{model.regularization_:.3g}", "kernels": kernels}
+    return Findings([answer], columns=shown)
 
 
 def read_quantiles(words: str) -> Levels:
@@ -128,23 +118,25 @@ def training_rows(
     return rows
 
 
-def queries(at: Sequence[str], known: list[str], rows: TableRows, header: bool | None) -> TableRows:
+def read_queries(
+    at: Sequence[str], known: list[str], rows: TableRows, options: TableOptions
+) -> TableRows:
     """Where to answer: points in words, or rows of files."""
     import pandas as pd
 
     labels = [column for column in known if rows.kinds[column] == "label"]
     parts = []
     for words in at:
-        there = words == "-" or os.path.isfile(words)
+        there = words == "-" or os.path.isfile(words) or DATABASE.fullmatch(words)
         if there and words.partition("=")[0].strip() in known and "=" in words:
             raise ValueError(
                 f"--at: {words!r} is a file and a point. Write ./{words} for the file."
             )
         if there or "=" not in words:
-            table = Table(open_input(words, header), labels)
+            table = Table(open_input(words, options), list(labels))
             found = table.rows(table.named(known, "--at"), rows.kinds, gaps=known)
             found.enough(1)
-            parts.append(found.frame)
+            parts.append(table.ids(known).join(found.frame))
             continue
         point = read_point(words, known)
         for column in labels:
@@ -157,70 +149,91 @@ def queries(at: Sequence[str], known: list[str], rows: TableRows, header: bool |
         values = {c: [query_value(point[c], rows.kinds[c], c)] for c in known}
         parts.append(pd.DataFrame(values))
     whole = pd.concat(parts, ignore_index=True)
+    ids = whole.drop(columns=known)
+    whole = ids.where(ids.notna(), "").join(whole[known])
     return TableRows("--at", whole, {c: rows.kinds[c] for c in known}, len(whole))
 
 
-def answerable(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.ndarray, list[str]]:
-    """Which rows of --at can be answered, and notes on the others."""
+def mark_rows(query: TableRows, known: list[str], rows: TableRows) -> tuple[np.ndarray, list[str]]:
+    """Why each row of --at cannot be answered, "" if it can, and notes on these rows."""
     frame = query.frame[known]
-    complete = frame.notna().all(axis=1).to_numpy()
-    blank = [(~complete, "have missing values")]
+    marks = np.full(len(frame), "", dtype=object)
+    for column in known:
+        gap = frame[column].isna().to_numpy()
+        marks[gap] = [f"{mark}, {column}".removeprefix(", ") for mark in marks[gap]]
+    marks[marks != ""] += " missing"
+    counts = {"have missing values": int((marks != "").sum())}
     for column in known:
         if rows.kinds[column] == "label":
-            new = complete & ~frame[column].isin(set(rows.frame[column])).to_numpy()
+            new = (marks == "") & ~frame[column].isin(set(rows.frame[column])).to_numpy()
             some = ", ".join(map(repr, dict.fromkeys(frame[column][new].tolist()[:5])))
-            blank.append((new, f"hold a {column} that {rows.name} never has ({some})"))
-            complete = complete & ~new
+            counts[f"hold a {column} that {rows.name} never has ({some})"] = int(new.sum())
+            marks[new] = f"unknown {column}"
     notes = [
-        f"{part.sum()} of {len(frame)} rows of --at {words}; their answers are left blank."
-        for part, words in blank
-        if part.any()
+        f"{size} of {len(frame)} rows of --at {words}; their answers are left blank."
+        for words, size in counts.items()
+        if size
     ]
-    if not complete.any():
+    if (marks != "").all():
         raise ValueError(" ".join(["--at has no row to answer.", *notes]))
-    return complete, notes
+    return marks, notes
 
 
-def in_all_rows(values: Any, rows: np.ndarray) -> np.ndarray:
-    """Answers for some rows, in the order of all rows and blank elsewhere."""
+def answer_columns(query: TableRows, marks: np.ndarray, answers: Answers) -> dict[str, Any]:
+    """The columns of --at, its answers, and a note on rows without one if there are such."""
     import pandas as pd
 
-    return pd.Series(values, np.flatnonzero(rows)).reindex(range(len(rows))).to_numpy()
+    columns: dict[str, Any] = {column: query.frame[column].to_numpy() for column in query.frame}
+    part = TableRows(query.name, query.frame[marks == ""], query.kinds, query.total)
+    found = pd.DataFrame(answers(part), np.flatnonzero(marks == ""))
+    columns |= {key: one.to_numpy() for key, one in found.reindex(range(len(marks))).items()}
+    return columns if (marks == "").all() else {**columns, "note": marks}
 
 
 def query_value(text: str, kind: str, name: str) -> float | str:
     """A value of --at by the kind of its column."""
     import pandas as pd
 
-    where = f"--at: {name}={text if len(text) <= 20 else text[:10] + '…'}"
-    if kind == "number":
-        if not is_number(text):
-            raise ValueError(f"{where} is not a number, and {name} holds numbers.")
-        if not np.isfinite(float(text)):
-            raise ValueError(f"{where} is not a finite number.")
-        return float(text)
-    if kind == "date":
-        found = days(pd.Series([text]))
-        if isinstance(found, str):
-            raise ValueError(f"{where} is not a date such as 2024-12-31.")
-        return float(found[0])
-    return text
+    if kind == "label":
+        return text
+    given, date = pd.Series([text]), kind.startswith("date")
+    form = (date_form if date else number_form)(given)
+    found = float(parse(given, form or kind)[0])
+    if np.isfinite(found):
+        return found
+    where = f"--at: {name}={text if len(text) <= 20 else text[:10] + '…'} is not a"
+    words = "number" if np.isnan(found) else "finite number"
+    remedy = "date such as 2024-12-31" if date else f"{words}, and {name} holds numbers"
+    raise ValueError(f"{where} {remedy}.")
 
 
-def model_at_once(
-    rows: TableRows, coding: Coding, asked: list[str], levels: Levels
-) -> tuple[Any, Answers]:
-    """A model of all rows, and a function that gives its answers at points."""
+def learn(
+    table: Table, rows: TableRows, coding: Coding, asked: list[str], in_batches: bool, files: Any
+) -> Any:
+    """A model of all rows; in batches, with the kernels, coordinates and λ of a sample of them."""
     from meanmap import ConditionalEmbedding
+    from meanmap.spaces import PivotedCholesky
+    from meanmap.streams import feed
 
     target = Coding.of([rows], asked, False)
-    model = ConditionalEmbedding().fit(coding(rows), target(rows))
-    if rows.kinds[asked[0]] == "label":
-        labels = np.unique(target(rows))
-        return model, lambda points: probability_columns(
-            asked[0], labels, model.given(points)(labels)
-        )
-    return model, lambda points: number_answers(model, points, asked, levels)
+    basis = (PivotedCholesky(1e-6, max_rank=RANK), None) if in_batches else None
+    model = ConditionalEmbedding(basis=basis).fit(coding(rows), target(rows))
+    if not in_batches:
+        return model
+    spaces = model.space_x_, model.space_y_
+    model = ConditionalEmbedding(model.kernel_x_, model.kernel_y_, model.regularization_, spaces)
+    batches = table.batches([*coding.columns, *asked], rows.kinds)
+    pairs = ((coding(part), target(part)) for part in batches if len(part.frame))
+    feed(model, pairs, progress=files.progress)
+    return model
+
+
+def answers_of(model: Any, rows: TableRows, asked: list[str], levels: Levels) -> Answers:
+    """A function that gives the answers of a model at points."""
+    if rows.kinds[asked[0]] != "label":
+        return lambda points: number_answers(model, points, asked, levels)
+    labels = np.unique(rows.frame[asked[0]].to_numpy(dtype=str))
+    return lambda points: probability_columns(asked[0], labels, model.given(points)(labels))
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -261,6 +274,7 @@ class Conditional:
     """Answers at points: one column per given column, and per figure of the predicted ones."""
 
     columns: dict[str, Any]
+    shown: dict[str, Any]
     known: list[str]
     asked: list[str]
     of_labels: bool
@@ -273,6 +287,9 @@ class Conditional:
     def nested(self) -> dict[str, Any]:
         """The table's columns as programs need them."""
         out: dict[str, Any] = {"given": {column: self.columns[column] for column in self.known}}
+        first = list(self.columns)[: list(self.columns).index(self.known[0])]
+        out |= {"ids": {column: self.columns[column] for column in first}} if first else {}
+        out |= {"row_notes": self.columns["note"]} if "note" in self.columns else {}
         if self.of_labels:
             shares = probabilities_of(self.columns, self.asked[0])
             return {**out, "mode": self.figure("mode"), "probability": shares}
@@ -289,7 +306,7 @@ class Conditional:
         """The first answer in words, and the number of answers."""
         asked, levels = self.asked, self.levels
         many, total = int(answered.sum()), len(answered)
-        columns = {key: part[answered] for key, part in self.columns.items()}
+        columns = {key: part[answered] for key, part in self.shown.items()}
         where = ", ".join(f"{column} = {show_cell(columns[column][0])}" for column in self.known)
         if not self.of_labels and np.isnan(columns[f"{asked[0]} mean"][0]):
             return f"Nothing is known about {', '.join(asked)} at {where}: no row is near."
@@ -306,16 +323,19 @@ class Conditional:
                 low, high = min(levels), max(levels)
                 ends = [show_cell(columns[f"{asked[0]} {q:g}"][0]) for q in (low, high)]
                 words[0] += f", between {ends[0]} and {ends[1]} with probability {high - low:g}"
-        more = f" There are {many} answers{f' for {total} rows' * (many < total)}."
+        there = "is 1 answer" if many == 1 else f"are {many} answers"
+        more = f" There {there}{f' for {total} rows' * (many < total)}."
         more = more if total > 1 else ""
         return f"Given {where}: {'; '.join(words)}.{more}"
 
     def picture(self, rows: TableRows, answers: Answers) -> Picture:
         """A curve if one number is given, otherwise one interval per answer."""
+        from meanmap import plots
+
         target, known, levels = self.asked[0], self.known, self.levels
         if self.of_labels:
             return Picture(
-                lambda axes: draw_probabilities(axes[0], self.columns, target),
+                lambda axes: plots.shares(probabilities_of(self.columns, target), target, axes[0]),
                 f"The probability of each {target} at each query point.",
             )
         words = f"The mean of {target} and the interval from its quantile "
@@ -354,23 +374,16 @@ class Conditional:
         ax.plot(at, self.columns[f"{target} mean"], "o", color="#d55e00", label="query")
 
 
+def probability_columns(asked: str, labels: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+    """The probability of each label, and the most likely one."""
+    found = np.maximum(np.nan_to_num(np.asarray(values)), 0.0)
+    total = found.sum(axis=1, keepdims=True)
+    found = np.where(total > 0, found / np.where(total > 0, total, 1), 1 / len(labels))
+    out: dict[str, Any] = {f"{asked} mode": labels[found.argmax(axis=1)]}
+    return out | {f"P({asked}={label})": found[:, i] for i, label in enumerate(labels)}
+
+
 def probabilities_of(columns: dict[str, Any], target: str) -> dict[str, Any]:
     """The columns of probabilities, by label."""
     head = f"P({target}="
     return {key[len(head) : -1]: part for key, part in columns.items() if key.startswith(head)}
-
-
-def draw_probabilities(ax: Any, columns: dict[str, Any], target: str) -> None:
-    """Stacked bars, one per point."""
-    from meanmap.plots import COLOURS
-
-    shares = probabilities_of(columns, target)
-    at = np.arange(1, len(next(iter(shares.values()))) + 1)
-    bottom = np.zeros(len(at))
-    for i, (label, share) in enumerate(shares.items()):
-        ax.bar(at, share, 0.9, bottom, color=COLOURS[i % len(COLOURS)], label=label)
-        bottom = bottom + share
-    ax.set(xlabel="query point", ylabel="probability", ylim=(0, 1))
-    if len(at) <= 12:
-        ax.set_xticks(at)
-    ax.legend(title=target, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))

@@ -13,10 +13,11 @@ import numpy as np
 import typer
 
 from meanmap.cli import REJECTED, screen
-from meanmap.cli.app import Columns, PageOptions, TableOptions
-from meanmap.cli.formats import file, separator_of
+from meanmap.cli.formats import file
+from meanmap.cli.options import Columns, PageOptions, TableOptions
 from meanmap.cli.outputs import write_all
-from meanmap.cli.tables import Table, TableRows, clean_rows, print_notes
+from meanmap.cli.readers import decimal_of, separator_of
+from meanmap.cli.tables import Table, TableRows, clean_rows, match, print_notes
 from meanmap.report.answers import Answer, AnswerTable, Picture
 
 PAUSE = 0.2  # seconds between looks at a file that has not grown
@@ -55,16 +56,16 @@ def monitor(
     """
     from meanmap.monitoring import DriftMonitor
 
-    known = Table.of(reference, table.labels, table.header)
-    rows = known.rows(known.named(columns, "--columns"))
+    known = Table.of(reference, table)
+    rows = known.rows(known.chosen(columns, "--columns"))
     rows.enough(50)
     if not files.quiet:
         print_notes(rows.notes)
     watch = DriftMonitor(rows.frame.reset_index(drop=True), run_length)
     if follow == "-" or wait:
-        stream = follow_lines(follow, rows.kinds, batch, wait, table.header)
+        stream = follow_lines(follow, rows.kinds, batch, wait, table)
     else:
-        stream = read_batches(Table.of(follow, table.labels, table.header), rows.kinds, batch)
+        stream = read_batches(Table.of(follow, table), rows.kinds, batch)
     found, alarms, last = None, 0, -1
     for number, part in enumerate(stream):
         if not len(part.frame):
@@ -137,21 +138,21 @@ def read_batches(table: Table, kinds: dict[str, str], batch: int) -> Iterator[Ta
 
 
 def follow_lines(
-    name: str, kinds: dict[str, str], batch: int, wait: float, header: bool | None
+    name: str, kinds: dict[str, str], batch: int, wait: float, options: TableOptions
 ) -> Iterator[TableRows]:
     """Lines of a CSV file or of standard input as they come, whole ones only."""
     import pandas as pd
 
     shown = "standard input" if name == "-" else name
-    lines = arriving_lines(name, batch, wait)
-    names: list[str] | None = list(kinds) if header is False else None
+    lines = arriving_lines(name, batch, wait, options.encoding or "utf-8-sig")
+    names: list[str] | None = list(kinds) if options.header is False else None
     separator, start = "", 0
     for block in lines:
-        if not separator:
-            separator = separator_of(shown, block[0])
+        separator = separator or separator_of(shown, block[0])
         cells = list(csv.reader(block, delimiter=separator, skipinitialspace=True))
         if names is None:
-            names, cells = require_columns(shown, cells[0], kinds), cells[1:]
+            names, cells = cells[0], cells[1:]
+            match(shown, list(kinds), "the columns of the reference", names, {})
         for i, row in enumerate(cells):
             if len(row) != len(names):
                 raise ValueError(
@@ -160,23 +161,14 @@ def follow_lines(
                 )
         if not cells:
             continue
-        frame = pd.DataFrame(cells, columns=names).replace("", np.nan)
+        frame = pd.DataFrame(cells, columns=names).replace(["", *options.missing], np.nan)
+        if decimal_of("\n".join(block), separator) == ",":
+            kinds = {c: f"{k}, decimal commas" if k == "number" else k for c, k in kinds.items()}
         yield clean_rows(shown, frame, kinds, list(kinds), start)
         start += len(cells)
 
 
-def require_columns(name: str, found: list[str], kinds: dict[str, str]) -> list[str]:
-    """The names in a first line, if the columns of the reference are among them."""
-    missing = [column for column in kinds if column not in found]
-    if missing:
-        raise ValueError(
-            f"{name} has no column {missing[0]!r}. The first line must name the columns of the "
-            "reference; with --no-header it holds data, in the reference's order."
-        )
-    return found
-
-
-def arriving_lines(name: str, most: int, wait: float) -> Iterator[list[str]]:
+def arriving_lines(name: str, most: int, wait: float, encoding: str) -> Iterator[list[str]]:
     """Complete lines, up to so many at a time, until none has come for `wait` seconds."""
     stream: Any = sys.stdin.buffer if name == "-" else file(name)
     rest, held, quiet_since = b"", [], time.monotonic()
@@ -185,7 +177,7 @@ def arriving_lines(name: str, most: int, wait: float) -> Iterator[list[str]]:
         line = stream.readline()
         rest += line
         if rest.endswith(b"\n"):
-            held.append(rest.decode("utf-8-sig").rstrip("\r\n"))
+            held.append(rest.decode(encoding, "backslashreplace").rstrip("\r\n"))
             rest, quiet_since = b"", time.monotonic()
             if len(held) < size:
                 continue
@@ -197,6 +189,6 @@ def arriving_lines(name: str, most: int, wait: float) -> Iterator[list[str]]:
             continue
         if name == "-" or time.monotonic() - quiet_since >= wait:
             if rest:
-                yield [rest.decode("utf-8-sig")]
+                yield [rest.decode(encoding, "backslashreplace")]
             return
         time.sleep(PAUSE)

@@ -1,33 +1,28 @@
-"""Files of every format as frames of pandas, at once or in batches."""
+"""Files of every format: opened, unpacked, and recognised by their first bytes."""
 
 from __future__ import annotations
 
-import csv
 import difflib
 import io
+import lzma
 import os
 import re
 import shutil
 import sys
 import tempfile
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
+from meanmap.cli.options import TableOptions
 from meanmap.exceptions import warn
 from meanmap.statistics.tiles import free_memory
 
 DATA = Path(__file__).parent.parent / "data"  # tables that come with the package, by "@name"
-BATCH = 20_000  # rows in memory at a time when a file is read in batches
-HEAD = 1 << 16  # bytes that show whether a file is binary and which decimal point it has
-SEPARATORS = ",\t;|"
 MAGIC = {
     b"PAR1": "Parquet",
     b"ARROW1": "Arrow",
@@ -35,24 +30,29 @@ MAGIC = {
     b"PK\x03\x04": "npz",
     b"PK\x05\x06": "npz",
     b"\x93NUMPY": "npy",
+    b"\xd0\xcf\x11\xe0": "Excel",
+    b"SQLite format 3": "SQLite",
 }
-OTHERS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"(\xb5/\xfd": "zstd"}
+SHEETS = {"[Content_Types].xml", "mimetype"}  # of which a spreadsheet has one
+PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"(\xb5/\xfd": "zstd", b"\xfd7zXZ": "xz"}
+JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*["}]|\[\s*[][{"\d.tfn-])')
+LINES = re.compile(rb"\}\s*\n\s*\{")  # between objects of JSON lines, and nowhere in JSON
+WIDE = (b"\xff\xfe", b"\xfe\xff")  # the first bytes of UTF-16
+HEAD = 1 << 16  # bytes that show the format of text
+DATABASE = re.compile(r"(?:sqlite|duckdb):///([^?]+)(?:\?(table|query)=(.+))?", re.S)
 #: Bytes in memory per byte of the file while pandas reads it, measured and rounded up
-GROWTH = {"text": 3, "Parquet": 2, "Arrow": 3, "Arrow stream": 3, "npz": 2, "npy": 2}
+GROWTH = {"Parquet": 2, "npz": 2, "npy": 2, "Excel": 5, "JSON": 8, "JSON lines": 8, "DuckDB": 10}
 
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """An open file and its format, recognised by its first bytes.
-
-    `header` is whether the first line of a text file names the columns, None to find out.
-    """
+    """An open file and its format, recognised by its first bytes; `options` say how to read it."""
 
     name: str
     stream: BinaryIO
     kind: str
     size: int
-    header: bool | None = None
+    options: TableOptions
 
     def open(self) -> BinaryIO:
         """A copy of the stream at its beginning, which readers may close."""
@@ -64,34 +64,86 @@ class Input:
     def memory(self) -> int:
         """About how many bytes it takes in memory."""
         size = self.size
-        if self.kind == "npz":
+        if self.kind in ("npz", "Excel") and zipfile.is_zipfile(self.open()):
             with reading(self), zipfile.ZipFile(self.open()) as archive:
                 size = sum(part.file_size for part in archive.infolist())
         elif self.kind == "Parquet":
             with reading(self):
-                about = parquet(self).metadata
+                from pyarrow.parquet import ParquetFile
+
+                about = ParquetFile(self.open()).metadata
                 groups = range(about.num_row_groups)
                 size = sum(about.row_group(i).total_byte_size for i in groups)
-        return GROWTH[self.kind] * size
+        return GROWTH.get(self.kind, 3) * size
+
+    @cached_property
+    def encoding(self) -> str:
+        """The encoding of a text file: UTF-8, or what else can be read; that is reported."""
+        with self.open() as stream:
+            wide = "utf-16" if stream.read(2) in WIDE else ""
+        if self.options.encoding or wide:
+            return self.options.encoding or wide
+        for encoding in ("utf-8-sig", "cp1252", "latin-1"):
+            with io.TextIOWrapper(self.open(), encoding=encoding) as text:
+                try:
+                    while text.read(1 << 20):
+                        pass
+                except UnicodeDecodeError:
+                    continue
+            break
+        if encoding != "utf-8-sig":
+            warn(
+                f"{self.name} is not in UTF-8 and is read as {encoding} (Western European). If "
+                "letters look wrong, name its encoding, such as --encoding cp1251.",
+                UserWarning,
+            )
+        return encoding
 
 
-def open_input(name: str, header: bool | None = None) -> Input:
-    """Open a file, standard input for "-", or a table that comes with the package for "@name"."""
-    stream = spool(sys.stdin.buffer) if name == "-" else file(name)
+def open_input(name: str, options: TableOptions) -> Input:
+    """Open a file, standard input for "-", a table of the package ("@name"), or a database."""
+    url = DATABASE.fullmatch(name)
+    stream = spool(sys.stdin.buffer) if name == "-" else file(url[1] if url else name)
     if not stream.seekable():
         stream = spool(stream)
     name = "standard input" if name == "-" else name
-    size = stream.seek(0, os.SEEK_END)
+    stream, kind = recognize(name, stream)
+    if url and kind not in ("SQLite", "DuckDB"):
+        raise ValueError(f"{url[1]} is not a database. Leave out {name.partition('///')[0]}///.")
+    return Input(name, stream, kind, stream.seek(0, os.SEEK_END), options)
+
+
+def recognize(name: str, stream: BinaryIO, packed: str = "") -> tuple[BinaryIO, str]:
+    """A stream, unpacked if it is compressed, and its format."""
+    import pyarrow
+
     stream.seek(0)
-    first = stream.read(8)
-    stream.seek(0)
-    if size == 0:
+    first = stream.read(HEAD)
+    if not first:
         raise ValueError(f"{name} is empty. Give a table with a header and rows.")
-    for magic, kind in OTHERS.items():
-        if first.startswith(magic):
-            raise ValueError(f"{name} is compressed with {kind}. Decompress it, or pipe it to '-'.")
-    kind = next((kind for magic, kind in MAGIC.items() if first.startswith(magic)), "text")
-    return Input(name, stream, kind, size, header)
+    kind = next((kind for magic, kind in (MAGIC | PACKED).items() if first.startswith(magic)), "")
+    names = zipfile.ZipFile(stream).namelist() if zipfile.is_zipfile(stream) else []
+    stream.seek(0)
+    if kind == "npz" and (SHEETS & set(names) or name.lower().endswith((".xlsx", ".ods"))):
+        kind = "Excel"
+    elif kind == "npz" and [Path(one).suffix for one in names] == [".csv"]:
+        kind = "zip"
+    if kind in ("zip", *PACKED.values()):
+        try:
+            if packed:
+                raise OSError(f"{packed} in {kind}")
+            if kind == "zip":
+                return recognize(name, spool(zipfile.ZipFile(stream).open(names[0])), "zip")
+            unpack = {"xz": lzma.LZMAFile}.get(kind, pyarrow.CompressedInputStream)
+            return recognize(name, spool(unpack(stream, *[kind] * (kind != "xz"))), kind)
+        except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"{name} is compressed with {kind} and cannot be read: {first_line(error)}. "
+                "Decompress it."
+            ) from None
+    if not kind and JSON.match(first):
+        kind = "JSON lines" if first.lstrip()[:1] != b"[" and LINES.search(first) else "JSON"
+    return stream, "DuckDB" if first[8:12] == b"DUCK" else kind or "text"
 
 
 def file(name: str) -> BinaryIO:
@@ -119,10 +171,14 @@ def file(name: str) -> BinaryIO:
 
 def spool(stream: Any) -> BinaryIO:
     """Copy a pipe to a temporary file: it is read more than once."""
-    if stream.isatty():
+    if stream is sys.stdin.buffer and stream.isatty():
         raise ValueError("standard input is a terminal. Pipe a table into it, or name a file.")
     copy = tempfile.TemporaryFile()  # noqa: SIM115
-    shutil.copyfileobj(stream, copy)
+    room = shutil.disk_usage(tempfile.gettempdir()).free // 2
+    while block := stream.read(1 << 20):
+        copy.write(block)
+        if copy.tell() > room:
+            raise ValueError(f"more than {amount(room)} come out of a file or pipe: too much here.")
     return copy
 
 
@@ -139,7 +195,10 @@ def reading(source: Input) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise ImportError(f"{error}; reading tables needs pip install 'meanmap[cli]'") from error
+        other = re.search(r"duckdb|xlrd|odfpy", str(error))
+        package = other[0] if other else "'meanmap[cli]'"
+        words = f"{source.name}: {first_line(error)}; reading it needs pip install {package}"
+        raise ImportError(words) from error
     except KnownProblem:
         raise
     except MemoryError:
@@ -147,10 +206,10 @@ def reading(source: Input) -> Iterator[None]:
             f"{source.name} does not fit into memory: it needs about {amount(source.memory)}. "
             "Give fewer rows or columns."
         ) from None
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise ValueError(
-            f"{source.name} is not a table: neither text in UTF-8 nor Parquet, Arrow or npz. Save "
-            "it in one of these formats."
+            f"{source.name} is not text in {source.encoding}. Give its own --encoding, or save it "
+            "as CSV in UTF-8."
         ) from None
     except Exception as error:  # a broken file makes every reader fail in ways of its own
         words = first_line(error)
@@ -191,200 +250,3 @@ def available_memory() -> int:
         return 1024 * int(text.partition("MemAvailable:")[2].split()[0])
     except (OSError, IndexError, ValueError):
         return free_memory()
-
-
-# --- frames ---------------------------------------------------------------------------------------
-
-
-def frames(source: Input, batch: int | None = None) -> Iterator[tuple[Any, dict[str, list[str]]]]:
-    """The table in one piece, or in batches of `batch` rows, and the columns of each vector.
-
-    Columns are as in the file; `vectors` names the columns that a vector was split into.
-    """
-    reader = {"text": texts, "npz": archives, "npy": archives}.get(source.kind, arrows)
-    with reading(source):
-        for frame in reader(source, batch):
-            yield split_vectors(source, frame)
-
-
-def texts(source: Input, batch: int | None) -> Iterator[Any]:
-    """CSV, TSV, or text with another separator, found from the first line."""
-    import pandas as pd
-
-    with source.open() as stream:
-        head = stream.read(HEAD)
-    wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if b"\0" in head and not wide:
-        raise KnownProblem(
-            f"{source.name} is a binary file, but not Parquet, Arrow or npz. Save it as one of "
-            "these, or as CSV."
-        )
-    encoding = "utf-16" if wide else "utf-8-sig"
-    with io.TextIOWrapper(source.open(), encoding=encoding, newline="") as lines:
-        first = next((line for line in lines if line.strip()), None)
-        if first is None:
-            raise KnownProblem(f"{source.name} is empty. Give a table with a header and rows.")
-        separator = separator_of(source.name, first)
-        # a name in quotes may go on over several lines
-        reader = csv.reader(chain([first], lines), delimiter=separator, skipinitialspace=True)
-        names = next(reader)
-    comma = separator != "," and re.search(r"\d,\d", head.decode(encoding, errors="ignore"))
-    decimal = "," if comma else "."
-    named = has_header(source, [name.replace(decimal, ".") for name in names], names)
-    if named:
-        once(source.name, names)
-    options: dict[str, Any] = {
-        "sep": separator,
-        "encoding": encoding,
-        "skipinitialspace": True,
-        "decimal": decimal,
-        "low_memory": False,
-        "header": 0 if named else None,
-        "names": None if named else [f"x{i}" for i in range(len(names))],
-    }
-    pieces = pd.read_csv(source.open(), chunksize=batch, **options)
-    for frame in [pieces] if batch is None else pieces:
-        if not isinstance(frame.index, pd.RangeIndex):
-            raise KnownProblem(
-                f"{source.name}: rows have more fields than the {len(names)} of the first line. "
-                "Give every column a name."
-            )
-        yield frame
-
-
-def has_header(source: Input, cells: list[str], shown: list[str]) -> bool:
-    """Whether a first line names the columns: unless it holds numbers only. Doubts are reported."""
-    if source.header is not None:
-        return source.header
-    numbers = [words for cell, words in zip(cells, shown, strict=True) if is_number(cell)]
-    line = f"{source.name}: the first line ({', '.join(shown[:5])}{', …' * (len(shown) > 5)})"
-    if len(numbers) == len(cells):
-        last = f" to x{len(cells) - 1}" if len(cells) > 2 else ", x1" * (len(cells) - 1)
-        warn(
-            f"{line} holds numbers only and is read as data; the columns are named x0{last}. "
-            "Use --header if it holds their names.",
-            UserWarning,
-        )
-    elif numbers:
-        warn(
-            f"{line} is read as the names of the columns, though {numbers[0]!r} is a number. "
-            "Use --no-header if it is data.",
-            UserWarning,
-        )
-    return len(numbers) < len(cells)
-
-
-def separator_of(name: str, line: str) -> str:
-    """What separates the fields of a line."""
-    if name.endswith((".tsv", ".tab")):
-        return "\t"
-    for one in "\t;|":  # numbers with decimal commas
-        cells = next(csv.reader([line], delimiter=one))
-        if len(cells) > 1 and all(is_number(cell.replace(",", ".")) for cell in cells):
-            return one
-    counts = {one: len(next(csv.reader([line], delimiter=one))) for one in SEPARATORS}
-    return max(counts, key=lambda one: counts[one])
-
-
-def is_number(text: str) -> bool:
-    """Whether a field is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def once(name: str, columns: list[str]) -> None:
-    """Refuse repeated column names."""
-    twice = [column for column, times in Counter(columns).items() if times > 1]
-    if twice:
-        raise KnownProblem(f"{name}: columns appear twice: {', '.join(twice[:5])}. Rename them.")
-
-
-def parquet(source: Input) -> Any:
-    """The file as pyarrow has it."""
-    import pyarrow.parquet
-
-    return pyarrow.parquet.ParquetFile(source.open())
-
-
-def arrows(source: Input, batch: int | None) -> Iterator[Any]:
-    """Parquet and Arrow, files and streams, by their record batches, which may be large."""
-    import pyarrow.ipc
-
-    if source.kind == "Parquet":
-        found = parquet(source)
-        schema, pieces = found.schema_arrow, found.iter_batches(batch_size=batch or BATCH)
-    elif source.kind == "Arrow":
-        found = pyarrow.ipc.open_file(source.open())
-        schema = found.schema
-        pieces = (found.get_batch(i) for i in range(found.num_record_batches))
-    else:
-        pieces = pyarrow.ipc.open_stream(source.open())
-        schema = pieces.schema
-    once(source.name, schema.names)
-    if batch is None:
-        pieces = [pyarrow.Table.from_batches(list(pieces), schema)]
-    for piece in pieces:
-        rows = batch or max(piece.num_rows, 1)
-        for start in range(0, max(piece.num_rows, 1), rows):
-            yield piece.slice(start, rows).to_pandas(ignore_metadata=True)
-
-
-def archives(source: Input, batch: int | None) -> Iterator[Any]:
-    """NumPy arrays of one length; those with more axes become vectors."""
-    import pandas as pd
-
-    found: Any = np.load(source.open(), allow_pickle=False)
-    arrays = {"x": found} if isinstance(found, np.ndarray) else {k: found[k] for k in found.files}
-    lengths = {name: len(a) if a.ndim else None for name, a in arrays.items()}
-    if not arrays or len(set(lengths.values())) > 1 or None in lengths.values():
-        shown = ", ".join(f"{name} {a.shape}" for name, a in arrays.items()) or "none"
-        raise KnownProblem(f"{source.name}: arrays must have equally many rows; found {shown}.")
-    columns = {}
-    for name, array in arrays.items():
-        if array.dtype.kind == "S":
-            array = np.char.decode(array, "utf-8")
-        if array.dtype.kind not in "fiubUM":
-            raise KnownProblem(
-                f"{source.name}: array {name!r} holds {array.dtype}; numbers, text and dates are "
-                "supported."
-            )
-        columns[name] = array if array.ndim == 1 else list(array.reshape(len(array), -1))
-    frame = pd.DataFrame(columns)
-    size = max(len(frame), 1)
-    for start in range(0, size, batch or size):
-        yield frame.iloc[start : start + (batch or size)].reset_index(drop=True)
-
-
-def split_vectors(source: Input, frame: Any) -> tuple[Any, dict[str, list[str]]]:
-    """Vectors as separate columns, without the index that pandas writes."""
-    import pandas as pd
-
-    frame.columns = [str(column) for column in frame.columns]
-    if len(frame.columns) > 1 and row_numbers(frame.columns[0]):
-        frame = frame.drop(columns=frame.columns[0])
-    vectors: dict[str, list[str]] = {}
-    parts = []
-    for column in frame.columns:
-        values = frame[column]
-        first = next(iter(values.dropna()), None) if values.dtype == object else None
-        if not isinstance(first, np.ndarray | list):
-            parts.append(values)
-            continue
-        size = len(first)
-        if any(not isinstance(v, np.ndarray | list) or len(v) != size for v in values):
-            raise KnownProblem(f"{source.name}: column {column!r} holds vectors of unequal length.")
-        vectors[column] = [f"{column}_{i}" for i in range(size)]
-        stacked = np.array([np.asarray(v) for v in values]).reshape(len(values), size)
-        parts.append(pd.DataFrame(stacked, columns=vectors[column], index=frame.index))
-    if vectors:
-        frame = pd.concat(parts, axis=1)
-        once(source.name, list(frame.columns))
-    return frame, vectors
-
-
-def row_numbers(column: str) -> bool:
-    """Whether a first column is the index that pandas writes."""
-    return column == "Unnamed: 0" or column.startswith("__index_level_")

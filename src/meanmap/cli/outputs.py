@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.cli.formats import is_number
+from meanmap.cli.readers import is_number
 from meanmap.cli.screen import JSON_ESCAPED
 from meanmap.report.answers import Answer, plain_values
 

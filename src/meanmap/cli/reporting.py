@@ -5,13 +5,29 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
-from meanmap.cli.app import Columns, File, FileOptions, Findings, LevelOptions, TableOptions, Train
-from meanmap.cli.tables import Table, TableRows, data_notes, open_tables, same_kinds, shared_columns
+from meanmap.cli.app import Findings
+from meanmap.cli.options import Columns, File, FileOptions, LevelOptions, TableOptions, Train
+from meanmap.cli.tables import (
+    Table,
+    TableRows,
+    chosen_columns,
+    data_notes,
+    open_tables,
+    same_kinds,
+    shared_columns,
+)
 from meanmap.report.answers import Answer, AnswerTable, Picture
 
 MOST = 2000  # rows of each file that a report looks at
+SCORES = {
+    "auto": "by how much the error on rows left out grows without the column",
+    "backward": "the dependence (HSIC) that was lost with the column when it was dropped",
+    "forward": "the dependence (HSIC) that was gained with the column when it was added",
+    "lasso": "the coefficient of the column",
+}
 
 
 def shift(
@@ -33,7 +49,7 @@ def shift(
     """
     from meanmap.report import shift_report
 
-    tables = open_tables((train, test), options.labels, options.header)
+    tables = open_tables((train, test), options)
     names = compared_columns(tables, columns, target)
     goal = [] if target is None else [target]
     known = [goal, goal if all(map(tables[1].has, goal)) else []]
@@ -73,7 +89,8 @@ def compared_columns(
     if target is not None:
         tables[0].named([target], "--target")
         if columns is None:  # the test table may have others, and lack the target
-            return tables[1].named([c for c in tables[0].named(None) if c != target])
+            names = chosen_columns(tables, None, "--columns", [target])[0]
+            return tables[1].named([column for column in names if column != target])
     names = shared_columns(tables, columns)
     if target in names:
         raise ValueError(
@@ -111,11 +128,11 @@ def select(
     """
     from meanmap import HSICSelector
 
-    table = Table.of(file, options.labels, options.header)
+    table = Table.of(file, options)
     goal, *others = table.named([target], "--target")
     if others:
         raise ValueError(f"--target: name one column, got {1 + len(others)}.")
-    names = table.named(features, "--features")
+    names = table.chosen(features, "--features", [goal])
     if features is not None and goal in names:
         raise ValueError(f"--features: {goal!r} is the target. Name it in --target only.")
     names = [column for column in names if column != goal]
@@ -133,15 +150,17 @@ def select(
         selection_answer(selector, names, goal),
         sources=(rows.source,),
         settings={"method": method, "count": count, "seed": str(files.seed)},
-        notes=tuple(data_notes([rows], [*names, goal])),
     )
-    return Findings([answer])
+    notes = (*answer.notes, *data_notes([rows], [*names, goal]))
+    return Findings([replace(answer, notes=notes)])
 
 
 def selection_answer(selector: Any, names: list[str], goal: str) -> Answer:
     """A selection in words and numbers."""
-    support, ranking, scores = selector.support_, selector.ranking_, selector.scores_
-    order = sorted(range(len(names)), key=lambda i: ranking[i])
+    support, scores = selector.support_, selector.scores_
+    # what is selected comes first; ranks follow the scores, not the order of the search
+    order = np.lexsort((selector.ranking_, -scores, ~support))
+    ranking = np.argsort(order) + 1
     chosen = [names[i] for i in order if support[i]]
     columns = {"support": support, "ranking": ranking, "scores": scores}
     values: dict[str, Any] = {
@@ -153,11 +172,14 @@ def selection_answer(selector: Any, names: list[str], goal: str) -> Answer:
         (str(ranking[i]), names[i], f"{scores[i]:.3g}", "selected" if support[i] else "")
         for i in order
     )
+    words = f"A score is {SCORES[selector.method]}"
+    below = "; below zero, the column does no good" if (scores < 0).any() else ""
     most = f"{', '.join(chosen[:10])}{', …' if len(chosen) > 10 else ''}"
     return Answer(
         f"Columns that {goal} depends on",
         f"{goal} depends most on {most} ({len(chosen)} of {len(names)} columns).",
         values,
-        (AnswerTable(("rank", "column", "score", ""), cells),),
+        (AnswerTable(("rank", "column", "score", "choice"), cells, "Columns by rank"),),
         (Picture(lambda axes: selector.plot(axes[0]), f"Dependence of {goal} along the search."),),
+        notes=(f"{words}{below}.",),
     )

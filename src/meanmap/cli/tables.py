@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from meanmap.cli.formats import (
-    BATCH,
-    Input,
-    amount,
-    available_memory,
-    frames,
-    open_input,
-    suggest_name,
-)
-from meanmap.cli.kinds import convert_column, kind_of
+from meanmap.cli.formats import Input, amount, available_memory, open_input, suggest_name
+from meanmap.cli.kinds import ID, TEXTS, convert_column, date_form, kind_of, reason_to_leave_out
+from meanmap.cli.options import TableOptions
+from meanmap.cli.readers import BATCH, frames
 from meanmap.exceptions import warn
 from meanmap.report.answers import AnswerTable, DataSource
 from meanmap.report.samples import missing_columns
 from meanmap.statistics.columns import column_moments, far_cells, label_indicators
 
+PLAIN = TableOptions()
 VERY_FAR = 1e6  # times the median deviation of a column: such a number is questioned
 LARGE = 256_000_000  # bytes beyond which a file is read in batches
 
@@ -45,6 +40,7 @@ class TableRows:
         Rows of the table.
     dropped : int
         How many of them have missing values.
+    more : notes on the table
     """
 
     name: str
@@ -52,6 +48,7 @@ class TableRows:
     kinds: dict[str, str]
     total: int
     dropped: int = 0
+    more: tuple[str, ...] = ()
 
     @property
     def source(self) -> DataSource:
@@ -60,7 +57,7 @@ class TableRows:
     @property
     def notes(self) -> list[str]:
         """Rows that were left out, and numbers that are very far from all others."""
-        out = []
+        out = list(self.more)
         if self.dropped:
             out.append(
                 f"{self.name}: {self.dropped} of {self.total} rows have missing values and are "
@@ -175,16 +172,17 @@ class Coding:
 
 @dataclass(eq=False)
 class Table:
-    """A file whose columns are asked for by name."""
+    """A file whose columns are asked for by name; `labels` are labels whatever they hold."""
 
     input: Input
     labels: list[str] = field(default_factory=list)
+    more: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, labels: Names | None = None, header: bool | None = None) -> Table:
-        """Open a file; `labels` are names of columns to treat as labels, separated by commas."""
-        words = [one for part in labels or () for one in split_names(part)]
-        return cls(open_input(name, header), words)
+    def of(cls, name: str, options: TableOptions = PLAIN) -> Table:
+        """Open a file."""
+        words = [one for part in options.labels or () for one in split_names(part)]
+        return cls(open_input(name, options), words)
 
     @property
     def name(self) -> str:
@@ -200,19 +198,50 @@ class Table:
         """The first rows, the columns of each vector, and whether these are all rows."""
         pieces = frames(self.input, BATCH)
         frame, vectors = next(pieces)
-        return frame, vectors, next(pieces, None) is None
+        if not len(frame):
+            raise ValueError(f"{self.name} has columns but no rows. Give a table with rows.")
+        whole = next(pieces, None) is None
+        excluded = self.input.options.exclude
+        if excluded:
+            there = list(frame.columns)
+            frame = frame.drop(columns=match(self.name, excluded, "--exclude", there, vectors))
+        return frame, vectors, whole
 
     def pieces(self, batch: int | None = None) -> Iterator[Any]:
         """The table in one piece or in batches; a small one is read only once."""
         frame, _, whole = self.head
-        if not len(frame):
-            raise ValueError(f"{self.name} has columns but no rows. Give a table with rows.")
         return iter([frame]) if whole else (one for one, _ in frames(self.input, batch))
 
     def kinds_of(self, frame: Any, columns: Names) -> dict[str, str]:
         """The kind of each column; those in --labels are labels whatever they hold."""
         labels = self.named(self.labels, "--labels") if self.labels else []
         return {c: "label" if c in labels else kind_of(self.name, frame[c], c) for c in columns}
+
+    def left_out(self, columns: Names) -> dict[str, str]:
+        """Which columns are used only if they are named, and why: IDs, dates and free text."""
+        labels, frame = self.named(self.labels, "--labels") if self.labels else [], self.head[0]
+        kinds = self.kinds_of(frame, [c for c in columns if c not in labels])
+        found = {c: reason_to_leave_out(frame[c], c, kind) for c, kind in kinds.items()}
+        return {column: reason for column, reason in found.items() if reason}
+
+    def chosen(self, asked: Names | None, option: str, but: Names = ()) -> list[str]:
+        """The columns that were asked for, by default those that are of use in general."""
+        return chosen_columns([self], asked, option, but)[0]
+
+    def ids(self, known: Names) -> Any:
+        """What tells rows apart beside the columns in use: an index, IDs, dates, a first column."""
+        import pandas as pd
+
+        frame = next(self.pieces())
+        out = {} if frame.index.name is None else {"row": frame.index.astype(str)}
+        for column in (one for one in self.named(None) if one not in known):
+            values, text = frame[column], frame[column].dropna().astype(str)
+            form = "" if pd.api.types.is_numeric_dtype(values) else date_form(text)
+            if form:
+                out[column] = show_column(convert_column(self.name, values, form, column, 0), form)
+            elif ID.fullmatch(column) or (column == frame.columns[0] and text.is_unique):
+                out[column] = values.astype("string").to_numpy(dtype=object)
+        return pd.DataFrame(out, index=range(len(frame)))
 
     def has(self, column: str) -> bool:
         return column in self.head[0].columns
@@ -222,17 +251,7 @@ class Table:
         there, vectors = list(self.head[0].columns), self.head[1]
         if asked is None:
             return there
-        found: list[str] = []
-        for word in asked:
-            for name in [word] if word in there or word in vectors else split_names(word):
-                if name not in there and name not in vectors:
-                    known = suggest_name(name, [*there, *vectors])
-                    where = f" ({option})" if option else ""
-                    raise ValueError(f"{self.name} has no column {name!r}{where}.{known}")
-                found += vectors.get(name, [name])
-        if not found:
-            raise ValueError(f"{option or 'columns'}: name at least one column of {self.name}.")
-        return list(dict.fromkeys(found))
+        return match(self.name, asked, option, there, vectors)
 
     def rows(self, columns: Names, kinds: Kinds | None = None, gaps: Names = ()) -> TableRows:
         """All rows; columns in `gaps` may have missing values."""
@@ -244,14 +263,14 @@ class Table:
             )
         frame = next(self.pieces())
         kinds = kinds or self.kinds_of(frame, columns)
-        return self.clean(frame, kinds, columns, 0, gaps)
+        return replace(clean_rows(self.name, frame, kinds, columns, 0, gaps), more=self.more)
 
     def batches(self, columns: Names, kinds: Kinds | None = None) -> Iterator[TableRows]:
         """Rows in batches; the kinds of the columns are those in the first batch."""
         start = 0
         for frame in self.pieces(BATCH):
             kinds = kinds or self.kinds_of(frame, columns)
-            yield self.clean(frame, kinds, columns, start, ())
+            yield clean_rows(self.name, frame, kinds, columns, start)
             start += len(frame)
 
     def sample(self, columns: Sequence[str], size: int, seed: int) -> TableRows:
@@ -270,11 +289,7 @@ class Table:
                 order = np.sort(np.argpartition(keys, size)[:size])
                 frame, keys = frame.iloc[order], keys[order]
             kept = frame
-        return TableRows(self.name, kept, rows.kinds, total, dropped)
-
-    def clean(self, frame: Any, kinds: Kinds, columns: Names, start: int, gaps: Names) -> TableRows:
-        """The columns, each by its kind, without rows that have missing values."""
-        return clean_rows(self.name, frame, kinds, columns, start, gaps)
+        return TableRows(self.name, kept, rows.kinds, total, dropped, self.more)
 
 
 def clean_rows(
@@ -292,11 +307,28 @@ def clean_rows(
     return TableRows(name, kept, own, len(frame), len(frame) - len(kept))
 
 
-def open_tables(names: Names, labels: Names | None, header: bool | None) -> list[Table]:
+def match(
+    name: str, asked: Names, option: str, there: Names, vectors: Mapping[str, list[str]]
+) -> list[str]:
+    """The columns of a table that were asked for; an error if one is missing."""
+    found: list[str] = []
+    for word in asked:
+        for one in [word] if word in there or word in vectors else split_names(word):
+            if one not in there and one not in vectors:
+                known = suggest_name(one, [*there, *vectors])
+                where = f" ({option})" if option else ""
+                raise ValueError(f"{name} has no column {one!r}{where}.{known}")
+            found += vectors.get(one, [one])
+    if not found:
+        raise ValueError(f"{option or 'columns'}: name at least one column of {name}.")
+    return list(dict.fromkeys(found))
+
+
+def open_tables(names: Names, options: TableOptions) -> list[Table]:
     """Several files, at most one of them standard input."""
     if list(names).count("-") > 1:
         raise ValueError("standard input can be one of the files only. Name the others.")
-    return [Table.of(name, labels, header) for name in names]
+    return [Table.of(name, options) for name in names]
 
 
 def data_notes(parts: Sequence[TableRows], columns: Names, more: Names = ()) -> list[str]:
@@ -314,6 +346,17 @@ def answer_table(columns: Mapping[str, Any]) -> AnswerTable:
     """Columns of values as a table for people."""
     rows = zip(*columns.values(), strict=True)
     return AnswerTable(tuple(columns), tuple(tuple(map(show_cell, row)) for row in rows))
+
+
+def show_column(values: Any, kind: str) -> Any:
+    """Values as they are, dates as text."""
+    import pandas as pd
+
+    if not kind.startswith("date"):
+        return values
+    days = pd.Series(values, dtype=float)
+    dates = (pd.Timestamp(0) + pd.to_timedelta(days, unit="D")).dt.round("s")
+    return dates.astype(str).where(days.notna(), None).to_numpy(dtype=object)
 
 
 def show_cell(value: Any) -> str:
@@ -336,23 +379,47 @@ def split_names(words: str) -> list[str]:
     return [name.strip() for name in words.split(",") if name.strip()]
 
 
-def shared_columns(tables: Sequence[Table], asked: Names | None) -> list[str]:
+def chosen_columns(
+    tables: Sequence[Table], asked: Names | None, option: str, but: Names = ()
+) -> list[list[str]]:
+    """The columns of each table that were asked for, by default without those of no general use."""
+    found = [table.named(asked, option) for table in tables]
+    if asked is not None:
+        for table, own in zip(tables, found, strict=True):  # text that is named is to be used
+            kinds = table.kinds_of(table.head[0], own)
+            table.labels += [column for column, kind in kinds.items() if kind in TEXTS]
+        return found
+    pairs = [table.left_out(own) for table, own in zip(tables, found, strict=True)]
+    reasons = {c: why for own in pairs for c, why in own.items() if c not in but}
+    if not reasons:
+        return found
+    words = ", ".join(f"{column} ({why})" for column, why in reasons.items())
+    note = f"columns left out: {words}. Use {option} to name those to use."
+    tables[0].more = tuple(print_notes([note]))
+    left = [[column for column in columns if column not in reasons] for columns in found]
+    if not all(left):
+        raise ValueError(f"{tables[0].name} has no column to use; {note}")
+    return left
+
+
+def shared_columns(tables: Sequence[Table], asked: Names | None, but: Names = ()) -> list[str]:
     """The columns to compare: those asked for, else all, which must be the same in all tables."""
-    first, *others = [(table.name, table.named(asked, "--columns")) for table in tables]
-    for name, columns in others:
-        words = missing_columns((first[1], columns), (first[0], name))
+    columns = chosen_columns(tables, asked, "--columns", but)
+    for table, other in zip(tables[1:], columns[1:], strict=True):
+        words = missing_columns((columns[0], other), (tables[0].name, table.name))
         if words:
             raise ValueError(f"the files have different columns: {words}. Use --columns.")
-    return first[1]
+    return columns[0]
 
 
 def same_kinds(first: TableRows, *others: TableRows) -> None:
     """Refuse a column whose kind differs between tables."""
     for other, (column, kind) in product(others, first.kinds.items()):
-        if other.kinds[column] != kind:
+        kind, found = (one.partition(",")[0] for one in (kind, other.kinds[column]))
+        if found != kind:
             raise ValueError(
-                f"column {column!r} is a {kind} in {first.name} and a {other.kinds[column]} in "
-                f"{other.name}. Fix it, or name it in --labels."
+                f"column {column!r} is a {kind} in {first.name} and a {found} in {other.name}. Fix "
+                "it, or name it in --labels."
             )
 
 

@@ -15,8 +15,9 @@ import typer
 
 import meanmap
 from meanmap.cli import FAILED
-from meanmap.cli.app import Findings, PageOptions, PictureOptions
+from meanmap.cli.app import Findings
 from meanmap.cli.formats import suggest_name
+from meanmap.cli.options import PageOptions, PictureOptions
 from meanmap.cli.screen import say
 from meanmap.report.answers import Answer, AnswerTable, Picture
 

@@ -25,6 +25,22 @@ ROWS = 1000  # that the dependence of single columns is found from
 ENERGY = "energy coefficient"
 
 
+class InWords:
+    """An explanation that is shown in words: how large the effect is, where, and how to use it."""
+
+    def __repr__(self) -> str:
+        find = {name: getattr(self, name, None) for name in ("effect", "columns", "plot")}
+        effect = find["effect"]
+        words = [f"{type(self).__name__}: {effect()}." if effect else f"{type(self).__name__}."]
+        if find["columns"]:
+            shares = find["columns"]().shares
+            most = [f"{name} ({share:.0%})" for name, share in shares.items() if share][:3]
+            words.append(f"By column: {', '.join(most)}." if most and len(shares) > 1 else "")
+        uses = ["call it at points"] if callable(self) else []
+        uses += [f".{name}()" for name, method in find.items() if method is not None]
+        return " ".join(filter(None, [*words, f"For more: {', '.join(uses)}."]))
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnEffects(Mapping[Any, EffectSize]):
     """The effect in every column by itself, the largest first: a mapping from names to effects.

@@ -10,6 +10,7 @@ import numpy as np
 
 from meanmap import checks, plots
 from meanmap.arrays import Points, concatenate, count
+from meanmap.comparison.column_effects import InWords
 from meanmap.comparison.effects import EffectSize, residual_effect
 from meanmap.comparison.fit_quality import FitQuality, warn_if_missed
 from meanmap.comparison.kci import (
@@ -162,7 +163,7 @@ def judge_columns(
     return result
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ResidualDependence(ResidualPair):
     """Where X and Y go together given Z, by regressions in their kernels' spaces."""
 
@@ -303,8 +304,8 @@ def judge_samples(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class ConditionalDifference:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConditionalDifference(InWords):
     """μ_Y1|x(y) - μ_Y2|x(y): positive where y is likelier given x in the first sample."""
 
     kernels: tuple[Kernel, Kernel]

@@ -194,7 +194,7 @@ def control_weights(
     return controls.ridge.returned(treated, np.full((len(treated), 1), 1 / len(treated)))[:, 0]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Effect(Difference):
     """The treated minus what they would have been, as a function of the outcome."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from meanmap import checks, plots
 from meanmap.arrays import Array, concatenate, one_blas_thread, spans, to_numpy
 from meanmap.comparison.blocks import autocorrelation_time, check_blocks, lagged_products
-from meanmap.comparison.column_effects import ColumnEffects
+from meanmap.comparison.column_effects import ColumnEffects, InWords
 from meanmap.comparison.effects import EffectSize, choose_rows, stein_effect
 from meanmap.comparison.methods import NullMethod, Request
 from meanmap.comparison.nulls import Sampler, Signs, SignsLimit, Simulation, WeightedBlocks
@@ -414,8 +414,8 @@ NULLS = {
 # --- the witness ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class SteinWitness:
+@dataclass(frozen=True, eq=False, repr=False)
+class SteinWitness(InWords):
     """How points should move to come nearer to the density: E k(X, x) ∇log p(X) + ∇k(X, x)."""
 
     kernel: Kernel

@@ -14,6 +14,7 @@ import numpy as np
 
 from meanmap import checks, plots
 from meanmap.arrays import Points, count, take
+from meanmap.comparison.column_effects import InWords
 from meanmap.comparison.effects import EffectSize, residual_effect
 from meanmap.comparison.fit_quality import (
     ConditionalTestResult,
@@ -194,8 +195,8 @@ class ResidualTest:
         return R_x, R_y, Hadamard(noise, through), (x, y)
 
 
-@dataclass(frozen=True, eq=False)
-class ConditionalDependence:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConditionalDependence(InWords):
     """⟨φ(x, z) - E[φ|z], C (φ(y) - E[φ|z])⟩, with C the covariance of the residuals.
 
     Positive where x and y go together, beyond what z explains, as they do in the sample.

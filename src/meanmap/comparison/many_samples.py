@@ -13,6 +13,7 @@ import numpy as np
 from meanmap import checks
 from meanmap.arrays import Points, concatenate, count, take
 from meanmap.comparison import ordering
+from meanmap.comparison.column_effects import InWords
 from meanmap.comparison.corrections import read_correction
 from meanmap.comparison.effects import EffectSize, choose_rows, jackknife_error, safe_ratio
 from meanmap.comparison.independence import independence_test
@@ -230,8 +231,8 @@ class KSampleResult(TestResult):
         return frame.sort_values(["adjusted", "effect"], ascending=[True, False], ignore_index=True)
 
 
-@dataclass(frozen=True, eq=False)
-class GroupShare:
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupShare(InWords):
     """The share of a kernel's variance that lies between groups."""
 
     kernel: Kernel

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from meanmap import plots
+from meanmap.comparison.column_effects import InWords
 from meanmap.comparison.effects import EffectSize
 from meanmap.comparison.fit_quality import ConditionalTestResult, FitQuality, quality_notes
 from meanmap.comparison.quadratic import FORM_NULLS
@@ -26,8 +27,8 @@ DEPENDENT_GIVEN = "X and Y are dependent given Z"
 STANDS_OUT = 0.05  # p-value below which the contrast that stands out is named
 
 
-@dataclass(frozen=True, eq=False)
-class ResidualPair:
+@dataclass(frozen=True, eq=False, repr=False)
+class ResidualPair(InWords):
     """The residuals of X and of Y given Z."""
 
     sides: tuple[ResidualSide, ResidualSide]

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from meanmap.comparison import limits
 from meanmap.comparison.candidates import Collection
+from meanmap.comparison.column_effects import InWords
 from meanmap.comparison.effects import CORRELATION, EffectSize, effect_of_moments
 from meanmap.comparison.nulls import Gamma, Permutation
 from meanmap.comparison.results import DEPENDENT, DIFFERENT, TestResult, product_scale, tie_scale
@@ -276,8 +277,8 @@ class RunningIndependenceTest(Looks, BaseEstimator):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class StreamedEffect:
+@dataclass(frozen=True, eq=False, repr=False)
+class StreamedEffect(InWords):
     """How large an effect is, from sums over rows that are gone."""
 
     effect: Callable[[], EffectSize]

@@ -12,6 +12,7 @@ from meanmap import plots
 from meanmap.arrays import Points, concatenate, count, namespace, take
 from meanmap.comparison.column_effects import (
     ColumnEffects,
+    InWords,
     column_dependences,
     column_differences,
 )
@@ -30,8 +31,8 @@ from meanmap.statistics.tiles import on_host
 SHOWN = 1000  # rows that a picture of directions is made from
 
 
-@dataclass(frozen=True, eq=False)
-class Difference:
+@dataclass(frozen=True, eq=False, repr=False)
+class Difference(InWords):
     """μ_X - μ_Y as a function, positive where X has more mass (Gretton et al. 2012, 2.3)."""
 
     kernel: Kernel
@@ -82,8 +83,8 @@ class Difference:
         return plots.label_axes(ax, names)
 
 
-@dataclass(frozen=True, eq=False)
-class Dependence:
+@dataclass(frozen=True, eq=False, repr=False)
+class Dependence(InWords):
     """E k(X, x) l(Y, y) - E k(X, x) E l(Y, y) as a function of a point (x, y).
 
     Positive where x and y go together more often than independence allows.
@@ -162,8 +163,8 @@ class Dependence:
         return plots.against(f, g, ("most dependent direction of X", "of Y"), ax)
 
 
-@dataclass(frozen=True, eq=False)
-class JointDependence:
+@dataclass(frozen=True, eq=False, repr=False)
+class JointDependence(InWords):
     """How far several variables depend on each other."""
 
     kernels: list[Kernel]

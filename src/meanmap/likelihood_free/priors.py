@@ -263,6 +263,12 @@ def prior_of(value: Any) -> Prior:
         names = getattr(value, "columns", None)
         named = None if names is None else tuple(map(str, names))
         return sample_of(to_numpy(checks.numbers(value, "prior")), named)
+    if isinstance(value, list | tuple) and any(callable(getattr(v, "rvs", v)) for v in value):
+        names = ", ".join(f'"theta{i}": …' for i in range(1, len(value) + 1))
+        raise TypeError(
+            f"prior: expected a dict of distributions by name, got a {type(value).__name__} of "
+            f"{len(value)}. Name the parameters: prior={{{names}}}."
+        )
     if isinstance(value, list | tuple) or hasattr(value, "shape"):
         return sample_of(to_numpy(checks.numbers(value, "prior")), None)
     if callable(value):

@@ -30,6 +30,7 @@ from meanmap.plots.functions import (
     landscape,
     matrix,
     null,
+    shares,
     witness_curve,
     witness_map,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "maps",
     "new_sheets",
     "null",
+    "shares",
     "panels",
     "places",
     "predictive",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from meanmap.plots.canvas import BLUE, GREY, MAP, ORANGE, axes
+from meanmap.plots.canvas import BLUE, COLOURS, GREY, MAP, ORANGE, axes
 
 SHOWN_NAMES = 40  # rows of a table up to which each has its name
 
@@ -276,4 +276,18 @@ def _diverging(x: np.ndarray, y: np.ndarray, values: np.ndarray, name: str, ax: 
     levels = np.linspace(-top, top, 15)
     drawn = ax.contourf(x, y, values, levels=levels, cmap="RdBu", alpha=0.8)
     ax.figure.colorbar(drawn, ax=ax, label=name)
+    return ax
+
+
+def shares(probabilities: Mapping[str, Any], name: str, ax: Any, along: str = "query point") -> Any:
+    """Stacked bars of the probabilities of labels, one bar per point."""
+    at = np.arange(1, len(next(iter(probabilities.values()))) + 1)
+    bottom = np.zeros(len(at))
+    for i, (label, share) in enumerate(probabilities.items()):
+        ax.bar(at, share, 0.9, bottom, color=COLOURS[i % len(COLOURS)], label=label)
+        bottom = bottom + share
+    ax.set(xlabel=along, ylabel="probability", ylim=(0, 1))
+    if len(at) <= 12:
+        ax.set_xticks(at)
+    ax.legend(title=name, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return ax

@@ -1,4 +1,4 @@
-"""What a page says about a figure: the series on its sheets, their values and positions.
+"""What a figure shows: the series on its sheets, their values and positions.
 
 A `Sheet` of `meanmap.plots.sheet` keeps a record of what it draws; nothing is guessed from the
 drawing. On other axes, series have their names from the legend and no values.
