@@ -33,7 +33,7 @@ import numpy as np
 
 from meanmap.dynamics import TransferOperator
 
-BANDWIDTHS, ALPHAS, RANKS = (0.2, 0.4, 0.8, 1.6), (1e-2, 1e-4, 1e-6), (4, 6, 12)
+BANDWIDTHS, ALPHAS, RANKS = (0.2, 0.4, 0.8, 1.6), (1e-2, 1e-4, 1e-6), (4, 8)
 
 
 @dataclass(frozen=True)
@@ -243,6 +243,7 @@ def compare(systems: list[str], n: int, runs: int) -> None:
             seconds[1] += time.perf_counter() - start
             for method, pair in found.items():
                 table.setdefault(method, []).append(pair)
+                print(f"run {run}: {method} {pair[0]:.3f} {pair[1]:.3f}", flush=True)
         for method, pairs in table.items():
             value, function = np.mean(pairs, axis=0)
             print(f"| {name}, {n} | {method} | {value:.3f} | {function:.3f} |", flush=True)
@@ -288,7 +289,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["peers", "runs", "long"])
     parser.add_argument("--systems", nargs="+", default=list(PROCESSES), choices=list(PROCESSES))
-    parser.add_argument("--n", type=int, default=600)
+    parser.add_argument("--n", type=int, default=500)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=1_000_000)
     given = parser.parse_args()

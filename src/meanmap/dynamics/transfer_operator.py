@@ -24,14 +24,14 @@ from meanmap.dynamics.sequences import Sequences, list_sequences, read_sequences
 from meanmap.dynamics.transfer_regression import (
     EigenSystem,
     FittedOperator,
-    Whitened,
+    WhitenedTransitions,
     bound_factor,
     vamp_scores,
 )
 from meanmap.dynamics.transfer_selection import (
     OperatorSettings,
-    choose_kernel,
     choose_operator,
+    choose_process_kernel,
     fit_operator,
     fit_process_space,
 )
@@ -111,6 +111,10 @@ class TransferOperator(BaseEstimator):
     >>> model.predict([[2.0]], steps=2).round(1)  # the truth is 1.28
     array([[1.3]])
     """
+
+    _sums: TransitionSums
+    _stretch: int
+    _tail: Points | None
 
     def __init__(
         self,
@@ -210,14 +214,14 @@ class TransferOperator(BaseEstimator):
     def _kernel(self, default: Any, transitions: Transitions, settings: OperatorSettings) -> Any:
         if isinstance(self.basis, Space):
             return self.basis.kernel_
-        return choose_kernel(self.kernel, default, self.basis, transitions, settings)
+        return choose_process_kernel(self.kernel, default, self.basis, transitions, settings)
 
     def _set(self, sums: TransitionSums, settings: OperatorSettings, space: Space) -> None:
         """Solve for the operator; nothing is set before everything has worked."""
         choice = choose_operator(sums, settings)
         fitted = fit_operator(sums, choice, settings.method)
         eigen = fitted.eigen()
-        whitened = Whitened.of(sums.moments(np.arange(FOLDS), choice.reversible))
+        whitened = WhitenedTransitions.of(sums.moments(np.arange(FOLDS), choice.reversible))
         whitener = whitened.whitener(choice.regularization)
         errors = eigen.errors(sums, fitted, choice.reversible)
         residuals = eigen.residuals(sums, fitted, choice.reversible, whitener)
@@ -227,7 +231,7 @@ class TransferOperator(BaseEstimator):
         self.regularization_, self.reversible_ = choice.regularization, choice.reversible
         self.score_, self.n_transitions_ = choice.score, sums.total
         self._operator, self._eigen, self._future = fitted, eigen, future
-        self.eigenvalues_ = plain_values(eigen.values)[shown]
+        self.eigenvalues_ = real_values(eigen.values)[shown]
         self.rank_ = len(self.eigenvalues_)
         self.standard_errors_, self.residuals_ = errors[shown], residuals[shown]
         self.modes_ = None if future is None else state_modes(eigen, future)[shown]
@@ -239,7 +243,7 @@ class TransferOperator(BaseEstimator):
         check_is_fitted(self)
         psi = self._coordinates(x)
         functions = self._operator.features(to_numpy(psi)) @ self._eigen.right[:, : self.rank_]
-        return as_complex(plain_values(functions), psi)
+        return as_complex(real_values(functions), psi)
 
     def timescales(self, dt: float = 1.0) -> np.ndarray:
         """`-lag dt / log|λ|`, where `dt` is the time from row to row; infinite for the constant."""
@@ -253,7 +257,7 @@ class TransferOperator(BaseEstimator):
         """How far each eigenvalue may be from the truth: standard errors times Student's t."""
         check_is_fitted(self)
         level = checks.fraction(confidence, "confidence", "Try 0.95.")
-        return self.standard_errors_ * bound_factor(level, np.count_nonzero(self._sums.counts))
+        return self.standard_errors_ * bound_factor(level, int(np.count_nonzero(self._sums.counts)))
 
     def score(self, sequences: Any, y: Any = None) -> float:
         """The VAMP score on other records; larger is better, 1 is a model without memory."""
@@ -262,7 +266,7 @@ class TransferOperator(BaseEstimator):
         transitions = self._transitions(read, y, kernel, self.lag)
         test = TransitionSums.over(self.space_, transitions, stretch_length(len(transitions)))
         every = np.arange(FOLDS)
-        train = Whitened.of(self._sums.moments(every, self.reversible_))
+        train = WhitenedTransitions.of(self._sums.moments(every, self.reversible_))
         W = train.directions(self.method, self.regularization_, self._operator.W.shape[1])
         found = vamp_scores(train, test.moments(every, False), W, self.regularization_)
         return float(found[-1])
@@ -355,10 +359,10 @@ def state_modes(eigen: EigenSystem, future: np.ndarray) -> np.ndarray:
     parts = np.linalg.lstsq(eigen.right, future.astype(eigen.right.dtype), rcond=None)[0]
     there = abs(eigen.values) > 1e-12
     safe = np.where(there, eigen.values, 1.0)[:, None]
-    return plain_values(np.where(there[:, None], parts / safe, 0.0))
+    return real_values(np.where(there[:, None], parts / safe, 0.0))
 
 
-def plain_values(values: np.ndarray) -> np.ndarray:
+def real_values(values: np.ndarray) -> np.ndarray:
     """Real numbers where all imaginary parts are rounding."""
     if values.dtype.kind != "c":
         return values

@@ -16,7 +16,7 @@ import scipy.linalg
 import scipy.stats
 
 from meanmap.arrays import one_blas_thread
-from meanmap.dynamics.transition_sums import FOLDS, Moments, TransitionSums
+from meanmap.dynamics.transition_sums import FOLDS, TransitionMoments, TransitionSums
 from meanmap.linalg import Spectrum
 
 PART = 1e-12  # of the largest eigenvalue of an operator: what is smaller is rounding
@@ -45,25 +45,25 @@ METHODS = {
 
 
 @dataclass(frozen=True)
-class Whitened:
+class WhitenedTransitions:
     """Centred moments with C_XX and C_YY factorised, for every λ."""
 
     x: np.ndarray  # means that are taken off
     y: np.ndarray
-    moments: Moments  # the centred ones
+    moments: TransitionMoments  # the centred ones
 
     @classmethod
-    def of(cls, moments: Moments) -> Whitened:
+    def of(cls, moments: TransitionMoments) -> WhitenedTransitions:
         """Take the means off."""
         return cls(moments.x, moments.y, moments.about(moments.x, moments.y))
 
     @cached_property
     def _present(self) -> tuple[np.ndarray, np.ndarray]:
-        return leading(Spectrum.of(self.moments.xx))
+        return leading_pairs(Spectrum.of(self.moments.xx))
 
     @cached_property
     def _future(self) -> tuple[np.ndarray, np.ndarray]:
-        return leading(Spectrum.of(self.moments.yy))
+        return leading_pairs(Spectrum.of(self.moments.yy))
 
     def whitener(self, regularization: float) -> np.ndarray:
         """W with `Wᵀ(C_XX + λI)W = I`, the largest eigenvalue of C_XX first."""
@@ -81,14 +81,16 @@ class Whitened:
         return (V / (s + regularization)) @ (V.T @ (self.moments.xy.T @ W))
 
 
-def leading(spectrum: Spectrum) -> tuple[np.ndarray, np.ndarray]:
+def leading_pairs(spectrum: Spectrum) -> tuple[np.ndarray, np.ndarray]:
     """The eigenvalues that are not rounding, the largest first, and their vectors."""
     s, V = spectrum.values[::-1], spectrum.vectors[:, ::-1]
     kept = s > PART * max(s[0], 0.0)
     return s[kept], V[:, kept]
 
 
-def vamp_scores(train: Whitened, test: Moments, W: np.ndarray, regularization: float) -> np.ndarray:
+def vamp_scores(
+    train: WhitenedTransitions, test: TransitionMoments, W: np.ndarray, regularization: float
+) -> np.ndarray:
     """The VAMP-E score (Wu and Noé 2020) on other data of the first 1, 2, … directions.
 
     They estimate p(x, y)/(p(x)p(y)) by `h = 1 + Σ wᵢ(x) lᵢ(y)`; the score is
@@ -111,7 +113,9 @@ def cross_validate(
     scores = np.full((len(parts), len(lambdas), most), np.nan)
     with one_blas_thread():
         for i, part in enumerate(parts):
-            train = Whitened.of(sums.moments(np.delete(np.arange(FOLDS), part), reversible))
+            train = WhitenedTransitions.of(
+                sums.moments(np.delete(np.arange(FOLDS), part), reversible)
+            )
             test = sums.moments(part, False)
             for j, value in enumerate(lambdas):
                 W = train.directions(method, value, most)
@@ -134,11 +138,11 @@ class FittedOperator:
     T: np.ndarray  # (q + 1, q + 1)
 
     @classmethod
-    def of(cls, whitened: Whitened, W: np.ndarray, refit: bool) -> FittedOperator:
+    def of(cls, whitened: WhitenedTransitions, W: np.ndarray, refit: bool) -> FittedOperator:
         """Project on directions; `refit` drops λ there, which would shrink the eigenvalues."""
         m = whitened.moments
         if refit:
-            s, V = leading(Spectrum.of(W.T @ m.xx @ W))
+            s, V = leading_pairs(Spectrum.of(W.T @ m.xx @ W))
             W = W @ (V / np.sqrt(s))
         T = np.eye(W.shape[1] + 1)
         T[1:, 1:] = W.T @ m.xy @ W

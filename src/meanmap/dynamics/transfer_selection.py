@@ -13,7 +13,7 @@ from meanmap.dynamics.transfer_regression import (
     METHODS,
     STEPS,
     FittedOperator,
-    Whitened,
+    WhitenedTransitions,
     cross_validate,
 )
 from meanmap.dynamics.transition_sums import (
@@ -78,7 +78,7 @@ class OperatorSettings:
 
 
 @dataclass(frozen=True)
-class Choice:
+class OperatorChoice:
     """Settings with their scores on what was left out."""
 
     reversible: bool
@@ -92,14 +92,14 @@ class Choice:
         return float(self.scores.mean())
 
 
-def choose_operator(sums: TransitionSums, settings: OperatorSettings) -> Choice:
+def choose_operator(sums: TransitionSums, settings: OperatorSettings) -> OperatorChoice:
     """The settings of the best score for given coordinates."""
     every = np.arange(FOLDS)
     size = sums.xx.shape[1]
     most = size if settings.method == "ridge" else min(settings.most, size)
     found = []
     for reversible in [False, True] if settings.reversible is None else [settings.reversible]:
-        whole = Whitened.of(sums.moments(every, reversible))
+        whole = WhitenedTransitions.of(sums.moments(every, reversible))
         trace = max(float(np.trace(whole.moments.xx)), np.finfo(float).tiny)
         fixed = settings.regularization
         lambdas = trace * STEPS if fixed is None else np.array([fixed])
@@ -109,16 +109,15 @@ def choose_operator(sums: TransitionSums, settings: OperatorSettings) -> Choice:
         with np.errstate(invalid="ignore"):
             mean = scores.mean(axis=0)
         if not np.isfinite(mean).any():  # nothing varies, or too few transitions to leave some out
-            place = (len(lambdas) // 2, 0)
+            i, j = len(lambdas) // 2, 0
         else:
-            place = np.unravel_index(np.nanargmax(mean), mean.shape)
-        i, j = int(place[0]), int(place[1])
+            i, j = divmod(int(np.nanargmax(mean)), mean.shape[1])
         directions = j + 1 if scores.shape[2] > 1 else most
-        found.append(Choice(reversible, float(lambdas[i]), directions, scores[:, i, j]))
+        found.append(OperatorChoice(reversible, float(lambdas[i]), directions, scores[:, i, j]))
     return max(found, key=lambda choice: np.nan_to_num(choice.score, nan=-np.inf))
 
 
-def choose_kernel(
+def choose_process_kernel(
     given: Any, default: Kernel, basis: Any, transitions: Transitions, settings: OperatorSettings
 ) -> Kernel:
     """The widest kernel whose score is within a standard error of the best."""
@@ -154,8 +153,8 @@ def fit_process_space(kernel: Kernel, basis: Any, transitions: Transitions) -> S
     return fit_candidate(kernel, basis, points)[0]
 
 
-def fit_operator(sums: TransitionSums, choice: Choice, method: str) -> FittedOperator:
+def fit_operator(sums: TransitionSums, choice: OperatorChoice, method: str) -> FittedOperator:
     """The operator of these settings, from all of the transitions."""
-    whitened = Whitened.of(sums.moments(np.arange(FOLDS), choice.reversible))
+    whitened = WhitenedTransitions.of(sums.moments(np.arange(FOLDS), choice.reversible))
     W = whitened.directions(method, choice.regularization, choice.directions)
     return FittedOperator.of(whitened, W, METHODS[method][1])

@@ -130,7 +130,7 @@ class TransitionSums:
         """How many transitions there are."""
         return int(self.counts.sum())
 
-    def moments(self, folds: np.ndarray, reversible: bool) -> Moments:
+    def moments(self, folds: np.ndarray, reversible: bool) -> TransitionMoments:
         """Means and covariances over some of the folds.
 
         Those of a reversible process are symmetric in time: every transition counts in both
@@ -139,7 +139,7 @@ class TransitionSums:
         n = self.counts[folds].sum()
         parts = (self.xx, self.xy, self.yy, self.x, self.y)
         xx, xy, yy, x, y = (part[folds].sum(axis=0) / n for part in parts)
-        found = Moments(x, y, xx, xy, yy)
+        found = TransitionMoments(x, y, xx, xy, yy)
         return found.symmetric() if reversible else found
 
 
@@ -149,7 +149,7 @@ def stretch_length(transitions: int) -> int:
 
 
 @dataclass(frozen=True)
-class Moments:
+class TransitionMoments:
     """E[ψ(x)], E[ψ(y)], E[ψ(x)ψ(x)ᵀ], E[ψ(x)ψ(y)ᵀ] and E[ψ(y)ψ(y)ᵀ]."""
 
     x: np.ndarray
@@ -158,23 +158,23 @@ class Moments:
     xy: np.ndarray
     yy: np.ndarray
 
-    def symmetric(self) -> Moments:
+    def symmetric(self) -> TransitionMoments:
         """Every transition in both directions."""
         mean, both = (self.x + self.y) / 2, (self.xx + self.yy) / 2
-        return Moments(mean, mean, both, (self.xy + self.xy.T) / 2, both)
+        return TransitionMoments(mean, mean, both, (self.xy + self.xy.T) / 2, both)
 
-    def about(self, x: np.ndarray, y: np.ndarray) -> Moments:
-        """Moments of ψ(x) and ψ(y) after these are taken off."""
-        return Moments(
+    def about(self, x: np.ndarray, y: np.ndarray) -> TransitionMoments:
+        """TransitionMoments of ψ(x) and ψ(y) after these are taken off."""
+        return TransitionMoments(
             self.x - x,
             self.y - y,
-            shift(self.xx, self.x, self.x, x, x),
-            shift(self.xy, self.x, self.y, x, y),
-            shift(self.yy, self.y, self.y, y, y),
+            shift_product(self.xx, self.x, self.x, x, x),
+            shift_product(self.xy, self.x, self.y, x, y),
+            shift_product(self.yy, self.y, self.y, y, y),
         )
 
 
-def shift(
+def shift_product(
     product: np.ndarray, a: np.ndarray, b: np.ndarray, u: np.ndarray, v: np.ndarray
 ) -> np.ndarray:
     """E[(A - u)(B - v)ᵀ] from E[ABᵀ], E[A] and E[B]."""
