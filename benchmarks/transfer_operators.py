@@ -1,7 +1,7 @@
 """`TransferOperator` beside kooplearn's reduced-rank regression, on processes of known spectrum.
 
     python benchmarks/transfer_operators.py peers [--systems ou prinz wells logistic] [--runs 5]
-    python benchmarks/transfer_operators.py runs [--runs 100]
+    python benchmarks/transfer_operators.py runs [--runs 100] [--seconds 240]
     python benchmarks/transfer_operators.py long [--steps 1000000]
 
 in an environment with meanmap and, for `peers`, kooplearn. The truth is computed on a grid from the
@@ -250,10 +250,13 @@ def compare(systems: list[str], n: int, runs: int) -> None:
         print(f"seconds a run: {seconds[0] / runs:.1f}, peer's grid {seconds[1] / runs:.1f}")
 
 
-def repeat(systems: list[str], n: int, runs: int) -> None:
+def repeat(systems: list[str], n: int, runs: int, seconds: float) -> None:
     for name in systems:
+        start = time.perf_counter()
         truth, spurious, covered, found = PROCESSES[name](), 0, 0, []
         for run in range(runs):
+            if time.perf_counter() - start > seconds:
+                break
             x = truth.simulate(n, np.random.default_rng([run, n]))
             model = TransferOperator().fit(x)
             second, beyond = abs(truth.values[1]), 1 + truth.multiplicity
@@ -264,8 +267,8 @@ def repeat(systems: list[str], n: int, runs: int) -> None:
             found.append(errors(model.eigenvalues_, model.eigenfunctions(truth.grid), truth))
         value, function = np.mean(found, axis=0)
         print(
-            f"| {name} | {n} | {runs} | {spurious} | {covered / runs:.2f} | {value:.3f} "
-            f"| {function:.3f} |",
+            f"| {name} | {n} | {len(found)} | {spurious} | {covered / len(found):.2f} "
+            f"| {value:.3f} | {function:.3f} |",
             flush=True,
         )
 
@@ -291,13 +294,14 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=list(PROCESSES), choices=list(PROCESSES))
     parser.add_argument("--n", type=int, default=500)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="per process, of `runs`")
     parser.add_argument("--steps", type=int, default=1_000_000)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.what == "peers":
         compare(given.systems, given.n, given.runs)
     elif given.what == "runs":
-        repeat(given.systems, given.n, given.runs)
+        repeat(given.systems, given.n, given.runs, given.seconds)
     else:
         long_record(given.steps)
 

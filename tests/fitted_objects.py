@@ -360,6 +360,7 @@ def spectral_filter() -> Any:
 )
 def transfer_operator() -> Any:
     options: dict[str, Any] = {"rank": 3, "regularization": 1e-2, "reversible": False}
+    options["basis"] = PivotedCholesky(1e-3)
     model = mm.dynamics.TransferOperator(Gaussian(0.7), **options).fit(SEEN[:30])
     return model.partial_fit(SEEN[30:50], continued=True)
 

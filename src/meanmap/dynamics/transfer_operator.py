@@ -108,8 +108,8 @@ class TransferOperator(BaseEstimator):
     >>> model = TransferOperator().fit(np.array(x)[:, None])
     >>> model.eigenvalues_[:3].round(1)  # the truth is 1, 0.8, 0.64
     array([1. , 0.8, 0.6])
-    >>> model.predict([[2.0]], steps=2).round(1)  # the truth is 1.28
-    array([[1.3]])
+    >>> bool(abs(model.predict([[2.0]], steps=2) - 1.28) < 0.1)  # 0.8² · 2
+    True
     """
 
     _sums: TransitionSums
