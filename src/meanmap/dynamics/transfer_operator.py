@@ -42,6 +42,7 @@ from meanmap.dynamics.transition_sums import (
     stretch_length,
 )
 from meanmap.exceptions import DataWarning, warn
+from meanmap.kernels import Kernel
 from meanmap.spaces import Space
 
 FEWEST = 2  # transitions
@@ -113,8 +114,22 @@ class TransferOperator(BaseEstimator):
     """
 
     _sums: TransitionSums
+    _operator: FittedOperator
+    _eigen: EigenSystem
+    _future: np.ndarray | None
     _stretch: int
     _tail: Points | None
+    space_: Space
+    kernel_: Kernel
+    regularization_: float
+    reversible_: bool
+    score_: float
+    n_transitions_: int
+    eigenvalues_: np.ndarray
+    rank_: int
+    standard_errors_: np.ndarray
+    residuals_: np.ndarray
+    modes_: np.ndarray | None
 
     def __init__(
         self,
@@ -181,10 +196,12 @@ class TransferOperator(BaseEstimator):
         start = 0 if before is None else before.total
         sums = TransitionSums.over(space, transitions, stretch, start)
         sums = sums if before is None else before + sums
-        self._set(sums, settings, space)
-        self._stretch = stretch
         last = read.parts()[-1]
-        self._tail = None if y is not None else take(last, slice(max(count(last) - lag, 0), None))
+        tail = None if y is not None else take(last, slice(max(count(last) - lag, 0), None))
+        # in one assignment: an interrupt leaves all of the call or nothing
+        self.__dict__.update(
+            operator_attributes(sums, settings, space), _stretch=stretch, _tail=tail
+        )
         return self
 
     def _read(self, sequences: Any, space: Space | None) -> tuple[Sequences, Any]:
@@ -215,26 +232,6 @@ class TransferOperator(BaseEstimator):
         if isinstance(self.basis, Space):
             return self.basis.kernel_
         return choose_process_kernel(self.kernel, default, self.basis, transitions, settings)
-
-    def _set(self, sums: TransitionSums, settings: OperatorSettings, space: Space) -> None:
-        """Solve for the operator; nothing is set before everything has worked."""
-        choice = choose_operator(sums, settings)
-        fitted = fit_operator(sums, choice, settings.method)
-        eigen = fitted.eigen()
-        whitened = WhitenedTransitions.of(sums.moments(np.arange(FOLDS), choice.reversible))
-        whitener = whitened.whitener(choice.regularization)
-        errors = eigen.errors(sums, fitted, choice.reversible)
-        residuals = eigen.residuals(sums, fitted, choice.reversible, whitener)
-        shown = slice(0, settings.rank)
-        future = future_coefficients(fitted, sums)
-        self._sums, self.space_, self.kernel_ = sums, space, space.kernel_
-        self.regularization_, self.reversible_ = choice.regularization, choice.reversible
-        self.score_, self.n_transitions_ = choice.score, sums.total
-        self._operator, self._eigen, self._future = fitted, eigen, future
-        self.eigenvalues_ = real_values(eigen.values)[shown]
-        self.rank_ = len(self.eigenvalues_)
-        self.standard_errors_, self.residuals_ = errors[shown], residuals[shown]
-        self.modes_ = None if future is None else state_modes(eigen, future)[shown]
 
     # --- spectrum -----------------------------------------------------------------------------
 
@@ -341,6 +338,39 @@ class TransferOperator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_sums")
+
+
+def operator_attributes(
+    sums: TransitionSums, settings: OperatorSettings, space: Space
+) -> dict[str, Any]:
+    """The attributes of a model with these sums."""
+    choice = choose_operator(sums, settings)
+    fitted = fit_operator(sums, choice, settings.method)
+    eigen = fitted.eigen()
+    whitened = WhitenedTransitions.of(sums.moments(np.arange(FOLDS), choice.reversible))
+    whitener = whitened.whitener(choice.regularization)
+    errors = eigen.errors(sums, fitted, choice.reversible)
+    residuals = eigen.residuals(sums, fitted, choice.reversible, whitener)
+    shown = slice(0, settings.rank)
+    future = future_coefficients(fitted, sums)
+    values = real_values(eigen.values)[shown]
+    return {
+        "_sums": sums,
+        "_operator": fitted,
+        "_eigen": eigen,
+        "_future": future,
+        "space_": space,
+        "kernel_": space.kernel_,
+        "regularization_": choice.regularization,
+        "reversible_": choice.reversible,
+        "score_": choice.score,
+        "n_transitions_": sums.total,
+        "eigenvalues_": values,
+        "rank_": len(values),
+        "standard_errors_": errors[shown],
+        "residuals_": residuals[shown],
+        "modes_": None if future is None else state_modes(eigen, future)[shown],
+    }
 
 
 def future_coefficients(fitted: FittedOperator, sums: TransitionSums) -> np.ndarray | None:
