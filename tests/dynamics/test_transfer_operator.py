@@ -161,6 +161,12 @@ def test_bounds_cover_the_truth() -> None:
     assert (model.residuals_ >= 0).all() and model.residuals_.shape == model.eigenvalues_.shape
 
 
+def test_few_transitions_are_enough() -> None:
+    model = TransferOperator().fit(rotation()[:3])
+    assert model.n_transitions_ == 2 and np.isnan(model.score_)
+    assert np.isfinite(model.predict(rotation()[:2])).all()
+
+
 def test_far_states_warn() -> None:
     model = TransferOperator(Gaussian(1.0)).fit(autoregression()[:200])
     with pytest.warns(DataWarning, match="1 of 1 states are far"):
@@ -175,6 +181,7 @@ def test_far_states_warn() -> None:
         ({"reversible": "yes"}, autoregression()[:50], "reversible must be one of"),
         ({"regularization": -1}, autoregression()[:50], "regularization"),
         ({"lag": 50}, autoregression()[:50], "transitions over lag=50"),
+        ({}, np.ones((50, 1)), "all states are the same"),
     ],
 )
 def test_errors_say_what_is_wrong(options: dict[str, Any], data: np.ndarray, message: str) -> None:

@@ -31,6 +31,8 @@ def principal_directions(M: np.ndarray, most: int) -> np.ndarray:
 def predictive_directions(M: np.ndarray, most: int) -> np.ndarray:
     """The left singular vectors of `(C_XX + λI)^(-1/2) C_XY`: an eigenproblem of its square."""
     size = len(M)
+    if size == 0:  # nothing varies
+        return np.zeros((0, 0))
     last = size - min(most, size)
     vectors = scipy.linalg.eigh(M @ M.T, subset_by_index=[last, size - 1])[1]
     return vectors[:, ::-1]
@@ -84,7 +86,7 @@ class WhitenedTransitions:
 def leading_pairs(spectrum: Spectrum) -> tuple[np.ndarray, np.ndarray]:
     """The eigenvalues that are not rounding, the largest first, and their vectors."""
     s, V = spectrum.values[::-1], spectrum.vectors[:, ::-1]
-    kept = s > PART * max(s[0], 0.0)
+    kept = s > PART * s.max(initial=0.0)
     return s[kept], V[:, kept]
 
 
@@ -109,8 +111,12 @@ def cross_validate(
     sums: TransitionSums, method: str, reversible: bool, lambdas: np.ndarray, most: int
 ) -> np.ndarray:
     """VAMP-E scores on what was left out: (parts, λ, number of directions), NaN for none."""
-    parts = [part for part in np.arange(FOLDS).reshape(-1, 2) if sums.counts[part].sum() > 0]
-    scores = np.full((len(parts), len(lambdas), most), np.nan)
+    parts = [
+        part
+        for part in np.arange(FOLDS).reshape(-1, 2)
+        if 0 < sums.counts[part].sum() < sums.counts.sum()
+    ]
+    scores = np.full((max(len(parts), 1), len(lambdas), most), np.nan)
     with one_blas_thread():
         for i, part in enumerate(parts):
             train = WhitenedTransitions.of(
@@ -121,7 +127,7 @@ def cross_validate(
                 W = train.directions(method, value, most)
                 found = vamp_scores(train, test, W, value)
                 scores[i, j, : len(found)] = found
-                if method == "ridge":  # all of the directions, or none
+                if method == "ridge" and len(found):  # all of the directions, or none
                     scores[i, j] = found[-1]
     return scores
 

@@ -33,6 +33,7 @@ SEARCH = 10_000  # transitions on which kernels are compared
 SPAN = 10_000  # states that the coordinates are chosen on
 COARSE = PivotedCholesky(1e-8, 100)  # coordinates while kernels are compared
 FINE = PivotedCholesky(1e-8, 300)  # and those of the model
+ROUNDING = 1e-14  # of the mean of k(x, x): a variance below it is none
 MOST = 30  # functions beside the constant that rank="auto" chooses from
 
 
@@ -100,7 +101,12 @@ def choose_operator(sums: TransitionSums, settings: OperatorSettings) -> Operato
     found = []
     for reversible in [False, True] if settings.reversible is None else [settings.reversible]:
         whole = WhitenedTransitions.of(sums.moments(every, reversible))
-        trace = max(float(np.trace(whole.moments.xx)), np.finfo(float).tiny)
+        trace = float(np.trace(whole.moments.xx))
+        if not trace > ROUNDING * float(np.trace(sums.xx.sum(axis=0))) / sums.total:
+            raise ValueError(
+                "sequences: to the kernel all states are the same, so nothing can be learned from "
+                "them. Pass states that vary, or a kernel with a smaller bandwidth."
+            )
         fixed = settings.regularization
         lambdas = trace * STEPS if fixed is None else np.array([fixed])
         scores = cross_validate(sums, settings.method, reversible, lambdas, most)
