@@ -33,7 +33,7 @@ SEARCH = 10_000  # transitions on which kernels are compared
 SPAN = 10_000  # states that the coordinates are chosen on
 COARSE = PivotedCholesky(1e-8, 100)  # coordinates while kernels are compared
 FINE = PivotedCholesky(1e-8, 300)  # and those of the model
-ROUNDING = 1e-14  # of the mean of k(x, x): a variance below it is none
+ROUNDING = 1e-14  # of the mean of k(x, x): a smaller variance is due to rounding
 MOST = 30  # functions beside the constant that rank="auto" chooses from
 
 
