@@ -349,6 +349,22 @@ def spectral_filter() -> Any:
     return mm.SpectralFilter(Gaussian(0.7), 3, **options).fit(SEEN[:50])
 
 
+@fitted(
+    lambda m: {
+        "values": abs(m.eigenvalues_),
+        "functions": abs(m.eigenfunctions(SEEN[50:])),
+        "ahead": m.predict(SEEN[50:], 2),
+        "bounds": m.bounds(),
+    },
+    "TransferOperator",
+)
+def transfer_operator() -> Any:
+    options: dict[str, Any] = {"rank": 3, "regularization": 1e-2, "reversible": False}
+    options["basis"] = PivotedCholesky(1e-3)
+    model = mm.dynamics.TransferOperator(Gaussian(0.7), **options).fit(SEEN[:30])
+    return model.partial_fit(SEEN[30:50], continued=True)
+
+
 @fitted(lambda t: {"mean": t.mean, "interval": t.interval(0.8)[0]}, "Track")
 def track() -> Any:
     return additive_filter().filter(SEEN[50:])

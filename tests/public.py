@@ -35,10 +35,8 @@ ELSEWHERE = {
     "Witness",
     "ConditionalTestResult",
     "FitQuality",
-    "OperatorSpectrum",
     "RunningIndependenceTest",
     "RunningTwoSampleTest",
-    "operator_spectrum",
 }
 
 

@@ -61,7 +61,16 @@ def table(rows: np.ndarray) -> Any:
     return pd.DataFrame(rows, columns=[f"c{i}" for i in range(rows.shape[1])])
 
 
+def operator() -> Any:
+    options: dict[str, Any] = {"rank": 3, "regularization": 1e-2, "reversible": False}
+    return mm.dynamics.TransferOperator(Gaussian(0.7), **options)
+
+
 CHANGES = {
+    "operator, first piece": Change(operator, lambda m: m.fit(SEEN[:30])),
+    "operator, second piece": Change(
+        lambda: operator().fit(SEEN[:30]), lambda m: m.partial_fit(SEEN[30:], continued=True)
+    ),
     "conditional, first batch": Change(conditional, lambda m: m.partial_fit(X[:20], COLUMN[:20])),
     "conditional, second batch": Change(
         lambda: conditional().fit(X[:20], COLUMN[:20]), lambda m: m.partial_fit(X[20:], COLUMN[20:])

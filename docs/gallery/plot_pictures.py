@@ -19,7 +19,7 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 
 import meanmap as mm
-from meanmap.dynamics import operator_spectrum
+from meanmap.dynamics import TransferOperator
 
 warnings.simplefilter("ignore", UserWarning)
 rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ row(
 model = mm.ConditionalEmbedding().fit(x, y)
 angle = np.cumsum(0.5 + 0.2 * rng.normal(size=300))
 states = np.column_stack([np.cos(angle), np.sin(angle)])
-turning = operator_spectrum(mm.ConditionalEmbedding().fit(states[:-1], states[1:]))
+turning = TransferOperator().fit(states)
 row(model.plot, model.leave_one_out_.plot, turning.plot)
 
 # %%

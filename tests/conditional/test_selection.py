@@ -11,8 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from conditional_kernel_density import ConditionalKernelDensity
 from meanmap import ConditionalEmbedding, embed
 from meanmap.conditional.selection import GRID, marginal_consistency
-from meanmap.dynamics import operator_spectrum
-from meanmap.kernels import Delta, Gaussian, Laplace, Linear, RationalQuadratic
+from meanmap.kernels import Gaussian, Laplace, Linear, RationalQuadratic
 from meanmap.rules import bayes_method
 from meanmap.spaces import PivotedCholesky
 from oracles.kernels import gaussian
@@ -82,52 +81,6 @@ def test_schedules_are_the_rates_of_the_theorems() -> None:
             model.posterior(x, regularization=bad)
     with pytest.raises(ValueError, match="regularization must be one of"):
         ConditionalEmbedding(regularization="cv").fit(x, x)
-
-
-def autoregression(n: int = 4000, a: float = 0.8) -> np.ndarray:
-    rng = np.random.default_rng(2)
-    noise, x = rng.normal(size=n), np.zeros(n)
-    for t in range(1, n):
-        x[t] = a * x[t - 1] + np.sqrt(1 - a * a) * noise[t]
-    return x[:, None]
-
-
-def test_the_spectrum_of_an_autoregression_is_known() -> None:
-    """Eigenvalues aᵏ, eigenfunctions the Hermite polynomials, timescales -1/(k log a)."""
-    x = autoregression()
-    model = ConditionalEmbedding(regularization=1e-5).fit(x[:-1], x[1:])
-    spectrum = operator_spectrum(model, 3)
-    # over 40 other seeds the largest errors were .0001, .032 and .135
-    assert_allclose(spectrum.eigenvalues[:2], [1.0, 0.8], atol=0.08)
-    assert_allclose(spectrum.eigenvalues[2], 0.64, atol=0.25)
-    assert_allclose(spectrum.timescales[1], -1 / np.log(0.8), rtol=0.35)
-    at = np.linspace(-1.5, 1.5, 31)[:, None]
-    first = spectrum.functions(at)[:, 1]
-    assert abs(np.corrcoef(first, at[:, 0])[0, 1]) > 0.95
-    assert len(operator_spectrum(model)) == model.space_x_.rank_
-    assert "3 eigenvalues" in repr(spectrum)
-    assert spectrum.plot() is not None
-
-
-def test_the_spectrum_of_a_chain_of_labels_is_that_of_its_table() -> None:
-    rng = np.random.default_rng(3)
-    T = np.array([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.0, 0.3, 0.7]])
-    s = [0]
-    for _ in range(500):
-        s.append(int(rng.choice(3, p=T[s[-1]])))
-    s = np.array(s)
-    counts = np.zeros((3, 3))
-    np.add.at(counts, (s[:-1], s[1:]), 1)
-    exact = np.sort(abs(np.linalg.eigvals(counts / counts.sum(axis=1, keepdims=True))))[::-1]
-    model = ConditionalEmbedding(Delta(), Delta(), 0).fit(s[:-1], s[1:])
-    assert_allclose(abs(operator_spectrum(model).eigenvalues), exact, atol=1e-10)
-
-
-def test_a_spectrum_needs_one_space() -> None:
-    x = autoregression(100)
-    model = ConditionalEmbedding(regularization=1e-3).fit(x, np.hstack([x, x]))
-    with pytest.raises(ValueError, match=r"2 features.*1 features"):
-        operator_spectrum(model)
 
 
 def test_the_conditional_density_baseline() -> None:

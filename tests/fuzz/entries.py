@@ -396,13 +396,11 @@ def conditional_stream(v: Any) -> Any:
     return model.partial_fit(v.X, v.Y, v.w).predict(AT)
 
 
-@entry("ConditionalEmbedding", x=AT, n=2, lag=1.0)
+@entry("ConditionalEmbedding", x=AT)
 def asked_conditional(v: Any) -> Any:
     model = made("conditional")
-    pairs = mm.ConditionalEmbedding(G, G, 1e-2).fit(X[:-1], X[1:])
-    spectrum = mm.dynamics.operator_spectrum(pairs, v.n, v.lag)
     return (
-        model.given(v.x).mean(), model.weights(v.x), model.predict(v.x), abs(spectrum.eigenvalues),
+        model.given(v.x).mean(), model.weights(v.x), model.predict(v.x),
         model.expect(lambda y: y[:, 0], v.x),
     )  # fmt: skip
 
@@ -842,6 +840,21 @@ def spectral_filter(v: Any) -> Any:
         Gaussian(0.7), v.n_states, v.window, regularization=1e-2, validation=None
     ).fit(v.seen)
     return model.filter(v.new).mean, model.predict(v.new, v.steps).mean, model.score(v.new)
+
+
+@entry(
+    "TransferOperator", rtol=1e-4, seen=OBSERVED, new=NEW, rank=3, lag=2, steps=2, dt=0.5, level=0.9
+)
+def transfer_operator(v: Any) -> Any:
+    options: dict[str, Any] = {"regularization": 1e-2, "reversible": True}
+    model = mm.dynamics.TransferOperator(Gaussian(0.7), rank=v.rank, lag=v.lag, **options).fit(
+        v.seen
+    )
+    return (
+        model.eigenvalues_, model.timescales(v.dt)[1:], model.bounds(v.level), model.score(v.new),
+        model.predict(v.new, v.steps), model.forecast(v.new, v.steps),
+        abs(model.eigenfunctions(v.new)),
+    )  # fmt: skip
 
 
 @entry("Stream", "Track", x=SEEN[50], new=SEEN[50:54], steps=2, level=0.8, q=0.5, prior=PATH[:4])

@@ -605,11 +605,15 @@ def spectral_filter(d: Data) -> Any:
     return d.points(model.filter(d.Z).mean), d.points(model.predict(d.Z, 2).mean)
 
 
-@question("operator_spectrum", "OperatorSpectrum", rtol=1e-5, **TRACKS)
-def spectrum(d: Data) -> Any:
-    model = mm.ConditionalEmbedding("median", "median", 1e-2).fit(d.X[:-1], d.X[1:])
-    found = mm.dynamics.operator_spectrum(model, 3)
-    return abs(found.eigenvalues), abs(found.functions(d.Z))
+@question("TransferOperator", rtol=1e-4, **TRACKS)
+def transfer_operator(d: Data) -> Any:
+    options: dict[str, Any] = {"regularization": 1e-2, "reversible": False, "method": "ridge"}
+    model = mm.dynamics.TransferOperator("median", rank=3, **options).fit(d.X)
+    return (
+        abs(model.eigenvalues_),
+        abs(model.eigenfunctions(d.Z)[:, 0]),
+        d.points(model.predict(d.Z)),
+    )
 
 
 # --- graphical models -----------------------------------------------------------------------------

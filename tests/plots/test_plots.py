@@ -16,7 +16,7 @@ from meanmap import plots
 from meanmap.comparison import PowerAnalysis
 from meanmap.comparison.counterfactual import CounterfactualEffect
 from meanmap.conditional.selection import LeaveOneOut
-from meanmap.dynamics import OperatorSpectrum, operator_spectrum
+from meanmap.dynamics import TransferOperator
 from meanmap_experiments import Outcome
 
 RNG = np.random.default_rng(0)
@@ -42,8 +42,7 @@ def left_out() -> Callable[..., Any]:
 
 def spectrum() -> Callable[..., Any]:
     states = np.cumsum(RNG.normal(size=(80, 1)), axis=0) % 3
-    model = mm.ConditionalEmbedding(regularization=1e-2).fit(states[:-1], states[1:])
-    return operator_spectrum(model).plot
+    return TransferOperator(regularization=1e-2, rank=4).fit(states).plot
 
 
 def components(y: Any = None) -> Callable[..., Any]:
@@ -112,7 +111,7 @@ PICTURES: dict[str, tuple[Callable[[], Callable[..., Any]], str, str]] = {
     "JointEmbedding": (lambda: mm.embed((X, Y)).plot, "second variable", "first variable"),
     "ConditionalEmbedding": (conditional, "x", "y"),
     "LeaveOneOut": (left_out, "regularisation λ", "error of rows left out"),
-    "OperatorSpectrum": (spectrum, "real part", "imaginary part"),
+    "TransferOperator": (spectrum, "real part", "imaginary part"),
     "Compression": (lambda: mm.statistics.compress(PLANE, 10, rng=0).plot, "x₁", "x₂"),
     "EmbeddingDensity": (lambda: mm.EmbeddingDensity().fit(X).plot, "x", "density"),
     "EmbeddingDensity in the plane": (lambda: mm.EmbeddingDensity().fit(PLANE).plot, "x₁", "x₂"),
@@ -169,7 +168,7 @@ def test_panels_of_tests(result: Callable[[], Any], panels: int) -> None:
         mm.embeddings.JointEmbedding,
         mm.ConditionalEmbedding,
         LeaveOneOut,
-        OperatorSpectrum,
+        TransferOperator,
         mm.statistics.Compression,
         mm.comparison.TestResult,
         CounterfactualEffect,

@@ -2,17 +2,15 @@
 Estimate the slow modes of a process
 ====================================
 
-A conditional embedding of a state given the previous state is a square operator. Its eigenvalues
-say how fast the process forgets, and its eigenfunctions what it forgets last. Here a particle hops
-between two wells, and the slow mode is which well it is in.
+The operator that takes a function of the state to its expected value a moment later has eigenvalues
+that say how fast the process forgets, and eigenfunctions that say what it forgets last. Here a
+particle hops between two wells, and the slow mode is which well it is in.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from meanmap import ConditionalEmbedding
-from meanmap.dynamics import operator_spectrum
-from meanmap.kernels import Gaussian
+from meanmap.dynamics import TransferOperator
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"
 
@@ -29,14 +27,14 @@ for noise in rng.normal(size=(200 * every, len(walkers))):
     walkers = walkers + step * force + strength * np.sqrt(2 * step) * noise
     path.append(walkers)
 seen = np.array(path[::every])
-now, later = seen[:-1].reshape(-1, 1), seen[1:].reshape(-1, 1)
 
 # %%
-# One fit, and one eigenvalue problem whose size is the rank of the kernel.
+# One fit to the paths of all particles. The width of the kernel, the regularisation and whether the
+# process is reversible are chosen by cross-validation; five eigenvalues are asked for.
 
 lag = step * every
-model = ConditionalEmbedding(Gaussian(0.5), Gaussian(0.5), regularization=1e-5).fit(now, later)
-spectrum = operator_spectrum(model, 5, lag=lag)
+paths = [seen[:, [i]] for i in range(seen.shape[1])]
+model = TransferOperator(rank=5).fit(paths)
 
 # %%
 # The exact answer, from the same process on a fine grid: the transition matrix of one step, to the
@@ -51,10 +49,11 @@ values, functions = np.linalg.eig(np.linalg.matrix_power(P, every))
 order = np.argsort(-abs(values))[:5]
 exact, functions = values[order].real, functions[:, order].real
 
-print("eigenvalue   timescale   exact")
-for value, time, true in zip(spectrum.eigenvalues, spectrum.timescales, exact, strict=True):
+print("eigenvalue  ± 95%   exact   timescale   exact")
+rows = zip(model.eigenvalues_.real, model.bounds(), exact, model.timescales(lag), strict=True)
+for value, bound, true, time in rows:
     scale = -lag / np.log(true) if true < 1 - 1e-9 else np.inf
-    print(f"{value.real:10.3f}  {time:10.2f}  {scale:6.2f}")
+    print(f"{value:10.3f}  {bound:.3f}  {true:6.3f}  {time:10.2f}  {scale:6.2f}")
 
 # %%
 # The first eigenvalue is one, with a constant eigenfunction: probability is conserved. The second
@@ -62,7 +61,7 @@ for value, time, true in zip(spectrum.eigenvalues, spectrum.timescales, exact, s
 # before the particle hops.
 
 inside = abs(grid) < 1.8
-estimate = spectrum.functions(grid[inside][:, None]).real
+estimate = model.eigenfunctions(grid[inside][:, None]).real
 density = np.exp(-((grid**2 - 1) ** 2) / strength**2)[inside]
 
 fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
@@ -70,7 +69,9 @@ axes[0].plot(np.arange(len(seen)) * lag, seen[:, 0], color=BLUE, linewidth=1)
 axes[0].set(xlabel="time", ylabel="position of one particle")
 
 place = np.arange(5)
-axes[1].bar(place, spectrum.eigenvalues.real, color=BLUE, label="estimate")
+axes[1].bar(
+    place, model.eigenvalues_.real, yerr=model.bounds(), color=BLUE, capsize=3, label="estimate"
+)
 axes[1].plot(place, exact, "D", color="black", label="exact")
 axes[1].set_xticks(place, [str(i + 1) for i in place])
 axes[1].set(xlabel="mode", ylabel=f"eigenvalue over {lag} units of time")

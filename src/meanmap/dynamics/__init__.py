@@ -2,19 +2,18 @@
 
 from meanmap.dynamics.additive import AdditiveFilter
 from meanmap.dynamics.bayes import KernelBayesFilter
-from meanmap.dynamics.eigenfunctions import OperatorSpectrum, operator_spectrum
 from meanmap.dynamics.spectral import SpectralFilter
 from meanmap.dynamics.stream import Stream
 from meanmap.dynamics.track import Track
+from meanmap.dynamics.transfer_operator import TransferOperator
 from meanmap.dynamics.validation import Validation
 
 __all__ = [
     "AdditiveFilter",
     "KernelBayesFilter",
-    "OperatorSpectrum",
     "SpectralFilter",
     "Stream",
     "Track",
+    "TransferOperator",
     "Validation",
-    "operator_spectrum",
 ]

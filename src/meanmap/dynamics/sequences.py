@@ -47,6 +47,11 @@ class Sequences:
         pairs = zip(self.ends, self.lengths, strict=True)
         return [take(self.points, slice(int(end) - n, int(end))) for end, n in pairs]
 
+    def after(self, rows: Points) -> Sequences:
+        """The same, with rows before those of the first sequence."""
+        lengths = (self.lengths[0] + count(rows), *self.lengths[1:])
+        return Sequences(concatenate([rows, self.points]), lengths, self.single)
+
     def transitions(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows that have a successor, and their successors."""
         n = sum(self.lengths)
