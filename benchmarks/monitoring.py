@@ -1,7 +1,7 @@
 """Sequential tests and drift monitors: level, delay, power, run length and speed.
 
     python benchmarks/monitoring.py [level] [delay] [power] [speed] [drift] [--streams N] [--jobs N]
-        [--tests two-sample independence conditional]
+        [--tests two-sample independence conditional] [--sizes 50 100 …]
 
 Laws and settings were fixed before the runs; everything runs with default settings.
 
@@ -9,7 +9,7 @@ Laws and settings were fixed before the runs; everything runs with default setti
 |---|---|
 | level | 10,000 rows without any effect, a look after each: how many are ever rejected at .05 |
 | delay | N(0, I₃) against a shift of the mean by 1: rows of each sample until rejection |
-| power | rejections by the end of a stream, beside the fixed-n permutation test of all its rows |
+| power | rejections at any time, by `stop()`, with a `horizon` at the end; of a fixed-n test |
 | speed | a million pairs of rows in batches of 1,000: seconds, and peak memory |
 | drift | `DriftMonitor`: run length without drift, over references of 1,000 rows |
 
@@ -148,13 +148,14 @@ def rows_to_reject(sample: Sampler, seed: int) -> int:
     return len(X)
 
 
-def power_at(case: int, n: int, seed: int) -> tuple[bool, bool, bool]:
+def power_at(case: int, n: int, seed: int) -> tuple[bool, ...]:
     _, made, sample = POWER[case]
     X, Y = sample(np.random.default_rng([2, case, n, seed]), n)
     fixed = two_sample_test if made is SequentialTwoSampleTest else independence_test
     test = made()
     before, after = test.update(X, Y).rejects, test.stop(rng=seed).rejects
-    return before, after, bool(fixed(X, Y, n_permutations=199, rng=seed).pvalue <= 0.05)
+    declared = made(horizon=n, random_state=seed).update(X, Y).rejects
+    return before, after, declared, bool(fixed(X, Y, n_permutations=199, rng=seed).pvalue <= 0.05)
 
 
 def run_length(law: str, asked: int, seed: int) -> tuple[int, int]:
@@ -194,11 +195,12 @@ def delay(asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
 
 def power(asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
     for case, (name, _, _) in enumerate(POWER):
-        for n in SIZES:
+        for n in asked.sizes:
             found = each(partial(power_at, case, n), min(asked.streams, 200), asked.jobs)
-            any_time, stopped, fixed = np.mean(found, axis=0)
-            row = {"law": name, "n": n, "any time": any_time}
-            yield {**row, "stopped": stopped, "fixed n": fixed}
+            any_time, stopped, declared, fixed = np.mean(found, axis=0)
+            row = {"law": name, "n": n, "any time": any_time, "stopped": stopped}
+            ratio = declared / max(fixed, 1e-9)
+            yield {**row, "horizon": declared, "fixed n": fixed, "horizon / fixed": ratio}
 
 
 def speed(asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
@@ -241,6 +243,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tests", nargs="*", choices=list(TESTS), default=list(TESTS))
+    parser.add_argument("--sizes", nargs="*", type=int, default=list(SIZES))
     asked = parser.parse_args()
     for part in asked.parts:
         for row in PARTS[part](asked):

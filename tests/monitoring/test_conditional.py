@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import stats
 
 import meanmap
 from meanmap.monitoring import SequentialConditionalTest, SequentialTwoSampleTest
-from meanmap.monitoring.conditional import BOUND, CAUTION, STAKE, ProductBettor
+from meanmap.monitoring.conditional import BOUND, CAUTION, RUIN, STAKE, ProductBettor
 
 
 def confounded(rng: np.random.Generator, n: int, direct: float = 0.0) -> tuple[Any, Any, Any]:
@@ -45,9 +46,9 @@ def slow_bets(blocks: list[tuple[np.ndarray, ...]], shrink: float) -> float:
             gains = []
             for x, y, z in new:
                 left_over = x - z @ weights[0], y - z @ weights[1]
-                gains.append(np.clip(left_over[0] @ theta @ left_over[1] / (BOUND * size), -1, 1))
+                gains.append(left_over[0] @ theta @ left_over[1] / (BOUND * size))
                 residuals.append(left_over)
-            log_wealth += np.sum(np.log1p(stake * np.array(gains)))
+            log_wealth += sum(np.log(1 + max(stake * g, -RUIN)) for g in gains)
             total, squares = total + np.sum(gains), squares + np.sum(np.square(gains))
             rows += new
         else:
@@ -83,6 +84,19 @@ def test_level_of_many_streams() -> None:
     rng = np.random.default_rng(1)
     null = [SequentialConditionalTest().update(*confounded(rng, 2000)).pvalue for _ in range(200)]
     assert np.sum(np.array(null) <= 0.05) <= stats.binom.isf(1e-6, 200, 0.05)
+
+
+def test_skewed_residuals_win_nothing() -> None:
+    """Their products have mean zero, which they would not have if they were cut off."""
+    rng, n = np.random.default_rng(6), 100_000
+    one = np.ones((n, 1))
+    skewed = rng.exponential(size=(2, n, 1)) ** 2 - 2
+    bettor = ProductBettor.start((1, 1, 1), 0.1).learn((skewed[0], -skewed[0], one))
+    gains = bettor.evaluate((skewed[0], skewed[1], one))
+    assert abs(gains.mean()) < 5.5 * gains.std() / np.sqrt(n)
+    # a loss is one of all wealth at most
+    sure = replace(bettor, gains=(1e6, 1.0))
+    assert_allclose(sure.bet((skewed[0], skewed[0], one)).min(), np.log(1 - RUIN))
 
 
 def test_labels_and_dependence_by_way_of_z_alone() -> None:

@@ -188,17 +188,10 @@ class SequentialTest(BaseEstimator, ABC):
         pvalue, share = exp(log_p), 1.0
         if now.looked is not None:
             pvalue, share = min(pvalue / BETS, now.looked / (1 - BETS), 1.0), BETS
-        return SequentialResult(
-            self._name,
-            wealth.log_mean,
-            max(pvalue, TINY),
-            self.alpha,
-            self._sizes(now.sides, wealth.units),
-            self._unit * wealth.path.times,
-            wealth.path.values,
-            self._witness(now),
-            share,
-        )
+        sizes, path = self._sizes(now.sides, wealth.units), wealth.path
+        seen = sizes, self._unit * path.times, path.values, self._witness(now)
+        evidence = self._name, wealth.log_mean, max(pvalue, TINY), self.alpha
+        return SequentialResult(*evidence, *seen, share)
 
     @abstractmethod
     def _read(self, sides: Sides, *rows: Any) -> Sides:
