@@ -33,6 +33,7 @@ from meanmap.monitoring.wealth import Wealth
 BOUND = 4.0  # root mean squares of a product that are won or lost by a stake of 1
 STAKE = 0.5  # of the wealth, at most
 RUIN = 0.99  # of the wealth, at most, is lost by a product
+LEAST = 1e-6  # variance of features; what is smaller is the error of a regression
 CAUTION = 10.0  # products of unit variance and mean zero that a stake is estimated with
 
 
@@ -60,7 +61,8 @@ class ProductBettor:
         x, y, z = sizes
         scatters = np.zeros((x, x)), np.zeros((y, y))
         products = np.zeros((z, x)), np.zeros((z, y))
-        return cls(shrink, np.eye(z), products, scatters, np.zeros((x, y)))
+        ridge = np.diag([LEAST, *np.ones(z - 1)])  # none for the mean, the first of them
+        return cls(shrink, ridge, products, scatters, np.zeros((x, y)))
 
     def bet(self, features: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         if self.theta is None:
@@ -120,7 +122,7 @@ class ProductBettor:
             for scatter in self.scatters
         )
         theta = np.linalg.solve(left, np.linalg.solve(right, self.cross.T).T)
-        x, y = (scatter / self.rows for scatter in self.scatters)
+        x, y = (part / self.rows + LEAST * np.eye(len(part)) for part in self.scatters)
         size = float(np.sqrt(max(np.sum((x @ theta @ y) * theta), 0.0)))
         return replace(self, theta=theta if size > 0 else None, size=size or 1.0)
 
