@@ -82,7 +82,6 @@ class SequentialTest(BaseEstimator, ABC):
     _name: str
     _unit: int  # rows of each stream in a bet
     _progress: Progress = Progress()
-    horizon: int | None = None
 
     def __init__(
         self,
@@ -110,9 +109,10 @@ class SequentialTest(BaseEstimator, ABC):
     def _advance(self, *rows: Any) -> SequentialResult:
         checks.fraction(self.alpha, "alpha", "Try 0.05.")
         warm = checks.whole(self.warm_up, "warm_up", 4, "Bets start after so many rows; try 20.")
-        if self.horizon is not None:
+        horizon = getattr(self, "horizon", None)  # files of earlier versions have none
+        if horizon is not None:
             remedy = "It is how many rows a stream will have; None if that is not known."
-            checks.whole(self.horizon, "horizon", warm, remedy)
+            checks.whole(horizon, "horizon", warm, remedy)
         now = self._progress
         if now.last is not None:
             raise ValueError("the test was stopped: stop() was its last look. Start a new one.")
@@ -120,9 +120,9 @@ class SequentialTest(BaseEstimator, ABC):
         wealth, ready = now.wealth, min(side.ready for side in sides)
         if wealth is None and ready >= warm:
             sides, wealth = self._start(sides, warm)
-            if self.horizon is not None:
+            if horizon is not None:
                 kept = tuple(replace(side, waiting=None) for side in sides)
-                most = self.horizon - self.horizon % self._unit
+                most = horizon - horizon % self._unit
                 now = replace(now, horizon=most, kept=kept, looked=1.0)
             ready = min(side.ready for side in sides)
         if wealth is not None:
