@@ -43,7 +43,7 @@ def rank_pairs(
             for (pair, _), own in zip(asked, axes, strict=True)
         ]
         found = [np.array([x.T @ y[order] for order in orders]) for x, y in sides]
-        totals = [a + b for a, b in zip(totals or [0.0] * len(found), found, strict=True)]
+        totals = [a + b for a, b in zip(totals, found, strict=True)] if totals else found
     return combine_ranks([np.sum(total**2, axis=(1, 2)) for total in totals])
 
 
