@@ -1,7 +1,7 @@
 """Sequential tests and drift monitors: level, delay, power, run length and speed.
 
-    python benchmarks/monitoring.py [level] [delay] [power] [speed] [drift] [--streams N] [--jobs N]
-        [--tests two-sample independence conditional]
+    python benchmarks/monitoring.py [level] [delay] [power] [bound] [speed] [drift] [--streams N]
+        [--jobs N] [--tests two-sample independence conditional] [--sizes 50 100 …]
 
 Laws and settings were fixed before the runs; everything runs with default settings.
 
@@ -9,7 +9,8 @@ Laws and settings were fixed before the runs; everything runs with default setti
 |---|---|
 | level | 10,000 rows without any effect, a look after each: how many are ever rejected at .05 |
 | delay | N(0, I₃) against a shift of the mean by 1: rows of each sample until rejection |
-| power | rejections by the end of a stream, beside the fixed-n permutation test of all its rows |
+| power | rejections at any time, by `stop()`, with a `horizon` at the end; of a fixed-n test |
+| bound | what a bettor could reach who knew the features and the size of a shift |
 | speed | a million pairs of rows in batches of 1,000: seconds, and peak memory |
 | drift | `DriftMonitor`: run length without drift, over references of 1,000 rows |
 
@@ -30,6 +31,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from meanmap import independence_test, two_sample_test
 from meanmap.monitoring import (
@@ -148,13 +150,14 @@ def rows_to_reject(sample: Sampler, seed: int) -> int:
     return len(X)
 
 
-def power_at(case: int, n: int, seed: int) -> tuple[bool, bool, bool]:
+def power_at(case: int, n: int, seed: int) -> tuple[bool, ...]:
     _, made, sample = POWER[case]
     X, Y = sample(np.random.default_rng([2, case, n, seed]), n)
     fixed = two_sample_test if made is SequentialTwoSampleTest else independence_test
     test = made()
     before, after = test.update(X, Y).rejects, test.stop(rng=seed).rejects
-    return before, after, bool(fixed(X, Y, n_permutations=199, rng=seed).pvalue <= 0.05)
+    declared = made(horizon=n, random_state=seed).update(X, Y).rejects
+    return before, after, declared, bool(fixed(X, Y, n_permutations=199, rng=seed).pvalue <= 0.05)
 
 
 def run_length(law: str, asked: int, seed: int) -> tuple[int, int]:
@@ -194,11 +197,27 @@ def delay(asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
 
 def power(asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
     for case, (name, _, _) in enumerate(POWER):
-        for n in SIZES:
+        for n in asked.sizes:
             found = each(partial(power_at, case, n), min(asked.streams, 200), asked.jobs)
-            any_time, stopped, fixed = np.mean(found, axis=0)
-            row = {"law": name, "n": n, "any time": any_time}
-            yield {**row, "stopped": stopped, "fixed n": fixed}
+            any_time, stopped, declared, fixed = np.mean(found, axis=0)
+            row = {"law": name, "n": n, "any time": any_time, "stopped": stopped}
+            ratio = declared / max(fixed, 1e-9)
+            yield {**row, "horizon": declared, "fixed n": fixed, "horizon / fixed": ratio}
+
+
+def bound(asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """Normal mixtures for a drifting Brownian motion, each with its best width for the end."""
+    rng, steps, d = np.random.default_rng(4), 200, 4
+    times = np.arange(1, steps + 1) / steps
+    for drift in (2.3, 3.0, 3.6):
+        noise = rng.normal(size=(4000, steps, d)) / np.sqrt(steps)
+        squares = (np.cumsum(noise + drift / steps * np.eye(d)[0], axis=1) ** 2).sum(axis=2)
+        powers = []
+        for s in (0.5, 1, 1.5, 2.25, 3.5, 5, 9):  # the variance of the prior, in units of 1/n
+            logs = 0.5 * (s * squares / (1 + s * times) - d * np.log(1 + s * times))
+            powers.append(np.mean(logs.max(axis=1) >= np.log(20)))
+        fixed = stats.ncx2.sf(stats.chi2.isf(0.05, d), d, drift**2)
+        yield {"drift": drift, "any time": float(max(powers)), "fixed n": float(fixed)}
 
 
 def speed(asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
@@ -232,7 +251,14 @@ def drift(asked: argparse.Namespace) -> Iterable[dict[str, Any]]:
             }
 
 
-PARTS = {"level": level, "delay": delay, "power": power, "speed": speed, "drift": drift}
+PARTS = {
+    "level": level,
+    "delay": delay,
+    "power": power,
+    "bound": bound,
+    "speed": speed,
+    "drift": drift,
+}
 
 
 def main() -> None:
@@ -241,6 +267,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tests", nargs="*", choices=list(TESTS), default=list(TESTS))
+    parser.add_argument("--sizes", nargs="*", type=int, default=list(SIZES))
     asked = parser.parse_args()
     for part in asked.parts:
         for row in PARTS[part](asked):

@@ -676,9 +676,9 @@ def running_independence(v: Any) -> Any:
     return *found.result(), found.hsic()
 
 
-@entry("SequentialTwoSampleTest", X=X, Y=X + 0.5, X2=X[:8], Y2=X[:8] + 1)
+@entry("SequentialTwoSampleTest", X=X, Y=X + 0.5, X2=X[:8], Y2=X[:8] + 1, horizon=20)
 def sequential_two_sample(v: Any) -> Any:
-    test = SequentialTwoSampleTest(G, warm_up=10)
+    test = SequentialTwoSampleTest(G, warm_up=10, horizon=v.horizon)
     return test.update(v.X, v.Y).log_evalue, test.update(v.X2, v.Y2).pvalue
 
 

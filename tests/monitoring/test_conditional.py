@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import stats
 
 import meanmap
 from meanmap.monitoring import SequentialConditionalTest, SequentialTwoSampleTest
-from meanmap.monitoring.conditional import BOUND, CAUTION, STAKE, ProductBettor
+from meanmap.monitoring.conditional import BOUND, CAUTION, LEAST, RUIN, STAKE, ProductBettor
 
 
 def confounded(rng: np.random.Generator, n: int, direct: float = 0.0) -> tuple[Any, Any, Any]:
@@ -29,7 +30,8 @@ def slow_bets(blocks: list[tuple[np.ndarray, ...]], shrink: float) -> float:
     def regress(part: int) -> np.ndarray:
         zeta = np.array([row[2] for row in rows])
         values = np.array([row[part] for row in rows])
-        return np.linalg.solve(np.eye(zeta.shape[1]) + zeta.T @ zeta, zeta.T @ values)
+        ridge = np.diag([LEAST] + [1.0] * (zeta.shape[1] - 1))
+        return np.linalg.solve(ridge + zeta.T @ zeta, zeta.T @ values)
 
     for number, block in enumerate(blocks):
         new = list(zip(*block, strict=True))
@@ -40,14 +42,15 @@ def slow_bets(blocks: list[tuple[np.ndarray, ...]], shrink: float) -> float:
             left = A + (shrink * np.trace(A) + 1e-12) * np.eye(len(A))
             right = B + (shrink * np.trace(B) + 1e-12) * np.eye(len(B))
             theta = np.linalg.inv(left) @ (a.T @ b) @ np.linalg.inv(right)
-            size = np.sqrt(np.sum((A @ theta @ B) * theta)) / len(rows)
+            A, B = (part / len(rows) + LEAST * np.eye(len(part)) for part in (A, B))
+            size = np.sqrt(np.sum((A @ theta @ B) * theta))
             stake = min(max(total / squares, 0), STAKE)
             gains = []
             for x, y, z in new:
                 left_over = x - z @ weights[0], y - z @ weights[1]
-                gains.append(np.clip(left_over[0] @ theta @ left_over[1] / (BOUND * size), -1, 1))
+                gains.append(left_over[0] @ theta @ left_over[1] / (BOUND * size))
                 residuals.append(left_over)
-            log_wealth += np.sum(np.log1p(stake * np.array(gains)))
+            log_wealth += sum(np.log(1 + max(stake * g, -RUIN)) for g in gains)
             total, squares = total + np.sum(gains), squares + np.sum(np.square(gains))
             rows += new
         else:
@@ -85,6 +88,19 @@ def test_level_of_many_streams() -> None:
     assert np.sum(np.array(null) <= 0.05) <= stats.binom.isf(1e-6, 200, 0.05)
 
 
+def test_skewed_residuals_win_nothing() -> None:
+    """Their products have mean zero, which they would not have if they were cut off."""
+    rng, n = np.random.default_rng(6), 100_000
+    one = np.ones((n, 1))
+    skewed = rng.exponential(size=(2, n, 1)) ** 2 - 2
+    bettor = ProductBettor.start((1, 1, 1), 0.1).learn((skewed[0], -skewed[0], one))
+    gains = bettor.evaluate((skewed[0], skewed[1], one))
+    assert abs(gains.mean()) < 5.5 * gains.std() / np.sqrt(n)
+    # a loss is one of all wealth at most
+    sure = replace(bettor, gains=(1e6, 1.0))
+    assert_allclose(sure.bet((skewed[0], skewed[0], one)).min(), np.log(1 - RUIN))
+
+
 def test_labels_and_dependence_by_way_of_z_alone() -> None:
     rng = np.random.default_rng(2)
     Z = rng.normal(size=(1500, 1))
@@ -103,6 +119,25 @@ def test_batches_and_files(tmp_path: Any) -> None:
         test = meanmap.load(tmp_path / "test.npz")
     assert_allclose(found.log_evalue, once.log_evalue, rtol=1e-7, atol=1e-9)
     assert found.sizes == {"rows": 300, "waiting": 0}
+
+
+@pytest.mark.parametrize("flat", ["X", "XY", "XYZ", "start"])
+def test_constants_are_no_evidence(flat: str) -> None:
+    rng = np.random.default_rng(7)
+    parts = {name: rng.normal(size=(400, 2)) for name in "XYZ"}
+    for name in flat if flat != "start" else "XYZ":
+        parts[name][: 210 if flat == "start" else None] = 3.0
+    found = SequentialConditionalTest().update(**parts)
+    assert np.isfinite(found.log_evalues).all() and found.pvalue > 1e-6
+    if flat != "start":
+        assert found.log_evalue < 1e-3
+
+
+def test_one_huge_value_does_not_blind() -> None:
+    X, Y, Z = confounded(np.random.default_rng(8), 1200, 0.5)
+    X[20] = Y[300] = Z[310] = 1e70
+    found = SequentialConditionalTest().update(X, Y, Z)
+    assert found.rejects and np.isfinite(found.log_evalues).all()
 
 
 def test_bad_batches_change_nothing() -> None:

@@ -13,6 +13,7 @@ import meanmap
 from meanmap.exceptions import DataWarning
 from meanmap.monitoring import Alarm, DriftMonitor
 from meanmap.monitoring.detector import Whitening, weighted_means
+from meanmap.monitoring.drift import KEPT
 
 LENGTH = 200  # a short run length is calibrated quickly
 
@@ -168,6 +169,14 @@ def test_bad_batches_change_nothing(monitor: DriftMonitor) -> None:
     twin.update(np.random.default_rng(7).normal(size=(20, 2)))
     assert monitor.update(np.zeros((1, 2))).score == twin.update(np.zeros((1, 2))).score
     assert before["rows"] == 20
+
+
+def test_few_rows_are_kept_of_large_batches(reference: np.ndarray) -> None:
+    monitor = DriftMonitor(reference, 10**6, random_state=0)
+    rng = np.random.default_rng(12)
+    for _ in range(12):
+        monitor.update(rng.normal(size=(1000, 2)))
+        assert sum(map(len, monitor.__dict__["_watch"].latest)) <= 4 * KEPT
 
 
 def test_one_huge_value_is_no_drift(reference: np.ndarray) -> None:

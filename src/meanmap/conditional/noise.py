@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.mixture import GaussianMixture
 
 from meanmap.arrays import one_blas_thread
 
@@ -43,14 +43,15 @@ class NoiseMixture:
 
     def log_density(self, e: np.ndarray) -> np.ndarray:
         """At points (n, p)."""
-        p = e.shape[1]
         parts = [
             log - 0.5 * (((e - m) @ F) ** 2).sum(axis=1) + np.log(np.diagonal(F)).sum()
             for log, m, F in zip(self.logs, self.means, self.factors, strict=True)
         ]
-        return logsumexp(np.stack(parts), axis=0) - 0.5 * p * np.log(2 * np.pi)
+        return logsumexp(np.stack(parts), axis=0) - 0.5 * e.shape[1] * np.log(2 * np.pi)
 
 
-def normal_mixture(noise: np.ndarray, parts: int) -> GaussianMixture:
+def normal_mixture(noise: np.ndarray, parts: int) -> Any:
+    from sklearn.mixture import GaussianMixture  # loads most of scikit-learn
+
     with one_blas_thread():  # its k-means would set a limit by itself
         return GaussianMixture(parts, reg_covar=FLOOR, random_state=0).fit(noise)

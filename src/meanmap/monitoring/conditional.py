@@ -4,6 +4,11 @@ Whatever is bet on, no test of conditional independence has power and a level fo
 Peters 2020). This one needs regressions on Z that become right: then residuals of features of X and
 of Y are uncorrelated given the past, and a bet on the sign of a sum of their products is fair.
 Errors of the regressions enter as the product of both, as in the generalised covariance measure.
+
+Features are bounded, so that heavy tails do no harm, but their products must not be cut off: where
+residuals are skewed given Z, the mean of a product that was cut off is not 0, however right the
+regressions, and over thousands of rows that wins. Stakes are small where little was found, so that
+a loss of all wealth, which alone is bounded, hardly occurs under the null hypothesis.
 """
 
 from __future__ import annotations
@@ -25,8 +30,10 @@ from meanmap.monitoring.sequential import (
 )
 from meanmap.monitoring.wealth import Wealth
 
-BOUND = 4.0  # root mean squares of a product beyond which it counts as this large
+BOUND = 4.0  # root mean squares of a product that are won or lost by a stake of 1
 STAKE = 0.5  # of the wealth, at most
+RUIN = 0.99  # of the wealth, at most, is lost by a product
+LEAST = 1e-6  # variance of features; what is smaller is the error of a regression
 CAUTION = 10.0  # products of unit variance and mean zero that a stake is estimated with
 
 
@@ -54,14 +61,15 @@ class ProductBettor:
         x, y, z = sizes
         scatters = np.zeros((x, x)), np.zeros((y, y))
         products = np.zeros((z, x)), np.zeros((z, y))
-        return cls(shrink, np.eye(z), products, scatters, np.zeros((x, y)))
+        ridge = np.diag([LEAST, *np.ones(z - 1)])  # none for the mean, the first of them
+        return cls(shrink, ridge, products, scatters, np.zeros((x, y)))
 
     def bet(self, features: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         if self.theta is None:
             return np.zeros(len(features[0]))
         total, squares = self.gains
         stake = min(max(total / squares, 0.0), STAKE)
-        return np.log1p(stake * self._products(*self._residuals(features)))
+        return np.log1p(np.maximum(stake * self._products(*self._residuals(features)), -RUIN))
 
     def learn(self, features: tuple[np.ndarray, np.ndarray, np.ndarray]) -> ProductBettor:
         phi, psi, zeta = features
@@ -103,10 +111,9 @@ class ProductBettor:
         return phi - zeta @ self.weights[0], psi - zeta @ self.weights[1]
 
     def _products(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """What is won by a stake of 1, between -1 and 1."""
+        """What is won by a stake of 1."""
         assert self.theta is not None
-        products = np.sum((a @ self.theta) * b, axis=1)
-        return np.clip(products / (BOUND * self.size), -1, 1)
+        return np.sum((a @ self.theta) * b, axis=1) / (BOUND * self.size)
 
     def _with_direction(self) -> ProductBettor:
         """The same with Θ from all products so far."""
@@ -115,7 +122,7 @@ class ProductBettor:
             for scatter in self.scatters
         )
         theta = np.linalg.solve(left, np.linalg.solve(right, self.cross.T).T)
-        x, y = (scatter / self.rows for scatter in self.scatters)
+        x, y = (part / self.rows + LEAST * np.eye(len(part)) for part in self.scatters)
         size = float(np.sqrt(max(np.sum((x @ theta @ y) * theta), 0.0)))
         return replace(self, theta=theta if size > 0 else None, size=size or 1.0)
 

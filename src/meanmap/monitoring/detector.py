@@ -179,10 +179,6 @@ class Detector:
         parts = [component.view.coordinates(points) for component in self.components]
         return self.whitening.apply(np.hstack(parts))
 
-    def size(self) -> int:
-        """How many features there are."""
-        return int(self.whitening.directions.shape[1])
-
     def start(self) -> tuple[np.ndarray, ...]:
         """The weighted means before the first row."""
         return tuple(np.zeros(self.whitening.directions.shape[1]) for _ in self.rates)

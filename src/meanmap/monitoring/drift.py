@@ -286,7 +286,8 @@ def _advance(
 def _remember(blocks: tuple[np.ndarray, ...], rows: np.ndarray) -> tuple[np.ndarray, ...]:
     """The latest rows and some before them, in a few blocks."""
     blocks = (*blocks, rows)
-    return blocks if len(blocks) < PIECES else (np.concatenate(blocks)[-KEPT:],)
+    few = len(blocks) < PIECES and sum(map(len, blocks)) < 4 * KEPT
+    return blocks if few else (np.concatenate(blocks)[-KEPT:],)
 
 
 def _describe(detector: Detector, watch: Watch, scores: np.ndarray) -> Alarm:

@@ -78,6 +78,8 @@ class SequentialResult:
         The path of the evidence, at up to 1,024 places: numbers of rows, and logs of e-values.
     witness : function of points, or None
         What the evidence was found with, once there have been bets; see `Witness`.
+    share : float
+        The part of alpha that the bets have: 1, or less if the test has a horizon.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class SequentialResult:
     times: np.ndarray
     log_evalues: np.ndarray
     witness: Witness | None = None
+    share: float = 1.0
 
     @property
     def evalue(self) -> float:
@@ -116,9 +119,10 @@ class SequentialResult:
         }
 
     def plot(self, ax: Any = None) -> Any:
-        """The evidence over time, and the line at 1/alpha that rejects."""
-        limit = (-log(self.alpha) / log(10), f"1/α = {1 / self.alpha:g}")
-        return plots.evidence_path(self.times, self.log_evalues / log(10), limit, ax)
+        """The evidence over time, and the line that rejects: 1/alpha if the bets have all of it."""
+        least = 1 / (self.alpha * self.share)
+        line = log(least) / log(10), f"{'1/α' if self.share == 1 else 'limit'} = {least:g}"
+        return plots.evidence_path(self.times, self.log_evalues / log(10), line, ax)
 
     def __repr__(self) -> str:
         verdict = "rejects" if self.rejects else "does not reject"

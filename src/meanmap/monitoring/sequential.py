@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, log, sqrt
 from typing import Any
 
+import numpy as np
+from numpy.random import Generator
 from sklearn.base import BaseEstimator
 
 from meanmap import checks
@@ -15,6 +18,7 @@ from meanmap.arrays import Points, concatenate, count, spans, take
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import as_kernel
 from meanmap.monitoring.bets import GROUP, MatchBettor, SwapBettor
+from meanmap.monitoring.horizon import BETS, DRAWS, FINE, rank_pairs
 from meanmap.monitoring.records import Gate, SequentialResult, Witness
 from meanmap.monitoring.views import FeatureView, choose_views
 from meanmap.monitoring.wealth import Wealth
@@ -67,6 +71,9 @@ class Progress:
     sides: Sides = (StreamSide(), StreamSide())
     wealth: Wealth | None = None
     last: float | None = None  # what the last e-value is compared with, once the stream has ended
+    horizon: int = 0
+    kept: Sides | None = None  # all rows, until there are as many as the horizon
+    looked: float | None = None  # the p-value of all of them; 1 before
 
 
 class SequentialTest(BaseEstimator, ABC):
@@ -77,12 +84,20 @@ class SequentialTest(BaseEstimator, ABC):
     _progress: Progress = Progress()
 
     def __init__(
-        self, kernel: Any = None, basis: Any = None, alpha: float = 0.05, warm_up: int = 20
+        self,
+        kernel: Any = None,
+        basis: Any = None,
+        alpha: float = 0.05,
+        warm_up: int = 20,
+        horizon: int | None = None,
+        random_state: Any = 0,
     ) -> None:
         self.kernel = kernel
         self.basis = basis
         self.alpha = alpha
         self.warm_up = warm_up
+        self.horizon = horizon
+        self.random_state = random_state
 
     def update(self, X: Any = None, Y: Any = None) -> SequentialResult:
         """Take in new rows and return the evidence so far.
@@ -94,6 +109,10 @@ class SequentialTest(BaseEstimator, ABC):
     def _advance(self, *rows: Any) -> SequentialResult:
         checks.fraction(self.alpha, "alpha", "Try 0.05.")
         warm = checks.whole(self.warm_up, "warm_up", 4, "Bets start after so many rows; try 20.")
+        horizon = getattr(self, "horizon", None)  # files of earlier versions have none
+        if horizon is not None:
+            remedy = "It is how many rows a stream will have; None if that is not known."
+            checks.whole(horizon, "horizon", warm, remedy)
         now = self._progress
         if now.last is not None:
             raise ValueError("the test was stopped: stop() was its last look. Start a new one.")
@@ -101,6 +120,10 @@ class SequentialTest(BaseEstimator, ABC):
         wealth, ready = now.wealth, min(side.ready for side in sides)
         if wealth is None and ready >= warm:
             sides, wealth = self._start(sides, warm)
+            if horizon is not None:
+                kept = tuple(replace(side, waiting=None) for side in sides)
+                most = horizon - horizon % self._unit
+                now = replace(now, horizon=most, kept=kept, looked=1.0)
             ready = min(side.ready for side in sides)
         if wealth is not None:
             units = ready // self._unit
@@ -108,12 +131,26 @@ class SequentialTest(BaseEstimator, ABC):
                 part = slice(block.start * self._unit, block.stop * self._unit)
                 features = self._features(sides, part)
                 wealth = wealth.advance(features, block.stop - block.start)
+            now = self._keep(now, sides, units * self._unit)
             sides = tuple(side.drop(units * self._unit) for side in sides)
-        after = Progress(sides, wealth)
+        after = replace(now, sides=sides, wealth=wealth)
         answer = self._record(after)
         # one assignment, once everything has worked: an interrupt leaves the test before or after
         self._progress = after
         return answer
+
+    def _keep(self, now: Progress, sides: Sides, rows: int) -> Progress:
+        """With so many more rows for the look at the horizon, or with its p-value."""
+        if now.kept is None or not rows:
+            return now
+        new = slice(0, min(rows, now.horizon - now.kept[0].ready))
+        pairs = zip(now.kept, sides, strict=True)
+        kept = tuple(old.extend(take(side.waiting, new)) for old, side in pairs)
+        if kept[0].ready < now.horizon:
+            return replace(now, kept=kept)
+        rng = checks.random_generator(self.random_state, "random_state")
+        looked = self._look(kept, now.horizon, max(DRAWS, int(FINE / self.alpha)), rng)
+        return replace(now, kept=None, looked=looked)
 
     def result(self) -> SequentialResult:
         """The evidence so far."""
@@ -148,16 +185,13 @@ class SequentialTest(BaseEstimator, ABC):
         log_p = -wealth.best
         if now.last is not None:
             log_p = min(log_p, log(max(now.last, TINY)) - wealth.log_mean)
-        return SequentialResult(
-            self._name,
-            wealth.log_mean,
-            max(exp(log_p), TINY),
-            self.alpha,
-            self._sizes(now.sides, wealth.units),
-            self._unit * wealth.path.times,
-            wealth.path.values,
-            self._witness(now),
-        )
+        pvalue, share = exp(log_p), 1.0
+        if now.looked is not None:
+            pvalue, share = min(pvalue / BETS, now.looked / (1 - BETS), 1.0), BETS
+        sizes, path = self._sizes(now.sides, wealth.units), wealth.path
+        seen = sizes, self._unit * path.times, path.values, self._witness(now)
+        evidence = self._name, wealth.log_mean, max(pvalue, TINY), self.alpha
+        return SequentialResult(*evidence, *seen, share)
 
     @abstractmethod
     def _read(self, sides: Sides, *rows: Any) -> Sides:
@@ -170,6 +204,10 @@ class SequentialTest(BaseEstimator, ABC):
     @abstractmethod
     def _features(self, sides: Sides, rows: slice) -> list[Any]:
         """The features of some of the rows."""
+
+    def _look(self, sides: Sides, rows: int, draws: int, rng: Generator) -> float:
+        """The p-value of all rows, among rearrangements that the null hypothesis allows."""
+        raise NotImplementedError
 
     @abstractmethod
     def _sizes(self, sides: Sides, units: int) -> dict[str, int]:
@@ -194,7 +232,12 @@ class SequentialTwoSampleTest(SequentialTest):
 
     Several bettors look at different features: means, squares and products of columns, and the
     kernel at two bandwidths. The e-value is their mean wealth. What is kept does not grow with the
-    number of rows, except for rows of one stream that wait for the other.
+    number of rows, except for rows of one stream that wait for the other, and up to a horizon.
+
+    The freedom to look at any time costs power at the end. If it is known how many rows a stream
+    will have, say so by `horizon`: the bets then have a fifth of alpha, so that they reject at an
+    e-value of 5/alpha, and one look at all pairs has four fifths, whose p-value is the rank of
+    the data among 999 random choices of pairs to swap. Both levels hold, and so does their sum.
 
     Parameters
     ----------
@@ -207,6 +250,11 @@ class SequentialTwoSampleTest(SequentialTest):
     warm_up : int
         Pairs that wait until scales, bandwidths and landmarks are chosen on them. They are bet on
         afterwards: the choice does not depend on which row is X's.
+    horizon : int or None
+        Pairs after which there is a look at all of them; rows are kept until then. To be given
+        before the first row, with no regard to what was seen.
+    random_state : int, generator or None
+        Of the swaps at the horizon.
 
     See Also
     --------
@@ -263,6 +311,14 @@ class SequentialTwoSampleTest(SequentialTest):
     def _features(self, sides: Sides, rows: slice) -> list[Any]:
         x, y = (take(side.waiting, rows) for side in sides)
         return [view.coordinates(x) - view.coordinates(y) for view in sides[0].views]
+
+    def _look(self, sides: Sides, rows: int, draws: int, rng: Generator) -> float:
+        def rows_and_samples(part: slice) -> list[Any]:
+            found = self._features(sides, slice(part.start // 2, part.stop // 2))
+            sample = np.tile([[1.0], [-1.0]], (len(found[0]), 1))
+            return [(np.repeat(z, 2, axis=0) * sample, sample) for z in found]
+
+        return rank_pairs(rows_and_samples, 2 * rows, 2, draws, rng)
 
     def _sizes(self, sides: Sides, units: int) -> dict[str, int]:
         waiting = {f"{name}_waiting": side.ready for name, side in zip("xy", sides, strict=True)}
@@ -329,6 +385,9 @@ class SequentialIndependenceTest(AlignedTest):
     alpha : float
     warm_up : int
         Pairs that wait until scales, bandwidths and landmarks are chosen on them.
+    horizon, random_state
+        As in `SequentialTwoSampleTest`; the look rearranges Y among `warm_up` consecutive pairs,
+        which must be exchangeable if X and Y are independent, as the four of a bet.
 
     Examples
     --------
@@ -368,6 +427,10 @@ class SequentialIndependenceTest(AlignedTest):
             [view.coordinates(take(side.waiting, rows)) for view in side.views] for side in sides
         )
         return [(x[i], y[j]) for i, j in matched_views(len(x), len(y))]
+
+    def _look(self, sides: Sides, rows: int, draws: int, rng: Generator) -> float:
+        length = self.warm_up - self.warm_up % GROUP
+        return rank_pairs(partial(self._features, sides), rows, length, draws, rng)
 
     def _sizes(self, sides: Sides, units: int) -> dict[str, int]:
         return {"pairs": self._unit * units, "waiting": sides[0].ready}

@@ -104,19 +104,12 @@ class Wealth:
 
 def _cut_units(view: Any, start: int, stop: int, count: int) -> Any:
     """Some units of a view's features; a unit may be several rows."""
-
-    def cut(part: np.ndarray) -> np.ndarray:
-        rows = len(part) // count
-        return part[start * rows : stop * rows]
-
-    return _each(cut, view)
+    return _each(lambda part: part[len(part) // count * start : len(part) // count * stop], view)
 
 
-def _append(a: Any, b: Any) -> Any:
-    if isinstance(a, tuple):
-        return tuple(map(_append, a, b))
-    return np.concatenate([a, b])
+def _append(*views: Any) -> Any:
+    return _each(lambda *parts: np.concatenate(parts), *views)
 
 
-def _each(function: Callable[[np.ndarray], np.ndarray], view: Any) -> Any:
-    return tuple(map(function, view)) if isinstance(view, tuple) else function(view)
+def _each(function: Callable[..., np.ndarray], *views: Any) -> Any:
+    return tuple(map(function, *views)) if isinstance(views[0], tuple) else function(*views)
