@@ -292,7 +292,7 @@ def span_landmarks(kernel: Kernel, landmarks: Points, number: int) -> Coordinate
     like, wide = float_like(landmarks), each_part(landmarks, to_double)
     exact = like.dtype == widest(like) or number <= EXACT
     floor = ROUNDING if exact else epsilon(like)
-    P = L = None
+    P, L = None, wide
     if isinstance(first_array(landmarks), np.ndarray):
         gram = kernel.gram_matrix(wide, wide)
         with contextlib.suppress(np.linalg.LinAlgError):

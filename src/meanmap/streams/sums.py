@@ -83,9 +83,9 @@ class RowSums:
             ]
             sums = psi_x.T @ weighted, psi_y.T @ weighted, w @ psi_x, w @ psi_y
             # those of a block have the precision of the rows, their sum is double
-            wide = map(to_double, sums)
+            xx, yx, a, b = map(to_double, sums)
             total = float(namespace(w).sum(w))
-            parts.append(cls(total, *wide, moments=[to_double(part) for part in moments]))
+            parts.append(cls(total, xx, yx, a, b, [to_double(part) for part in moments]))
         return sum(parts[1:], parts[0])
 
 
