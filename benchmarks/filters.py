@@ -177,8 +177,8 @@ def batch_row() -> Row:
         mine,
         theirs,
         note=f"means equal to {gap:.1e}",
-        bar="≥ 10×",
-        holds=bool(theirs / mine >= 10 and gap < 1e-8),
+        bar="≥ 20×",
+        holds=bool(theirs / mine >= 20 and gap < 1e-8),
     )
 
 

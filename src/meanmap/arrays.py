@@ -362,11 +362,24 @@ def in_one_precision(points_x: Points, points_y: Points) -> tuple[Points, Points
     x, y = float_like(points_x), float_like(points_y)
     if x.dtype == y.dtype:
         return points_x, points_y
-    return each_part(points_x, _to_double), each_part(points_y, _to_double)
+    return each_part(points_x, to_double), each_part(points_y, to_double)
 
 
-def _to_double(array: Array) -> Array:
-    return namespace(array).astype(array, widest(array)) if is_floating(array) else array
+def to_double(array: Array) -> Array:
+    """Floating numbers in double precision (JAX's widest); others unchanged."""
+    if isinstance(array, np.ndarray):
+        return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
+    xp = namespace(array)
+    return xp.astype(array, widest(array), copy=False) if is_floating(array) else array
+
+
+def in_precision(points: Points, like: Points) -> Points:
+    """Points in the precision of others of their kind."""
+    if isinstance(points, tuple):
+        return tuple(in_precision(*parts) for parts in zip(points, like, strict=True))
+    if points.dtype == like.dtype:
+        return points
+    return namespace(points).astype(points, like.dtype, copy=False)
 
 
 # --- memory of an accelerator ---------------------------------------------------------------------

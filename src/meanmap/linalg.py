@@ -22,12 +22,18 @@ from meanmap.arrays import (
     device,
     eigh,
     epsilon,
+    in_precision,
     namespace,
     one_blas_thread,
     solve_triangular,
+    spans,
+    to_double,
+    transpose,
+    widest,
 )
 from meanmap.exceptions import SettingWarning, warn
 
+STRETCH = 1024  # rows whose products are summed in single precision
 STEPS = 100  # of Newton's method
 ARMIJO = 1e-4  # of the decrease that the slope promises must be seen
 SHORTEST = 1e-9  # step that is tried
@@ -75,12 +81,15 @@ class Spectrum:
         top, of_double = float(xp.max(abs(self.values))), float(np.finfo(np.float64).eps)
         return 32 * top * max(self.values.shape[0] * of_double, epsilon(self.values))
 
-    def inverse(self, regularization: float, squared: bool = False) -> Array:
-        """`(C + λI)⁻¹`, or `(C² + λI)⁻¹ C`; at λ = 0 the pseudo-inverse of either."""
+    def inverse(self, regularization: float, squared: bool = False, rounding: float = 0.0) -> Array:
+        """`(C + λI)⁻¹`, or `(C² + λI)⁻¹ C`; at λ = 0 the pseudo-inverse of either.
+
+        `rounding` is what C lost before it was decomposed, of its largest eigenvalue.
+        """
         xp = namespace(self.values)
         s = self.values
         if regularization == 0:
-            kept = abs(s) > self.cutoff
+            kept = abs(s) > max(self.cutoff, 32 * rounding * float(xp.max(abs(s))))
             f = xp.where(kept, 1 / xp.where(kept, s, xp.ones_like(s)), xp.zeros_like(s))
         else:
             f = s / (s * s + regularization) if squared else 1 / (s + regularization)
@@ -118,19 +127,25 @@ class Spectrum:
 
 
 class Inverse:
-    """A regularised inverse H, as the matrix that it is."""
+    """A regularised inverse H, as the matrix that it is.
+
+    It is in double precision, in which it is also applied: its numbers are as large as 1/λ, and
+    what they multiply nearly cancels. Rows and answers have a precision of their own.
+    """
 
     def __init__(self, matrix: Array) -> None:
         self.matrix = matrix
         self.size = int(matrix.shape[0])
 
     def apply(self, rows: Array) -> Array:
-        """`rows H`, of rows (q, r)."""
-        return rows @ self.matrix
+        """`rows H`, of rows (…, r)."""
+        return in_precision(in_precision(rows, self.matrix) @ self.matrix, rows)
 
     def forms(self, rows: Array) -> Array:
         """`ψᵀHψ` of every row ψ."""
-        return namespace(rows).einsum("ij,ij->i", rows @ self.matrix, rows)
+        wide = in_precision(rows, self.matrix)
+        found = namespace(rows).einsum("ij,ij->i", wide @ self.matrix, wide)
+        return in_precision(found, rows)
 
 
 class RidgeInverse(Inverse):
@@ -162,11 +177,12 @@ class RidgeInverse(Inverse):
         return root.T @ root
 
     def apply(self, rows: Array) -> Array:
-        return solve_cholesky(self.factor, rows.T).T
+        wide = in_precision(rows, self.factor)
+        return in_precision(transpose(solve_cholesky(self.factor, transpose(wide))), rows)
 
     def forms(self, rows: Array) -> Array:
-        solved = solve_triangular(self.factor, rows.T)
-        return namespace(rows).einsum("ij,ij->j", solved, solved)
+        solved = solve_triangular(self.factor, in_precision(rows, self.factor).T)
+        return in_precision(namespace(rows).einsum("ij,ij->j", solved, solved), rows)
 
 
 def evaluate(value: Array | partial[Array]) -> Array:
@@ -178,10 +194,20 @@ def covariance(rows: Array, weights: Array, room: np.ndarray | None = None) -> A
     """`rowsᵀ diag(w) rows`, of weights that are not negative; `room` is a buffer for NumPy.
 
     The product of a matrix with itself takes half the time of another one, and is symmetric.
+    Products in single precision are summed in double.
     """
     root = namespace(rows).sqrt(weights)[:, None]
     root = root * rows if room is None else np.multiply(root, rows, out=room)
-    return root.T @ root
+    return sum_squares(root)
+
+
+def sum_squares(rows: Array) -> Array:
+    """`rowsᵀ rows`, in double precision."""
+    if rows.dtype == widest(rows):
+        return rows.T @ rows
+    step = max(STRETCH, rows.shape[1])
+    parts = (to_double(rows[some].T @ rows[some]) for some in spans(rows.shape[0], step))
+    return sum(parts, 0 * to_double(rows[:1].T @ rows[:1]))
 
 
 def cholesky_factor(matrix: Array) -> Array:
@@ -209,14 +235,14 @@ def ridge_factor(matrix: Array | partial[Array], regularization: float) -> Array
 
 
 def ridge_inverse(
-    matrix: Array | partial[Array], regularization: float, diagonal: Array
+    matrix: Array | partial[Array], regularization: float, diagonal: Array, rounding: float = 0.0
 ) -> RidgeInverse | None:
     """`(C + λI)⁻¹` by Cholesky, faster than by eigenvalues; None if λ is too small for it.
 
-    C may be computed later; its diagonal says what λ it needs.
+    C may be computed later; its diagonal says what λ it needs, and that C is known to `rounding`.
     """
     size, trace = diagonal.shape[0], float(namespace(diagonal).sum(diagonal))
-    if not regularization > 32 * size * epsilon(diagonal) * trace:
+    if not regularization > max(32 * size * epsilon(diagonal), rounding / 4) * trace:
         return None
     return RidgeInverse(size, partial(ridge_factor, matrix, regularization))
 

@@ -23,9 +23,11 @@ from meanmap.arrays import (
     Points,
     asarray,
     assign,
+    in_precision,
     namespace,
     one_blas_thread,
     take,
+    to_double,
     to_numpy,
 )
 from meanmap.conditional.operator import (
@@ -85,7 +87,7 @@ def prior_on_sample(conditional: ConditionalEmbedding, prior: Any) -> PriorOnSam
     x, operator = back.x, back.forward
     m = operator.source_coordinates(one_prior(prior, x))
     rows = operator.with_constant(x.coordinates)
-    ratio = rows @ (operator.inverse @ m)
+    ratio = rows @ operator.solver.apply(m)
     return PriorOnSample(m, rows, conditional.weights_, back.regularization, ratio)
 
 
@@ -302,7 +304,7 @@ def _posterior_on_sample(
         H = rule.inverse(back.spectrum, back.spectrum.sufficient(delta, rule.squared))
         return ReweightedPosterior(y.space, x, y.known, w, H, ratio=rho, marginal=marginal)
     scale = w * rho
-    spectrum = Spectrum.of(Phi.T @ (scale[:, None] * Phi))
+    spectrum = Spectrum.of(to_double(Phi).T @ to_double(scale[:, None] * Phi))
     delta = spectrum.sufficient(delta, rule.squared)
     total = namespace(scale).sum(scale)
     completed = conditional.centered is not False and float(total) > 0.5
@@ -325,7 +327,7 @@ def _posterior_on_atoms(
     back = conditional.reversal()
     x, y = back.x, back.y
     u, Phi = conditional.weights_ * prior_on_sample(conditional, prior).ratio, y.coordinates
-    spectrum = Spectrum.of(Phi.T @ (u[:, None] * Phi))
+    spectrum = Spectrum.of(to_double(Phi).T @ to_double(u[:, None] * Phi))
     H = rule.inverse(spectrum, spectrum.sufficient(delta, rule.squared))
     prior = one_prior(prior, x)
     rows = conditional.fitted_operator().given(prior.atoms).weights @ Phi
@@ -482,7 +484,7 @@ class CautiousPosterior(PosteriorOperator):
             return features, xp.zeros_like(features[:, 0])
         share = float(xp.sum(self.scale * self.scale))  # one over the effective number of rows
         most = max(LEVERAGE, TYPICAL * share * float(xp.sum(s / (s + least))))
-        z = features @ self._spectrum.vectors
+        z = to_double(features) @ self._spectrum.vectors
         leverage = share * xp.sum(z * z / (s + least), axis=1)
         high = to_numpy(leverage > most)
         if not high.any():
@@ -495,6 +497,7 @@ class CautiousPosterior(PosteriorOperator):
             more = share * xp.sum(z * z / (s + delta), axis=1)[:, None] > most
             low, top = xp.where(more, delta, low), xp.where(more, top, delta)
         after = (z * ((s + least) / (s + top))) @ self._spectrum.vectors.T
+        after = in_precision(after, before)
         mass, now = before @ self.mass, after @ self.mass  # the total mass stays as it was
         known = (mass > 0) & (now > 0)
         one = xp.ones_like(now)

@@ -22,9 +22,11 @@ from meanmap.arrays import (
     count,
     float_like,
     in_one_precision,
+    in_precision,
     namespace,
     one_blas_thread,
     take,
+    to_double,
     to_numpy,
 )
 from meanmap.conditional.beliefs import LeftOutScores
@@ -320,22 +322,28 @@ class StreamedOperator(ConditionalOperator):
     @cached_property
     def mass(self) -> Array:
         mu = self._sums.x
-        return self.with_constant(mu, mu[0] * 0 + 1) @ self.inverse
+        return self._solve(self.with_constant(mu, mu[0] * 0 + 1))
 
     @cached_property
     def _rest_coordinates(self) -> Array:
-        return self._sums.y
+        return in_precision(self._sums.y, self.scale)
 
     @cached_property
     def matrix(self) -> Array:
-        return self._sums.cross @ self.inverse
+        return self._solve(self._sums.cross)
+
+    def _solve(self, sums: Array) -> Array:
+        """Sums times H: both are double, what comes of them has the precision of the rows."""
+        return in_precision(self.solver.apply(sums), self.scale)
 
     @cached_property
     def _means(self) -> list[Functional]:
         parts = self.atoms if isinstance(self.atoms, tuple) else (self.atoms,)
-        middles: Sequence[Array | None] = self._sums.middles or [None] * len(parts)
+        middles: Sequence[Array | None] = [None] * len(parts)
+        if self._sums.middles is not None:
+            middles = [in_precision(middle, self.scale) for middle in self._sums.middles]
         return [
-            Functional(self, numeric(part), sums @ self.inverse, middle)
+            Functional(self, numeric(part), self._solve(sums), middle)
             for part, sums, middle in zip(parts, self._sums.moments, middles, strict=True)
         ]
 
@@ -394,14 +402,14 @@ def fit_large(
     nested = space.map_.nested
     solved = inverse_from_moments(C, cross, (mu, nu), sample, regularization, centered, nested)
     moments = [B[i:j] for i, j in pairwise(ends[1:])]
-    middles = [w @ column for column in columns[2:]]
+    middles = [to_double(w @ column) for column in columns[2:]]
     operator = StreamedOperator(
         space,
         y,
         Deferred(space, pairs.x, bool(centered)),
         w,
         solved.solver,
-        sums=OperatorSums.of((mu, nu), cross, moments, middles, centered),
+        sums=OperatorSums.of((mu, to_double(nu)), cross, moments, middles, centered),
         regularization=solved.regularization,
         rest=w if centered is None else None,
         seen=Observed(pairs.x, y.points, w),

@@ -24,6 +24,7 @@ from meanmap.arrays import (
     count,
     epsilon,
     float_like,
+    in_precision,
     namespace,
     one_blas_thread,
     take,
@@ -53,7 +54,6 @@ from meanmap.embeddings.single import embedding_of
 from meanmap.exceptions import DataWarning, quiet
 from meanmap.linalg import Inverse
 from meanmap.protocols import ForUsers
-from meanmap.rules import answer_weights
 from meanmap.spaces import Space
 
 ENOUGH = 0.5  # of a query's mass, below which the marginal makes up for what is missing
@@ -156,8 +156,8 @@ class ConditionalOperator(ForUsers):
 
     @property
     def inverse(self) -> Array:
-        """H as a matrix."""
-        return self.solver.matrix
+        """H as a matrix, in the sample's precision."""
+        return in_precision(self.solver.matrix, self.scale)
 
     @property
     def intercept(self) -> bool:
@@ -188,7 +188,7 @@ class ConditionalOperator(ForUsers):
     @property
     def row_images(self) -> Array:
         """`diag(scale) rows H`, (n, r): `image(values)` is `valuesᵀ` times it."""
-        return (self.scale[:, None] * self.rows) @ self.inverse
+        return self.solver.apply(self.scale[:, None] * self.rows)
 
     @cached_property
     def mass(self) -> Array:
@@ -257,7 +257,7 @@ class ConditionalOperator(ForUsers):
     def factored_weights(self, features: Array, mass: Array) -> FactoredWeights:
         """The weights on the atoms for features of the source."""
         missing = None if self.rest is None else mass - features @ self.mass
-        vector = features @ self.inverse.T
+        vector = self.solver.apply(features)
         return FactoredWeights(self.scale, self.known_rows, vector, self.rest, missing)
 
     def _target_coordinates(self, features: Array, weights: FactoredWeights) -> Array:
@@ -456,7 +456,7 @@ class ConditionalOperator(ForUsers):
     def sample_weights(self, rows: Array, scale: Array, prior: Any) -> Array:
         """A prior as weights `scale ∘ rows H m_π` on a sample, given its coordinates."""
         m = self.source_coordinates(prior)
-        return answer_weights(scale, self.with_constant(rows), self.inverse, m)
+        return scale * (self.solver.apply(m) @ self.with_constant(rows).T)
 
     def push(self, prior: Any) -> Embedding:
         """The distribution of the target when the source is distributed as the prior: sum rule."""

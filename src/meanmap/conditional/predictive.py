@@ -36,13 +36,23 @@ class Predictive(Embedding):
     """
 
     _shape: Callable[[np.ndarray], ShapeAt]
+    _known: np.ndarray | None = None
 
     @classmethod
-    def of(cls, answer: Embedding, shape: Callable[[np.ndarray], ShapeAt]) -> Self:
-        """An answer, with its shape as a function of its means (b, k)."""
+    def of(
+        cls,
+        answer: Embedding,
+        shape: Callable[[np.ndarray], ShapeAt],
+        mean: np.ndarray | None = None,
+    ) -> Self:
+        """An answer, with its shape as a function of its means (b, k), and the mean if known."""
         made = cls(**answer.made_of())
-        made._shape = shape
+        made._shape, made._known = shape, mean
         return made
+
+    def mean(self) -> Array:
+        """The mean, by weights normalised to one."""
+        return super().mean() if self._known is None else asarray(self._known, self.kind)
 
     @cached_property
     def shape(self) -> ShapeAt:

@@ -9,7 +9,7 @@ from meanmap.arrays import Array, one_blas_thread
 from meanmap.conditional.fitting import SMALL, Pairs, fit_pairs, learn_kernel, median_kernel
 from meanmap.conditional.operator import ConditionalOperator, Side
 from meanmap.conditional.selection import LeaveOneOut, RegressionSample, leave_one_out
-from meanmap.linalg import Spectrum
+from meanmap.linalg import Spectrum, covariance
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Reversal:
         psi, norms = y.coordinates, x.space.kernel_.squared_norms(x.points)
         sample, mu = RegressionSample(psi, x.coordinates, w, norms), None
         with one_blas_thread(psi.shape[1] < SMALL):
-            spectrum = Spectrum.of(psi.T @ (w[:, None] * psi))
+            spectrum = Spectrum.of(covariance(psi, w))
             if centered is not False:
                 sample, mu = sample.centre_targets(w @ sample.targets), w @ psi
             errors = leave_one_out(spectrum, sample, mu=mu)

@@ -11,7 +11,18 @@ import numpy as np
 from sklearn.base import clone
 
 from meanmap import plots
-from meanmap.arrays import TILE, Array, asarray, epsilon, namespace, spans, take, to_numpy
+from meanmap.arrays import (
+    TILE,
+    Array,
+    asarray,
+    epsilon,
+    in_precision,
+    namespace,
+    spans,
+    take,
+    to_double,
+    to_numpy,
+)
 from meanmap.exceptions import SettingWarning, warn
 from meanmap.kernels import Kernel
 from meanmap.kernels.defaults import reference_kernel
@@ -100,7 +111,10 @@ def bandwidth_candidates(kernel: Kernel) -> list[Kernel]:
 
 
 class RegressionSample(NamedTuple):
-    """Rows to regress on, their targets, both in coordinates, weights, and k(yᵢ, yᵢ)."""
+    """Rows to regress on, their targets, both in coordinates, weights, and k(yᵢ, yᵢ).
+
+    In single precision the rows are all that is: sums over them and what is solved for are double.
+    """
 
     rows: Array  # (n, r)
     targets: Array  # (n, s)
@@ -140,16 +154,16 @@ def leave_one_out(
     r, s = sample.rows.shape[1], sample.targets.shape[1]
     if grid is None:
         scale = float(xp.sum(spectrum.values)) or 1.0
-        grid = scale * np.maximum(GRID, epsilon(sample.rows))
+        grid = scale * np.maximum(GRID, epsilon(spectrum.values))
     if cross is None:
-        A = (sample.rows @ spectrum.vectors).T @ (sample.weights[:, None] * sample.targets)
-    else:
-        A = spectrum.vectors.T @ cross.T  # Vᵀ C_XY
-    mass = None if mu is None else spectrum.vectors.T @ mu
+        cross = to_double(sample.targets.T @ (sample.weights[:, None] * sample.rows))
+    A = spectrum.vectors.T @ cross.T  # Vᵀ C_XY
+    mass = None if mu is None else spectrum.vectors.T @ to_double(mu)
     sample = merge_equal_rows(sample)
     number = max(500, int(BUDGET / (2.0 * max(r * s, 1) * len(grid))))
     if number < len(sample.rows):
         sample = sample.take(np.linspace(0, len(sample.rows) - 1, number).astype(int))
+    sample = RegressionSample(*map(to_double, sample))
     targets, w = sample.targets, sample.weights
     Z = sample.rows @ spectrum.vectors
     squares = Z * Z
@@ -234,11 +248,12 @@ class Solved(NamedTuple):
     solver: Inverse  # (C_XX + λI)⁻¹
     regularization: float  # λ
     errors: LeaveOneOut | None  # behind an automatic λ
+    weights: Array  # of the sample
 
     @property
     def inverse(self) -> Array:
-        """`(C_XX + λI)⁻¹` as a matrix."""
-        return self.solver.matrix
+        """`(C_XX + λI)⁻¹` as a matrix, in the sample's precision."""
+        return in_precision(self.solver.matrix, self.weights)
 
 
 def regularized_inverse(
@@ -264,6 +279,7 @@ def regularized_inverse(
         sample = sample._replace(rows=sample.rows - mu)
     C = partial(covariance, sample.rows, w)
     diagonal = namespace(w).einsum("i,ij,ij->j", w, sample.rows, sample.rows)
+    diagonal, mu = to_double(diagonal), to_double(mu)
     return _solve(C, diagonal, None, mu, sample, given, centered, nested, search)
 
 
@@ -277,13 +293,13 @@ def inverse_from_moments(
     nested: bool,
 ) -> Solved:
     """As `regularized_inverse`, from `C_XX`, `C_YX` and both means, and a sample of the rows."""
-    mu, nu = means
+    mu, nu = map(to_double, means)
     if centered is not False:
         cross = cross - nu[:, None] * mu[None, :]
-        sample = sample.centre_targets(nu)
+        sample = sample.centre_targets(means[1])
     if centered:
         C = C - mu[:, None] * mu[None, :]
-        sample = sample._replace(rows=sample.rows - mu)
+        sample = sample._replace(rows=sample.rows - in_precision(mu, sample.rows))
     diagonal = namespace(C).linalg.diagonal(C)
     return _solve(C, diagonal, cross, mu, sample, given, centered, nested, False)
 
@@ -311,14 +327,15 @@ def _solve(
         loo = leave_one_out(spectrum, part, centered, grid, known, mean)
         given = loo.best
         spectrum = spectrum if r == len(diagonal) else None
-    H: Inverse | None = ridge_inverse(C, given, diagonal) if spectrum is None else None
+    rounding = epsilon(sample.rows)
+    H: Inverse | None = ridge_inverse(C, given, diagonal, rounding) if spectrum is None else None
     if H is None:
         spectrum = Spectrum.of(evaluate(C)) if spectrum is None else spectrum
         given = spectrum.sufficient(given)
-        H = Inverse(spectrum.inverse(given))
+        H = Inverse(spectrum.inverse(given, rounding=rounding))
     if centered:
         H = Inverse(with_constant(H.matrix, mu))
-    return Solved(H, float(given), loo)
+    return Solved(H, float(given), loo, sample.weights)
 
 
 def leading(diagonal: Array) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meanmap import checks
-from meanmap.arrays import Array, count, float_like, full, namespace, to_numpy
+from meanmap.arrays import Array, count, epsilon, float_like, full, namespace, to_numpy
 from meanmap.conditional.fitting import OperatorSums, StreamedOperator
 from meanmap.conditional.operator import Observed, Side
 from meanmap.linalg import Spectrum, with_constant
@@ -85,7 +85,9 @@ class ConditionalStream:
         )
         C_XX = seen.xx / total - (mu[:, None] * mu[None, :] if self.centered else 0)
         spectrum = Spectrum.of(C_XX)
-        H = spectrum.ridge(self.regularization)
+        lam = spectrum.sufficient(self.regularization)
+        H = spectrum.inverse(lam, rounding=epsilon(self.frame.coordinates))
+        H = with_constant(H, mu) if self.centered else H
         rows = self.frame.weights(sums.cross)
         x, y = self.seen.rows.points
         return StreamedOperator(
@@ -93,7 +95,7 @@ class ConditionalStream:
             Side(self.spaces[1], self.frame.points, self.frame.coordinates),
             rows,
             xp.ones_like(rows[:, 0]),
-            with_constant(H, mu) if self.centered else H,
+            H,
             sums=sums,
             rest=self.frame.weights(nu[:, None])[:, 0] if self.centered is None else None,
             seen=Observed(x, y, full(count(x), 1 / total, float_like(x))),

@@ -10,9 +10,9 @@ from scipy.optimize import isotonic_regression
 
 from meanmap import checks
 from meanmap.arrays import Array, asarray, assign, float_like, namespace, spans, take, to_numpy
+from meanmap.decoding.monotone import BLOCK, monotone_variance
 
 ROUNDING = 1e-12  # probabilities nearer than this are equal
-BLOCK = 1 << 22  # heights in memory at a time
 
 
 @dataclass(frozen=True)
@@ -115,45 +115,10 @@ def variance(first: Array, second: Array, weights: Any, values: Array) -> Array:
     # only the beliefs that need it are written out
     rows = to_numpy(xp.any(wrong, axis=-1)).nonzero() if spread.ndim > 1 else ()
     some = weights[rows] if rows else weights
-    host = to_numpy(some.dense() if hasattr(some, "dense") else some)
-    found = _monotone_variance(host.reshape(-1, host.shape[-1]), to_numpy(values))
-    part = asarray(found if rows else found[0], spread)
+    some = some.dense() if hasattr(some, "dense") else some
+    found = monotone_variance(xp.reshape(some, (-1, some.shape[-1])), values)
+    part = found if rows else found[0]
     if not rows:
         return xp.where(wrong, part, spread)
     there = xp.where(wrong[rows], part, spread[rows])
     return assign(xp.asarray(spread, copy=True), rows, there)
-
-
-def _monotone_variance(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Variances of beliefs (m, n) in each column of values (n, q), (m, q).
-
-    F of weights that swing need not increase. Half way between the least function above it and the
-    greatest below that do increase is nearly the isotonic regression that quantiles are read from,
-    and is found for all beliefs at once. The positive part of the weights would be far too wide:
-    they swing everywhere.
-    """
-    out = np.empty((len(weights), values.shape[1]))
-    for rows in spans(len(weights), max(1, BLOCK // weights.shape[1])):
-        some = weights[rows].astype(np.float64)
-        some = np.where(some.sum(axis=1, keepdims=True) > 0, some, abs(some))
-        for j, column in enumerate(values.T.astype(np.float64)):
-            order = np.argsort(column, kind="stable")
-            F = np.cumsum(some[:, order], axis=1)
-            F /= np.where(F[:, -1:] > 0, F[:, -1:], 1.0)
-            above = np.maximum.accumulate(F, axis=1)
-            below = np.minimum.accumulate(F[:, ::-1], axis=1)[:, ::-1]
-            F = np.clip((above + below) / 2, 0.0, 1.0)
-            F[:, -1] = 1.0
-            p, x = np.diff(F, axis=1, prepend=0.0), column[order]
-            found = _variance_under(p, x)
-            # all of F on one value: the weights know less than that
-            out[rows, j] = np.where(
-                found > 0, found, _variance_under(np.clip(some, 0, None), column)
-            )
-    return out
-
-
-def _variance_under(p: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The variance of x (n,) under each row of weights p ≥ 0."""
-    p = p / p.sum(axis=1, keepdims=True)
-    return np.sum(p * (x - (p @ x)[:, None]) ** 2, axis=1)

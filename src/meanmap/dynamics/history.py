@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from meanmap.arrays import Array, namespace
+from meanmap.arrays import Array, namespace, on_accelerator
 from meanmap.decoding.quantiles import middle, variance
 from meanmap.dynamics.evidence import Evidence, PendingEvidence
 from meanmap.dynamics.sequences import Steps
@@ -18,6 +19,7 @@ from meanmap.dynamics.transition import Belief, Sample, dense_weights, number_ro
 from meanmap.embeddings.element import FactoredWeights
 from meanmap.rules import CONFLICT
 
+AT_ONCE = 1 << 26  # weights in an accelerator's memory at once
 WHOLE = 1e-4  # a mass nearer to one than this is one but for rounding
 
 
@@ -53,14 +55,13 @@ class BeliefHistory:
     def add(self, belief: Belief, predicted: Array | None) -> None:
         if predicted is not None:
             self._predicted.append(predicted)
+        self._beliefs.append(belief)
         if self.keep or isinstance(belief.weights, FactoredWeights):
-            self._beliefs.append(belief)
             return
-        self.flush()
-        self._coordinates.append(belief.coordinates)
-        if self.columns is not None:
-            moments = belief.weights @ self.columns
-            self._moments.append(self._sound(moments, belief.weights)[:, None])
+        # on an accelerator many steps at once: there every operation costs the same
+        room = AT_ONCE if on_accelerator(belief.coordinates) else 1
+        if len(self._beliefs) * math.prod(belief.weights.shape) >= room:
+            self.flush()
 
     def flush(self) -> None:
         """Take the moments of what was collected, and let go of the weights unless wanted."""
@@ -68,9 +69,8 @@ class BeliefHistory:
             return
         xp = namespace(self._beliefs[0].coordinates)
         self._coordinates += [belief.coordinates for belief in self._beliefs]
-        weights = combine_weights(
-            [belief.weights for belief in self._beliefs], partial(xp.stack, axis=1)
-        )
+        join = partial(xp.stack, axis=1) if len(self._beliefs) > 1 else add_steps
+        weights = combine_weights([belief.weights for belief in self._beliefs], join)
         if self.columns is not None:
             self._moments.append(self._sound(weights @ self.columns, weights))
         if self.keep:
@@ -226,6 +226,11 @@ def combine_weights(parts: list[Any], join: Callable[[list[Array]], Array]) -> A
     if all(isinstance(w, FactoredWeights) and w.rows is first.rows for w in parts):
         return FactoredWeights(first.scale, first.rows, join([w.vector for w in parts]))
     return join([dense_weights(w) for w in parts])
+
+
+def add_steps(parts: list[Array]) -> Array:
+    """The single part (b, …) as the steps of a passage, (b, 1, …)."""
+    return parts[0][:, None]
 
 
 def flip_time(part: Array) -> Array:

@@ -141,7 +141,7 @@ class MomentModel(Model):
         coordinates, weights = self.write(belief)
         sample, shape = self.sample, self.shape_of(belief)
         found = embedding_of(sample.space, sample.kernel, sample.atoms, weights[0], coordinates[0])
-        return Predictive.of(found, partial(known_shape, shape))
+        return Predictive.of(found, partial(known_shape, shape), belief.mean[0])
 
 
 def host_controls(controls: Points | None) -> np.ndarray | None:

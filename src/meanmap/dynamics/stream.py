@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from meanmap import checks
-from meanmap.arrays import Points, count, is_array, is_floating
+from meanmap.arrays import Points, concatenate, count, is_array, is_floating
 from meanmap.dynamics.evidence import NEVER
 from meanmap.dynamics.model import warn_of_far
 from meanmap.dynamics.sequences import ControlGate, Steps, observed_steps
@@ -16,6 +16,8 @@ from meanmap.dynamics.track import Track
 from meanmap.dynamics.training import steps_of
 from meanmap.embeddings import Embedding
 from meanmap.spaces import Space
+
+AT_ONCE = 64  # steps whose evidence is computed together
 
 
 class LiveModel(Protocol):
@@ -59,6 +61,8 @@ class StreamState:
     steps: int = 0
     unseen: int = NEVER  # steps since the last observation
     log_evidence: float = 0.0
+    #: The arguments of `log_evidence` of later steps: many at once cost hardly more than one.
+    pending: tuple[tuple[Any, ...], ...] = ()
 
 
 class Stream:
@@ -100,7 +104,14 @@ class Stream:
     @property
     def log_evidence(self) -> float:
         """The sum of log D(o) over the observations so far."""
-        return self._state.log_evidence
+        return self._state.log_evidence + self._logs(self._state.pending)
+
+    def _logs(self, pending: tuple[tuple[Any, ...], ...]) -> float:
+        """The sum of log D(o) over observations."""
+        if not pending:
+            return 0.0
+        parts = (_join_rows(part) for part in zip(*pending, strict=True))
+        return float(self._model.log_evidence(*parts).sum())
 
     @property
     def belief(self) -> Embedding | None:
@@ -129,15 +140,17 @@ class Stream:
         belief, predicted = model.step(
             now.belief, self._prior, model.seen_at(steps, 0), steps.seen[:, 0], given
         )
-        log = 0.0
+        log, pending = now.log_evidence, now.pending
         if points is not None:
             values = None if steps.values is None else steps.values[:, 0]
             unseen = np.array([now.unseen])
-            log = float(model.log_evidence(predicted, steps.features[:, 0], values, unseen)[0])
+            pending = (*pending, (predicted, steps.features[:, 0], values, unseen))
+        if len(pending) >= AT_ONCE:
+            log, pending = log + self._logs(pending), ()
         answer = model.read(belief)
         gap = 0 if steps.seen[0, 0] else now.unseen + 1
         # one assignment, once everything has worked: an interrupt leaves the state before or after
-        self._state = StreamState(belief, now.steps + 1, gap, now.log_evidence + log)
+        self._state = StreamState(belief, now.steps + 1, gap, log, pending)
         return answer
 
     def predict(self, steps: int, controls: Any = None) -> Track:
@@ -149,6 +162,14 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"Stream({self.kind}, {self.steps} steps, log evidence {self.log_evidence:.4g})"
+
+
+def _join_rows(parts: tuple[Any, ...]) -> Any:
+    """What is known of several steps, a row each."""
+    first = parts[0]
+    if first is None:
+        return None
+    return concatenate(parts) if is_array(first) else first.join(parts)
 
 
 def _is_unobserved(observation: Any) -> bool:

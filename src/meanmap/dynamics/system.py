@@ -11,6 +11,7 @@ Kalman filter with estimated matrices, and smoothing that of Rauch, Tung and Str
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -145,6 +146,12 @@ class MomentBelief:
     def __getitem__(self, rows: Any) -> MomentBelief:
         """Some of the beliefs, without what they remember."""
         return MomentBelief(self.mean[rows], self.covariance[rows])
+
+    @staticmethod
+    def join(parts: Sequence[MomentBelief]) -> MomentBelief:
+        """Beliefs one after the other, without what they remember."""
+        columns = zip(*((part.mean, part.covariance) for part in parts), strict=True)
+        return MomentBelief(*map(np.concatenate, columns))
 
     def where(self, mask: np.ndarray, other: MomentBelief) -> MomentBelief:
         """These beliefs where the mask holds, the other ones elsewhere."""

@@ -124,9 +124,13 @@ def column_scales(
     rows = some_rows(w, LOOKED)
     if not len(rows):
         return np.ones(points.shape[1])
-    scales = np.empty(points.shape[1])
+    scales, low, high = np.zeros((3, points.shape[1]))
+    if weights is None:  # without weights no column needs to be sorted
+        at = [max(int(np.ceil(q * len(rows) * (1 - 1e-12))), 1) - 1 for q in (0.1, 0.9)]
+        low, high = np.partition(points[rows], at, axis=0)[at]
+    plain = high - low > 64 * precision * np.maximum(abs(low), abs(high))
     for j, column in enumerate(points.T):
-        scale = _scale(column[rows], w[rows], precision)
+        scale = high[j] - low[j] if plain[j] else _scale(column[rows], w[rows], precision)
         if not scale and len(rows) < len(column):
             scale = _scale(column[w > 0], w[w > 0], precision)
         scales[j] = scale or float(abs(column[rows[0]])) or 1.0

@@ -43,6 +43,7 @@ from meanmap.arrays import (
     share_blocks,
     spans,
     take,
+    to_double,
 )
 from meanmap.kernels import Kernel
 from meanmap.kernels.features import FeatureMap
@@ -130,7 +131,8 @@ def weighted_moments(
         there = values[block]
         if not even:
             psi, there = psi * root[block], there * root[block]
-        squared, crossed = psi.T @ psi, there.T @ psi
+        # in single precision a block is, and their sum is double
+        squared, crossed = to_double(psi.T @ psi), to_double(there.T @ psi)
         if thread in sums:
             squared += sums[thread][0]
             crossed += sums[thread][1]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -31,9 +31,11 @@ from meanmap.arrays import (
     assign,
     count,
     device,
+    each_part,
     epsilon,
     first_array,
     float_like,
+    in_precision,
     matmul_into,
     namespace,
     one_blas_thread,
@@ -41,9 +43,11 @@ from meanmap.arrays import (
     solve_triangular,
     spans,
     take,
+    to_double,
     to_numpy,
     transpose,
     view_as,
+    widest,
 )
 from meanmap.exceptions import ApproximationWarning, warn
 from meanmap.kernels import Kernel
@@ -56,7 +60,11 @@ CANDIDATES = 128, 256  # points among which a block of pivots is drawn, at first
 
 ROUNDING = 1e-12  # of the trace: what a landmark must add to be worth a coordinate
 
-DELAYED = 1e-11  # what rounding may cost, of the kernel's size, where a solve is put off
+# What rounding may cost, of the kernel's size, where a solve is put off. In single precision, where
+# coordinates are rounded as much, sums by bounds of this size were as good as those of solved rows.
+DELAYED, DELAYED_SINGLE = 1e-11, 3e-4
+
+EXACT = 4096  # points in single precision, up to which landmarks give exact coordinates
 
 SMALL = 256  # points whose whole Gram matrix costs less than a block of pivots
 FINER = 0.1  # of the tolerance, which costs nothing there: answers depend less on the pivots
@@ -158,11 +166,12 @@ class Pivots(Coordinates):
         solve = partial(scipy.linalg.solve_triangular, L, lower=True, check_finite=False)
         magnified = largest_square(lambda v: solve(solve(v), trans=1), r)
         largest = float(np.square(L).sum(axis=1).max())  # k(p, p)
+        bound = (DELAYED_SINGLE if L.dtype == np.float32 else DELAYED) * largest
         k = CANDIDATES[0]
         while 2 * k <= r:
             S = largest_square(lambda v, T=L[k:, k:]: T @ (v @ T), r - k)  # type: ignore[misc]
             # the norms are estimates from below, 30 is for that
-            if 30 * epsilon(L) * S * S / (r - k) * magnified <= DELAYED * largest:
+            if 30 * epsilon(L) * S * S / (r - k) * magnified <= bound:
                 return k
             k *= 2
         return r
@@ -180,6 +189,31 @@ class Pivots(Coordinates):
         blocks = spans(count(points), max(1, 4 * TILE // max(self.rank, 1)))
         parts = [weights[..., i] @ self._compare(take(points, i), ALL, None) for i in blocks]
         return transpose(solve_triangular(self.factor, transpose(sum(parts[1:], parts[0]))))
+
+
+@dataclass(frozen=True)
+class RoundedPivots(Coordinates):
+    """Coordinates of points in single precision, computed in double and rounded at the end.
+
+    What a smooth kernel has beyond the first few pivots is smaller than the rounding of k in single
+    precision: computed from such k it would be noise, or left out where λ is as small.
+    """
+
+    wide: Pivots
+    points: Points  # the pivots in single precision
+    residual: float
+    nested: ClassVar[bool] = True
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        return self.wide.rank
+
+    @property
+    def landmarks(self) -> tuple[Points, Array]:
+        return self.points, in_precision(self.wide.factor, float_like(self.points))
+
+    def transform(self, points: Points) -> Array:
+        return in_precision(self.wide.transform(each_part(points, to_double)), float_like(points))
 
 
 @dataclass(frozen=True)
@@ -246,21 +280,39 @@ def pivot_factor(rows: Array, chosen: np.ndarray) -> Array:
     return take(rows.T, chosen)
 
 
-def span_landmarks(kernel: Kernel, landmarks: Points) -> Pivots:
-    """Coordinates on the span of given landmarks; what they miss of a sample is not known yet.
+def span_landmarks(kernel: Kernel, landmarks: Points, number: int) -> Coordinates:
+    """Coordinates of so many points on the span of landmarks; what they miss is not known yet.
+
+    In single precision many points get coordinates by kernel values of that precision. What they
+    round off is left out of the span, whose factor is found in double.
 
     Landmarks that the others already span, to rounding, are left out: the rank is decided by the
     same factorisation as everywhere, run among the landmarks.
     """
+    like, wide = float_like(landmarks), each_part(landmarks, to_double)
+    exact = like.dtype == widest(like) or number <= EXACT
+    floor = ROUNDING if exact else epsilon(like)
+    P, L = None, wide
     if isinstance(first_array(landmarks), np.ndarray):
-        gram = kernel.gram_matrix(landmarks, landmarks)
+        gram = kernel.gram_matrix(wide, wide)
         with contextlib.suppress(np.linalg.LinAlgError):
             L = np.linalg.cholesky(gram)
-            if (L.diagonal() ** 2).min() > 1e3 * max(ROUNDING, epsilon(L)) * gram.diagonal().max():
-                return Pivots(kernel, landmarks, L, math.nan)  # plainly independent, and faster
-    even = checks.weights(None, landmarks, float_like(landmarks))
-    fitted, _ = fit_pivots(kernel, landmarks, even, ROUNDING, count(landmarks))
-    return replace(fitted, residual=math.nan)
+            if (L.diagonal() ** 2).min() > max(1e3 * ROUNDING, floor) * gram.diagonal().max():
+                P = wide  # plainly independent, and faster
+    if P is None:
+        even, least = checks.weights(None, wide, float_like(wide)), 0.0 if exact else floor
+        fitted, _ = fit_pivots(kernel, wide, even, ROUNDING, count(wide), least=least)
+        P, L = fitted.landmarks  # type: ignore[misc]
+    if exact:
+        return round_pivots(Pivots(kernel, P, L, math.nan), landmarks)
+    return Pivots(kernel, in_precision(P, landmarks), in_precision(L, like), math.nan)
+
+
+def round_pivots(fitted: Pivots, like: Points) -> Coordinates:
+    """Coordinates in double, for points in the precision of others."""
+    if float_like(like).dtype == fitted.factor.dtype:
+        return fitted
+    return RoundedPivots(fitted, in_precision(fitted.points, like), fitted.residual)
 
 
 def fit_pivots(
@@ -270,16 +322,21 @@ def fit_pivots(
     tol: float,
     max_rank: int,
     rng: np.random.Generator | None = None,
-) -> tuple[Pivots, Array]:
-    """Coordinates on pivots drawn from a weighted sample, and the sample's own.
+    least: float = 0.0,
+) -> tuple[Coordinates, Array]:
+    """Coordinates on pivots drawn from a weighted sample, and the sample's own, found in double.
 
     The pivots are drawn with `rng`; None is a fixed seed, and for a small sample the largest
-    residuals.
+    residuals. Residuals below `least`, of the largest k(x, x), are left out, as is rounding.
     """
-    w = to_numpy(weights).astype(np.float64)
+    w, wide = to_numpy(weights).astype(np.float64), each_part(points, to_double)
+    least = max(least, 8 * epsilon(float_like(wide)))
     if rng is None and count(points) <= min(max_rank, SMALL):
-        return factorize_gram(kernel, points, w, tol)
-    return draw_pivots(kernel, points, w, tol, max_rank, rng or np.random.default_rng(0))
+        fitted, psi = factorize_gram(kernel, wide, w, tol, least)
+    else:
+        draw = rng or np.random.default_rng(0)
+        fitted, psi = draw_pivots(kernel, wide, w, tol, max_rank, draw, least)
+    return round_pivots(fitted, points), in_precision(psi, float_like(points))
 
 
 def draw_pivots(
@@ -289,6 +346,7 @@ def draw_pivots(
     tol: float,
     max_rank: int,
     rng: np.random.Generator,
+    least: float,
 ) -> tuple[Pivots, Array]:
     """The same by blocks of pivots, drawn in proportion to what is left to explain."""
     n, like = count(points), float_like(points)
@@ -296,7 +354,7 @@ def draw_pivots(
     compare = kernel.against(points)
     residual = to_numpy(kernel.squared_norms(points)).astype(np.float64).copy()
     total, largest = float(w @ residual), float(residual.max(initial=0.0))
-    floor = 8 * epsilon(like) * largest  # below this a residual is rounding
+    floor = least * largest  # below this a residual is rounding
     rows = xp.zeros((min(max_rank, 64), n), dtype=like.dtype, device=device(like))
     pivots = np.empty(0, dtype=int)
     width = CANDIDATES[0]
@@ -338,13 +396,13 @@ def draw_pivots(
 
 
 def factorize_gram(
-    kernel: Kernel, points: Points, w: np.ndarray, tol: float
+    kernel: Kernel, points: Points, w: np.ndarray, tol: float, least: float
 ) -> tuple[Pivots, Array]:
     """The same for a small sample, from its whole Gram matrix."""
     like = float_like(points)
     gram = to_numpy(kernel.gram_matrix(points, points)).astype(np.float64)
     residual = gram.diagonal().copy()
-    total, floor = float(w @ residual), 8 * epsilon(like) * float(residual.max(initial=0.0))
+    total, floor = float(w @ residual), least * float(residual.max(initial=0.0))
     L, order, rank, _ = scipy.linalg.lapack.dpstrf(gram, tol=floor, lower=True)
     order, L = order - 1, np.tril(L[:, :rank])
     explained = np.cumsum(np.append(0.0, w[order] @ (L * L)))

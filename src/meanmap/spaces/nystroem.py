@@ -27,7 +27,7 @@ from meanmap.kernels import Kernel
 from meanmap.kernels.protocol import ALL, same_value
 from meanmap.linalg import symmetric_part
 from meanmap.spaces.bases import Basis, Coordinates
-from meanmap.spaces.cholesky import ROUNDING, Pivots, fit_pivots, span_landmarks
+from meanmap.spaces.cholesky import ROUNDING, fit_pivots, span_landmarks
 
 SAMPLINGS = ("uniform", "kmeans", "leverage", "rpcholesky")
 
@@ -87,9 +87,9 @@ class Nystroem(Basis):
         with one_blas_thread():
             return fit_pivots(kernel, points, weights, ROUNDING, *self._draw(points))
 
-    def prepare(self, kernel: Kernel, points: Points, weights: Array) -> Pivots:
+    def prepare(self, kernel: Kernel, points: Points, weights: Array) -> Coordinates:
         with one_blas_thread():
-            return span_landmarks(kernel, self._landmarks(kernel, points, weights))
+            return span_landmarks(kernel, self._landmarks(kernel, points, weights), count(points))
 
     def _landmarks(self, kernel: Kernel, points: Points, weights: Array) -> Points:
         checks.option(self.sampling, "sampling", SAMPLINGS)

@@ -23,11 +23,13 @@ from meanmap.arrays import (
     count,
     first_array,
     float_like,
+    in_precision,
     is_array,
     namespace,
     solve_triangular,
     spans,
     take,
+    to_double,
     to_float,
     to_numpy,
 )
@@ -79,16 +81,11 @@ class RowSums:
                 namespace(v).concat([v.T @ weighted, (v.T @ w)[:, None]], axis=1)
                 for v in value_columns(y)
             ]
-            parts.append(
-                cls(
-                    float(namespace(w).sum(w)),
-                    psi_x.T @ weighted,
-                    psi_y.T @ weighted,
-                    w @ psi_x,
-                    w @ psi_y,
-                    moments,
-                )
-            )
+            sums = psi_x.T @ weighted, psi_y.T @ weighted, w @ psi_x, w @ psi_y
+            # those of a block have the precision of the rows, their sum is double
+            xx, yx, a, b = map(to_double, sums)
+            total = float(namespace(w).sum(w))
+            parts.append(cls(total, xx, yx, a, b, [to_double(part) for part in moments]))
         return sum(parts[1:], parts[0])
 
 
@@ -133,6 +130,7 @@ class SpanningPoints:
     def weights(self, coordinates: Array) -> Array:
         """Weights on the points, a column for each column of coordinates."""
         F = self.coordinates
+        coordinates = in_precision(coordinates, F)
         host = to_numpy(F)
         square = host.shape[0] == host.shape[1]
         if square and not np.triu(host, 1).any() and (np.diagonal(host) != 0).all():
