@@ -22,6 +22,7 @@ FORMS: dict[str, Callable[[np.ndarray], Any]] = {
     "array": lambda v: v,
     "list": list,
     "Series": lambda v: pd.Series(v, index=np.arange(len(v))[::-1], name="height"),
+    "objects": lambda v: v.astype(object),
     "nullable": lambda v: pd.Series(v, dtype="Float64"),
 }
 

@@ -247,6 +247,7 @@ def bags_of_kinds(v: Any) -> Any:
 
 @entry(
     "kernels.Columns", "kernels.default_kernel",
+    without=("a tuple of rows",),  # which is a sample of several variables
     points=X, y=Y,
 )  # fmt: skip
 def columns(v: Any) -> Any:

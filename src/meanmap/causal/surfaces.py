@@ -181,7 +181,7 @@ class MarginalLikelihood:
             return np.inf, np.zeros_like(logs)
         inverse = cho_solve((L, True), np.eye(n), overwrite_b=True, check_finite=False)
         a = inverse @ self.y
-        square = max(float(self.y @ a), np.finfo(float).tiny)
+        square = max(float(self.y @ a), n * np.finfo(float).tiny)
         value = n * np.log(square / n) + 2 * np.log(L.diagonal()).sum()
         G = inverse - np.outer(a, a) * (n / square)
         slopes = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
@@ -50,7 +50,7 @@ class MixedTable:
         """The place of a column, given by its name or by that place."""
         if isinstance(name, np.generic):
             name = name.item()
-        if name in self.names:
+        if isinstance(name, Hashable) and name in self.names:
             return self.names.index(name)
         if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < len(self.names):
             return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,8 @@ def default_kernel(points: Any, name: str = "points", rule: str = SCALED) -> Ker
     if array.ndim == 3:
         return Trace()
     kind = array.dtype.kind if isinstance(array, np.ndarray) else "f"
+    if kind == "O" and all(isinstance(v, Real) and not isinstance(v, bool) for v in array.flat):
+        kind = "f"  # numbers, as a column of a frame may hold them
     if kind in ("USObT" if array.ndim == 1 else "US"):
         return Delta()
     if kind == "O" and all(isinstance(v, str) for v in array.flat):
