@@ -45,7 +45,7 @@ CORE = [
     "rules",
     "conditional",
 ]
-CORE_LINES = 7893
+CORE_LINES = 7896
 #: What is for people, and how many code lines it may have.
 FOR_PEOPLE = ("cli/", "report/")
 FOR_PEOPLE_LINES = 4180

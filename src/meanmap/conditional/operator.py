@@ -360,14 +360,14 @@ class ConditionalOperator(ForUsers):
         """The errors (n, q) of answers that have not seen their rows, from those that have.
 
         `scale` are the weights of the rows in the operator, `p` those in the marginal, and `centre`
-        the mean of f.
+        the mean of f, None where it is 0.
         """
         xp = namespace(rows)
         left = 1 - scale * self.solver.forms(rows)
         if self.rest is not None:  # the mean that is restored loses the row too
             others = 1 - xp.where(p < 1, p, 0 * p)  # a row alone has none
             missing = 1 - rows @ self.mass
-            error = error + (missing * p / others)[:, None] * (f - centre)
+            error = error + (missing * p / others)[:, None] * (f if centre is None else f - centre)
         return error / xp.where(left > ALONE, left, asarray(ALONE, left))[:, None]
 
     # --- how answers scatter ------------------------------------------------------------------
@@ -429,7 +429,7 @@ class ConditionalOperator(ForUsers):
         kept = not isinstance(known, Deferred) and self.seen.y is self.atoms
         rows = take(known, index) if kept else self.quiet_features(x)
         with quiet(DataWarning):
-            fitted = self._means[0].of(rows)
+            fitted = self._means[0].without_middle().of(rows)
         y, w = take(self.seen.y, index), share[index]
         host = (to_numpy(part).astype(np.float64) for part in (rows, y))
         group = copy_groups(next(host), next(host), epsilon(rows))
@@ -440,7 +440,8 @@ class ConditionalOperator(ForUsers):
         y = namespace(rows).astype(y, rows.dtype)
         scale, p = (asarray(part, rows) for part in (w, w / share.sum()))
         centre = self._means[0].middle
-        errors = self._left_out_errors(rows, scale, p, y - fitted, y, centre)
+        f = y if centre is None else y - centre
+        errors = self._left_out_errors(rows, scale, p, f - fitted, f, None)
         errors, y = (to_numpy(part).astype(np.float64) for part in (errors, y))
         return LeftOutRows.of(self.source.kernel_, x, y, errors, w / w.sum())
 
@@ -496,6 +497,12 @@ class Functional:
         points, single = source.kernel_.rows(x, source.example_)
         values = self.of(self.operator.features(points))
         return values[0] if single else values
+
+    def without_middle(self) -> Functional:
+        """The same of values less their middle, which far from the origin round less."""
+        if self.middle is None:
+            return self
+        return Functional(self.operator, self.values - self.middle, self.image, 0 * self.middle)
 
     def of(self, features: Array) -> Array:
         """The value at rows of features."""
