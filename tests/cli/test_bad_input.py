@@ -340,3 +340,11 @@ def test_a_changed_byte_is_an_answer_or_one_line(
     done = run("two-sample", "bad.bin", "bad.bin", "--permutations", "19", "--quiet")
     if done.code != 0:
         done.failed()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_a_binary_table_without_rows(kind: str, run: Caller) -> None:
+    """There is no batch of rows to read."""
+    empty = pd.DataFrame({"a": np.empty(0), "b": np.empty(0)})
+    getattr(empty, f"to_{kind}")(f"bad.{kind}")
+    run("two-sample", f"bad.{kind}", f"bad.{kind}").failed("has columns but no rows")

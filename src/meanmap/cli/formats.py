@@ -122,7 +122,7 @@ def recognize(name: str, stream: BinaryIO, packed: str = "") -> tuple[BinaryIO, 
     if not first:
         raise ValueError(f"{name} is empty. Give a table with a header and rows.")
     kind = next((kind for magic, kind in (MAGIC | PACKED).items() if first.startswith(magic)), "")
-    names = zipfile.ZipFile(stream).namelist() if zipfile.is_zipfile(stream) else []
+    names = archive_names(stream)
     stream.seek(0)
     if kind == "npz" and (SHEETS & set(names) or name.lower().endswith((".xlsx", ".ods"))):
         kind = "Excel"
@@ -144,6 +144,14 @@ def recognize(name: str, stream: BinaryIO, packed: str = "") -> tuple[BinaryIO, 
     if not kind and JSON.match(first):
         kind = "JSON lines" if first.lstrip()[:1] != b"[" and LINES.search(first) else "JSON"
     return stream, "DuckDB" if first[8:12] == b"DUCK" else kind or "text"
+
+
+def archive_names(stream: BinaryIO) -> list[str]:
+    """The files in a zip archive; none where it is damaged, which its reader reports."""
+    try:
+        return zipfile.ZipFile(stream).namelist()
+    except Exception:  # damage shows in many ways
+        return []
 
 
 def file(name: str) -> BinaryIO:

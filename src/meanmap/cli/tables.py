@@ -197,9 +197,10 @@ class Table:
     def head(self) -> tuple[Any, dict[str, list[str]], bool]:
         """The first rows, the columns of each vector, and whether these are all rows."""
         pieces = frames(self.input, BATCH)
-        frame, vectors = next(pieces)
-        if not len(frame):
+        first = next(pieces, None)
+        if first is None or not len(first[0]):
             raise ValueError(f"{self.name} has columns but no rows. Give a table with rows.")
+        frame, vectors = first
         whole = next(pieces, None) is None
         excluded = self.input.options.exclude
         if excluded:
