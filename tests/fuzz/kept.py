@@ -55,6 +55,8 @@ KEPT: list[tuple[str, str, str, int]] = [
     ("transfer_operator", "rank", "count", 0),
     ("transfer_operator", "dt", "number", 0),
     ("conditional_table", "given", "item: NaN", 0),
+    ("instrumental", "z", "objects", 0),
+    ("proxies", "w", "objects", 0),
     ("mediation", "y", "all tiny", 0),
     ("fixed_conditional", "y", "ragged", 0),
     ("asked_embedding", "factor", "number", 4),
